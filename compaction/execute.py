@@ -38,10 +38,10 @@ from eventlog.rewriting.slice_merge import (
     droppable,
     merge_slices,
 )
+from eventlog.session.writer import writer_name
 from eventlog.state.delta import drop_of
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.restage import commit_staged
-from eventlog.table.writer import writer_name
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
 _MAX_REASON = 500
@@ -249,8 +249,8 @@ class _Attempt:
             self._pulse()
             head = t.refresh()
             # against fenced-outputs-given-up
-            t.log.vouch(made.adds)
-            version = commit_staged(t, replacement(t, task, made, self._lease))
+            t.session.log.vouch(made.adds)
+            version = commit_staged(t.session, replacement(t, task, made, self._lease))
             if self._lease is not None:
                 self._lease.forget()
         if task.buckets is not None:
@@ -303,7 +303,7 @@ class _Attempt:
         gone = [s for s in task.inputs if live.get(s.id) != s]
         if not gone:  # against done-task-not-found
             return None
-        version = find_transaction(self._t.log, task.id, task.version + 1, head.version)
+        version = find_transaction(self._t.session.log, task.id, task.version + 1, head.version)
         if version is not None:
             return self.outcome("done", version=version)
         why = f"{len(gone)} of {len(task.inputs)} inputs are no longer live, such as {gone[0].id}"
@@ -324,7 +324,7 @@ class _Attempt:
         # against restored-slice-taken-for-the-old
         if why is None and all(live.get(s.id) == s for s in task.inputs):
             return None
-        version = find_transaction(self._t.log, task.id, task.version + 1, head.version)
+        version = find_transaction(self._t.session.log, task.id, task.version + 1, head.version)
         if version is not None:
             return self.outcome("done", version=version)
         return self.outcome("superseded", error=why or "its inputs were restored meanwhile")

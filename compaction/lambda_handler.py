@@ -135,7 +135,7 @@ class Container:
         if not work.versions:
             return True
         known = self._settled.get(work.table, -1)
-        log = self._table(work.table).log
+        log = self._table(work.table).session.log
         for version in (v for v in reversed(work.versions) if v > known):
             try:
                 changes = log.header(version).changes

@@ -39,6 +39,7 @@ from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
+from eventlog.session.branch_pins import check_held
 from eventlog.state.small.holds import check_marks, holds
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
@@ -47,7 +48,6 @@ from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
 from eventlog.table.branching import keeping
 from eventlog.table.branching.keeping import Kept
-from eventlog.table.branching.names import check_held
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set per step
@@ -148,7 +148,9 @@ def vacuum(
         check_held(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
-        return _Sweep(t, head, idle, Kept(t.log, (), 0), lambda *_: None).report(dry_run=False)
+        return _Sweep(t, head, idle, Kept(t.session.log, (), 0), lambda *_: None).report(
+            dry_run=False
+        )
     run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     # A record without changes would give the next vacuum something to do, and so on for ever.
@@ -199,7 +201,7 @@ def _check_newest(t: Table, head: Snapshot) -> None:
     if newest <= head.version:
         return
     try:
-        t.log.header(newest)  # committed after the head was read
+        t.session.log.header(newest)  # committed after the head was read
     except VersionNotFound:
         raise Corrupt(
             f"there is a key frame of version {newest}, but no such commit: commits were removed, "
@@ -236,11 +238,11 @@ def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: boo
         check_writable(head.header)  # against newer-table-vacuumed
         check_marks(head.meta, head.version, t.uri)
         # A branch that is made from here on has a pin first, which meets the horizon in the log.
-        branches = keeping.unheld(t.log, head)
+        branches = keeping.unheld(t.session.log, head)
         # against branch-not-pinned-again
         actions = keeping.pins_again(t.store, branches, head.meta)
         marks = _marks(t, head, keeping.with_pins(head.meta, actions), ages)
-        run = _Sweep(t, head, marks, Kept(t.log, branches, marks.horizon), progress)
+        run = _Sweep(t, head, marks, Kept(t.session.log, branches, marks.horizon), progress)
         # The horizon never falls again: the log that raises it is checked before.
         try:
             run.gather(None if full else _last(t, head))  # against horizon-before-its-log
@@ -280,9 +282,9 @@ def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
 def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
     """Return the newest version of that time, or an older one where a copy lacks that."""
     try:
-        return history.version_at(t.log, head, time_ms, known)
+        return history.version_at(t.session.log, head, time_ms, known)
     except VersionNotReplicated as missing:  # against vacuum-stopped-by-a-gap
-        start = t.log.start_above(missing.version or 0)
+        start = t.session.log.start_above(missing.version or 0)
         return known if start is None else max(known, start.after)
 
 
@@ -302,6 +304,7 @@ class _Sweep:
         self, t: Table, head: Snapshot, marks: Marks, kept: Kept, progress: Progress
     ) -> None:
         self._t, self._head, self._marks, self._progress = t, head, marks, progress
+        self._log = t.session.log
         self._kept = kept
         self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
         self._absent = 0  # versions below it may be ones that this copy lacks, and should keep
@@ -329,7 +332,7 @@ class _Sweep:
         self._recorded = set(self._found)
         horizon = self._marks.horizon
         # Before the drops are read: a backfill may close the gap at any time.
-        self._absent = self._t.log.absent_below(horizon)  # against absent-versions-forgotten
+        self._absent = self._log.absent_below(horizon)  # against absent-versions-forgotten
         start = horizon if self._last is None else self._last.version
         linked = range(0)
         if horizon > self._head.meta.horizon:  # against horizon-by-another-log
@@ -349,7 +352,7 @@ class _Sweep:
             self._progress("versions", done, total)
 
         until = self._head.version
-        for version, gone in dropped(self._t.log, after, until, told, linked=linked, known=known):
+        for version, gone in dropped(self._log, after, until, told, linked=linked, known=known):
             for segment in gone:
                 key = keys.key_of(segment)
                 self._found[key] = Dropped(key, version, segment.bytes)
@@ -437,7 +440,7 @@ class _Sweep:
         if last.pending is None:
             return {}
         try:
-            body = self._t.log.frame(last.pending)
+            body = self._log.frame(last.pending)
             return garbage.from_object(body, last.pending.drops, last.version)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
@@ -498,14 +501,14 @@ class _Sweep:
         for item in dead:
             if item.key in named and item.version:  # 0: nobody has said
                 said.setdefault(item.version, []).append(named[item.key])
-        gone = confirmed(self._t.log, said) - shown  # against record-believed-without-the-log
+        gone = confirmed(self._log, said) - shown  # against record-believed-without-the-log
         doubted = {key for key, drop in named.items() if drop.id not in gone}
         found = {d.key: d for d in dead if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
             # A segment is added, and dropped, after its epoch.
             since = max(self._marks.horizon, min(map(garbage.epoch_of, doubted)))
             until = self._last.version + 1  # at most the record's own; it names the one below
-            for version, segments in dropped(self._t.log, since, until):
+            for version, segments in dropped(self._log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}
                 found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
         self._report_kept(found)
@@ -545,10 +548,10 @@ class _Sweep:
     def _kept_at(self, version: int) -> Snapshot:
         """Return the snapshot of a version, or of the next one that a copy has."""
         try:
-            return self._t.log.snapshot(version)
+            return self._log.snapshot(version)
         except VersionNotReplicated:
-            start = self._t.log.start_above(version)
-            return self._head if start is None else self._t.log.snapshot(start.version)
+            start = self._log.start_above(version)
+            return self._head if start is None else self._log.snapshot(start.version)
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
         """Delete the dead objects, or only count them; those that a branch reads wait."""

@@ -3,7 +3,7 @@
 All state is an append-only sequence of immutable JSON commits, numbered by conditional PUT, with
 periodic key frames; the rows are in immutable Parquet segments. The specification is FORMAT.md in
 this folder; docs/architecture.md describes the packages. Reading order: `model`, `state`, `log`,
-`commit`, `table`.
+`commit`, `session`, `table`.
 """
 
 from eventlog import errors

@@ -365,7 +365,7 @@ def kept_snapshot(
         VersionVacuumed: it is below the newest horizon that this handle has read.
     """
     snapshot = t.snapshot(version, timestamp)
-    newest = max((t.known or snapshot, snapshot), key=lambda known: known.version)
+    newest = max((t.session.known or snapshot, snapshot), key=lambda known: known.version)
     check_kept(newest.meta, newest.version, snapshot.version, t.uri)
     return snapshot
 

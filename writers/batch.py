@@ -115,7 +115,7 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
     if not adds and app is None:
         return head.version
     transaction = t.transaction(operation, adds, read_version=head.version, app=app)
-    return commit_staged(t, transaction)
+    return commit_staged(t.session, transaction)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -177,7 +177,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     adds = stage(t, head, rows, memory_bytes, "null")
     seen = before.version
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
-    return commit_staged(t, t.transaction("overwrite", actions, read_version=seen, app=app))
+    return commit_staged(t.session, t.transaction("overwrite", actions, read_version=seen, app=app))
 
 
 def read_at(t: Table, version: int | None) -> Snapshot:
@@ -191,7 +191,7 @@ def read_at(t: Table, version: int | None) -> Snapshot:
     if version is None:
         return head
     before = t.snapshot(version)
-    t.log.check_linked(head, before)  # against overwritten-as-of-another-log
+    t.session.log.check_linked(head, before)  # against overwritten-as-of-another-log
     return before
 
 
@@ -277,7 +277,7 @@ def warn_restored(t: Table, head: Snapshot, app: App | None) -> None:
 def _commit_of(t: Table, version: int) -> Commit | None:
     """Return a commit, or None if this copy of the table begins after it."""
     try:
-        return spills.unpack(t.log.read(version)[0], t.log.spill)
+        return spills.unpack(t.session.log.read(version)[0], t.session.log.spill)
     except VersionNotFound:
         return None
 
@@ -339,7 +339,7 @@ def stage(
     check_complete(head.schema, recipe.rule, reader.schema.names, missing)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
-        with t.verifying(), Stager(t.store, t.clock, recipe, memory_bytes) as stager:
+        with t.session.verifying(), Stager(t.store, t.clock, recipe, memory_bytes) as stager:
             for batch in batches(reader, wanted, head.layout.time_column):
                 stager.write(batch)
             adds = stager.finish()
@@ -348,7 +348,7 @@ def stage(
         with contextlib.suppress(EventLogError):
             t.refresh()
         raise
-    t.log.vouch(adds)
+    t.session.log.vouch(adds)
     return adds
 
 

@@ -101,7 +101,7 @@ def compact_beside(
     _compact(t, _plan(t, policy), policy, ongoing)
     head = t.refresh()
     ongoing.arrived, ongoing.between = meetings(
-        t.log.read(version)[0] for version in range(start + 1, head.version + 1)
+        t.session.log.read(version)[0] for version in range(start + 1, head.version + 1)
     )
     ongoing.after = head.totals.segments
     ongoing.stable = not plan(t, policy).tasks

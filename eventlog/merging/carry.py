@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol
 
 import msgspec
 from msgspec import UNSET
 
-from eventlog.clock import Clock
 from eventlog.errors import (
     CommitConflict,
     DataLoss,
@@ -47,7 +45,8 @@ from eventlog.model.actions import (
 )
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.model.records import Header, Transaction, origins_of
+from eventlog.model.records import Header, origins_of
+from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.store.branching import within
 from eventlog.store.branching.branch import BranchStore
@@ -63,46 +62,6 @@ _READS = 3  # of bytes that are not those that the log describes
 
 # Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
 _Why = MergeConflict | DataLoss | VersionVacuumed
-
-
-class Opened(Protocol):
-    """The methods of `Table` that a merge needs."""
-
-    store: ObjectStore
-    clock: Clock
-
-    @property
-    def log(self) -> Log:
-        """See `Table.log`."""
-        ...
-
-    @property
-    def uri(self) -> str:
-        """See `Table.uri`."""
-        ...
-
-    def head(self) -> Snapshot:
-        """See `Table.head`."""
-        ...
-
-    def refresh(self) -> Snapshot:
-        """See `Table.refresh`."""
-        ...
-
-    def commit(self, transaction: Transaction) -> int:
-        """See `Table.commit`."""
-        ...
-
-    def transaction(
-        self,
-        operation: str,
-        actions: Iterable[Action],
-        *,
-        read_version: int | None = None,
-        info: Mapping[str, str] | None = None,
-    ) -> Transaction:
-        """See `Table.transaction`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +113,7 @@ class _Done:
 
 
 def publish(
-    branch: Opened, parent: Opened, *, take: Take | None = None, dry_run: bool = False
+    branch: Session, parent: Session, *, take: Take | None = None, dry_run: bool = False
 ) -> Merged:
     """Commit on a table what a branch of it did since the fork, in one version.
 
@@ -280,8 +239,8 @@ class Carrier:
 
     def __init__(
         self,
-        source: Opened,
-        target: Opened,
+        source: Session,
+        target: Session,
         common: int,
         *,
         at_once: bool = False,
@@ -517,7 +476,7 @@ class Carrier:
 
     def _side(
         self,
-        of: Opened,
+        of: Session,
         head: Snapshot,
         done: Sequence[AppliedStep],
         chunks: Sequence[str],
@@ -937,7 +896,7 @@ def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     return replayed if replayed.ours is not None and not united.lasting else united
 
 
-def _is_there(of: Opened, key: str) -> bool:
+def _is_there(of: Session, key: str) -> bool:
     """Return whether an object is there. One GET."""
     try:
         retrying(of.clock)(lambda key: of.store.get(key, length=1), key)

@@ -16,6 +16,7 @@ from eventlog.errors import CommitConflict, Corrupt, InvalidInput
 from eventlog.log.log import Log
 from eventlog.model.actions import Ack, Action, Attach, Break, Detach
 from eventlog.model.records import Commit, Meta, Replica
+from eventlog.session.session import Session
 from eventlog.state.small.holds import check_names
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.keeping import pins_again, unheld
@@ -98,15 +99,15 @@ def says_only(log: Log, first: int, last: int) -> bool:
     return few and all(is_bookkeeping(log.read(v)[0]) for v in range(last, first - 1, -1))
 
 
-def newest_news(table: Table) -> int:
+def newest_news(session: Session) -> int:
     """Return the newest version that does more than to say what replicas have.
 
     One GET for each version above it, at most 100.
     """
-    head = table.head().version
+    head = session.head().version
     least = max(0, head - _MOST_LOOKED_AT)
     for version in range(head, least, -1):
-        if not is_bookkeeping(table.log.read(version)[0]):
+        if not is_bookkeeping(session.log.read(version)[0]):
             return version
     return least
 
@@ -133,7 +134,7 @@ def detach(table: Table, name: str) -> int:
         InvalidInput: no replica of this name is attached.
     """
     opened(table)
-    return _remove(table, "detach", text(name, "name"), lambda token: Detach(name, token))
+    return _remove(table.session, "detach", text(name, "name"), lambda token: Detach(name, token))
 
 
 def break_replica(table: Table, name: str) -> int:
@@ -155,32 +156,32 @@ def break_replica(table: Table, name: str) -> int:
     head, again = table.refresh(), list[Action]()
     with suppress(Corrupt):  # a damaged branch stops the next vacuum, and not the taking over
         # against taking-over-without-its-branches
-        again = pins_again(table.store, unheld(table.log, head), head.meta)
-    return _remove(table, "break", name, lambda token: Break("replica", name, token), again)
+        again = pins_again(table.store, unheld(table.session.log, head), head.meta)
+    return _remove(table.session, "break", name, lambda token: Break("replica", name, token), again)
 
 
-def check_no_copy(table: Table, name: str) -> None:
+def check_no_copy(session: Session, name: str) -> None:
     """Check that a table is not attached itself, as a copy, before a name is written to it.
 
     Raises:
         CommitConflict: it is. The write would end its following.
     """
-    own = owner_of(table.store)
-    for known, replica in table.head().meta.replicas.items():
+    own = owner_of(session.store)
+    for known, replica in session.head().meta.replicas.items():
         if replica.owner == own:  # against copy-written-to
             raise CommitConflict(
-                f"{table.uri} is a copy itself, attached as {known!r}: a replica {name!r} would be "
-                "written to its log. Follow it without a name. Or, if it has taken over from its "
-                f"table, end that first: {command('replicas', table.uri, '--break', known)}",
-                table=table.uri,
+                f"{session.uri} is a copy itself, attached as {known!r}: a replica {name!r} would "
+                "be written to its log. Follow it without a name. Or, if it has taken over from "
+                f"its table, end that first: {command('replicas', session.uri, '--break', known)}",
+                table=session.uri,
             )
 
 
-def attach(table: Table, name: str, owner: str, having: int, start: int) -> int:
+def attach(session: Session, name: str, owner: str, having: int, start: int) -> int:
     """Attach a replica unless it is, and return the token of the attachment.
 
     Args:
-        table: the source.
+        session: of the source.
         name: the name of the replica.
         owner: its root URI.
         having: the newest version that the replica has; -1: none.
@@ -192,70 +193,70 @@ def attach(table: Table, name: str, owner: str, having: int, start: int) -> int:
     """
     check_names(name, owner)
     for _ in range(2):
-        head = table.refresh()
-        actions = attaching(head.meta, name, owner, having, start, table=table.uri)
+        head = session.refresh()
+        actions = attaching(head.meta, name, owner, having, start, table=session.uri)
         if actions:
             try:
-                table.commit(table.transaction("attach", actions))
+                session.commit(session.transaction("attach", actions))
             except CommitConflict:
                 continue  # another replicator of the same pair attached it, or a vacuum passed
-        known = table.refresh().meta.replicas.get(name)
+        known = session.refresh().meta.replicas.get(name)
         if known is not None:
             return known.token
     raise CommitConflict(
         f"the replica {name!r} could not be attached: others change its attachment; try again",
-        table=table.uri,
+        table=session.uri,
     )
 
 
-def ack(table: Table, name: str, token: int, version: int) -> bool:
+def ack(session: Session, name: str, token: int, version: int) -> bool:
     """Acknowledge a version, unless that is known; return whether the attachment is still there.
 
     Args:
-        table: the source.
+        session: of the source.
         name: the name of the replica.
         token: of its attachment when the copying began.
         version: the newest version that the replica has.
     """
-    actions = acking(table.refresh().meta, name, token, version)
+    actions = acking(session.refresh().meta, name, token, version)
     if actions:
         try:
-            table.commit(table.transaction("ack", actions))
+            session.commit(session.transaction("ack", actions))
         except CommitConflict:  # another replicator of the same pair was faster, or it was detached
-            table.refresh()
-    known = table.head().meta.replicas.get(name)
+            session.refresh()
+    known = session.head().meta.replicas.get(name)
     return known is not None and known.token == token
 
 
-def unsaid(table: Table, name: str, having: int) -> int:
+def unsaid(session: Session, name: str, having: int) -> int:
     """Return the newest version that a replica has and should acknowledge; -1: there is none.
 
     An earlier pass may have died between the last copy and the acknowledgement.
 
     Args:
-        table: the source.
+        session: of the source.
         name: the name of the replica.
         having: the newest version that the replica has.
     """
-    known = table.head().meta.replicas.get(name)
+    known = session.head().meta.replicas.get(name)
     if known is not None:
         for version in range(having, known.acked, -1):
-            if not is_bookkeeping(table.log.read(version)[0]):
+            if not is_bookkeeping(session.log.read(version)[0]):
                 return version
     return -1
 
 
 def _remove(
-    table: Table,
+    session: Session,
     operation: str,
     name: str,
     action: Callable[[int], Action],
     others: Iterable[Action] = (),
 ) -> int:
-    found = replicas(table)
+    found = session.refresh().meta.replicas
     if name not in found:
         names: Iterable[str] = sorted(found) or ("none",)
         raise InvalidInput(
-            f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=table.uri
+            f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=session.uri
         )
-    return table.commit(table.transaction(operation, [action(found[name].token), *others]))
+    return session.commit(session.transaction(operation, [action(found[name].token), *others]))

@@ -31,6 +31,7 @@ from eventlog.replication import contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
 from eventlog.replication.steps import Check, Step, check_root, oldest_kept
+from eventlog.session.session import Session
 from eventlog.store.location import open_store
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -101,7 +102,9 @@ def backfill(
     ours = log.head()
     for head in (ours, table.refresh()):
         check_writable(head.header)
-    work = Filler(table, store, Copier(table.store, store, clock), progress or (lambda *_: None))
+    work = Filler(
+        table.session, store, Copier(table.store, store, clock), progress or (lambda *_: None)
+    )
     given_up = ours.meta.horizon
     versions = sum(work.fill(start, given_up) for start in log.starts())
     return Backfilled(versions, work.copier.objects, work.copier.bytes)
@@ -112,13 +115,13 @@ class Filler:
     """Copies versions that a copy lacks, the newest first.
 
     Attributes:
-        source: the table that it is a copy of.
+        source: of the table that it is a copy of.
         target: the store of the copy.
         copier: copies the objects.
         tell: called with ("versions", number done, total).
     """
 
-    source: Table
+    source: Session
     target: ObjectStore
     copier: Copier
     tell: Progress

@@ -167,7 +167,7 @@ class Follower:
         _check_apart(real_root(source.uri), real_root(target.uri))
         if name is not None:
             text(name, "name")
-        self._source, self._target, self._clock = source, target, clock
+        self._source, self._target, self._clock = source.session, target, clock
         self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)
         self._tell: Progress = progress or (lambda *_: None)

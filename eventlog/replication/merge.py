@@ -80,11 +80,11 @@ def _joined(
     while True:
         head, their_head = ours.refresh(), theirs.refresh()
         check_writable(head.header)
-        found = relation(ours.log, head, theirs.log, their_head)
+        found = relation(ours.session.log, head, theirs.session.log, their_head)
         # A branch that followed another one would have its history, and be taken for it later. A
         # table that followed a branch would keep what holds it for its branches and copies.
         branched = ours.store.forks or theirs.store.forks  # against hold-of-a-branch-left-behind
-        carrier = Carrier(theirs, ours, found.common, take=take, dry_run=dry_run)
+        carrier = Carrier(theirs.session, ours.session, found.common, take=take, dry_run=dry_run)
         if found.kind != "behind" or dry_run or branched:
             return carrier.run()
         try:

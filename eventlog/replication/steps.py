@@ -42,13 +42,13 @@ from eventlog.model.records import (
 from eventlog.replication import attachment, contents
 from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
+from eventlog.session.session import Session
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
 from eventlog.store.branching.roots import held_from, is_inherited
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.keeping import Kept
-from eventlog.table.table import Table
 
 From = Literal["oldest", "keyframe"]
 Step = Callable[[], int]  # returns the number of versions that it completed
@@ -118,7 +118,7 @@ class Steps:
     """The steps from the newest version of the target to the head of the source.
 
     Args:
-        source: the table that is followed.
+        source: of the table that is followed.
         target: the store of the copy.
         known: what the copy has; updated as steps are taken.
         copier: stores what the steps create.
@@ -126,7 +126,7 @@ class Steps:
     """
 
     def __init__(
-        self, source: Table, target: ObjectStore, known: Target, copier: Copier, head: Snapshot
+        self, source: Session, target: ObjectStore, known: Target, copier: Copier, head: Snapshot
     ) -> None:
         self._store, self._log = source.store, source.log
         self._target, self._known, self._copier, self._head = target, known, copier, head

@@ -164,10 +164,10 @@ def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> 
     now_ms = min(planned.header.time, store_time_ms(t.store, t.clock))
     try:
         # One of exactly that age is kept.
-        between = checked_version_at(t.log, planned, now_ms - hours * _HOUR_MS - 1)
-        between_ms = effective(planned.meta.clock, between, t.log.header(between).time)
+        between = checked_version_at(t.session.log, planned, now_ms - hours * _HOUR_MS - 1)
+        between_ms = effective(planned.meta.clock, between, t.session.log.header(between).time)
         # against forgotten-by-one-step-of-time
-        return checked_version_at(t.log, planned, between_ms - hours * _HOUR_MS - 1)
+        return checked_version_at(t.session.log, planned, between_ms - hours * _HOUR_MS - 1)
     except (Corrupt, VersionNotFound):
         return -1
 

@@ -1,4 +1,4 @@
-"""The public handle, `Table`, and what it calls: create, pins, claims, settings, restore.
+"""What a user holds, `Table`, and what it calls: create, pins, claims, settings, restore.
 
-Imports `commit` and below. Start at `table`; the other modules see it as `ports.OpenTable`.
+Imports `merging` and below. Start at `table`; the other modules take the `Session` under it.
 """

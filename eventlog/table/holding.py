@@ -19,12 +19,12 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import Claim
 from eventlog.query.moments import Moment, to_ms
+from eventlog.session.branch_pins import OWNER, branch_of
+from eventlog.session.session import Session
+from eventlog.session.writer import writer_name
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
-from eventlog.table.branching.names import OWNER, branch_of
 from eventlog.table.leases import Lease, is_silent
-from eventlog.table.ports import OpenTable
-from eventlog.table.writer import writer_name
 
 logger = logging.getLogger(__name__)
 
@@ -33,64 +33,64 @@ _KINDS = ("exclusive", "shared")
 
 
 def pin(
-    table: OpenTable, name: str, version: int | None = None, *, owner: str | None = None
+    session: Session, name: str, version: int | None = None, *, owner: str | None = None
 ) -> int:
     """See `Table.pin`."""
-    head = table.refresh()
+    head = session.refresh()
     wanted = head.version if version is None else whole(version, "version")
     pin_owner = writer_name() if owner is None else owner
     holds.check_names(name, pin_owner)
-    held = held_from(table.store.forks)
-    holds.check_kept(head.meta, head.version, wanted, table.uri, held=held)
+    held = held_from(session.store.forks)
+    holds.check_kept(head.meta, head.version, wanted, session.uri, held=held)
     known = head.meta.pins.get(name)
     # against inherited-pin-taken-for-kept
     mine = known is not None and known.owner == pin_owner and known.version >= held
     if known is not None and mine and (version is None or wanted == known.version):
-        table.verify(WINDOW_S)
+        session.verify(WINDOW_S)
         return known.version
     if known is not None:
         raise CommitConflict(
             f"pin {name!r} is held by {known.owner} on version {known.version}: unpin it, "
             "or choose another name",
-            table=table.uri,
+            table=session.uri,
         )
     try:
-        table.commit(table.transaction("pin", [SetPin(name, wanted, pin_owner)]))
+        session.commit(session.transaction("pin", [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
-        newest = table.refresh()
-        holds.check_kept(newest.meta, newest.version, wanted, table.uri, held=held)
+        newest = session.refresh()
+        holds.check_kept(newest.meta, newest.version, wanted, session.uri, held=held)
         raise
     return wanted
 
 
-def unpin(table: OpenTable, name: str, *, owner: str | None = None) -> None:
+def unpin(session: Session, name: str, *, owner: str | None = None) -> None:
     """See `Table.unpin`."""
-    pin = holds.pin_of(table.refresh().meta, name)
+    pin = holds.pin_of(session.refresh().meta, name)
     pin_owner = writer_name() if owner is None else owner
-    broken = command("unpin", table.uri, name, "--break")
+    broken = command("unpin", session.uri, name, "--break")
     if pin.owner == OWNER != pin_owner:
-        branch = branch_of(table.store, name)
+        branch = branch_of(session.store, name)
         raise CommitConflict(
             f"pin {name!r} keeps what a branch reads: deleting the branch removes it "
-            f"({command('branch', table.uri, branch, '--delete')})"
+            f"({command('branch', session.uri, branch, '--delete')})"
             if branch is not None
             else f"pin {name!r} came with the log of a table that has, or had, such a branch, and "
             f"keeps nothing that a branch of this one reads: break_pin ({broken}) removes it",
-            table=table.uri,
+            table=session.uri,
         )
     if pin.owner != pin_owner:
         raise CommitConflict(
             f"pin {name!r} belongs to {pin.owner!r}, not to {pin_owner!r}: break_pin "
             f"({broken}) removes it regardless of its owner",
-            table=table.uri,
+            table=session.uri,
         )
-    table.commit(table.transaction("unpin", [Unpin(name, pin_owner, pin.token)]))
+    session.commit(session.transaction("unpin", [Unpin(name, pin_owner, pin.token)]))
 
 
-def break_pin(table: OpenTable, name: str) -> None:
+def break_pin(session: Session, name: str) -> None:
     """See `Table.break_pin`."""
-    pin = holds.pin_of(table.refresh().meta, name)
-    table.commit(table.transaction("break", [Break("pin", name, pin.token)]))
+    pin = holds.pin_of(session.refresh().meta, name)
+    session.commit(session.transaction("break", [Break("pin", name, pin.token)]))
 
 
 def claim_action(
@@ -127,42 +127,42 @@ def claim_action(
     return action
 
 
-def grant(table: OpenTable, action: TakeClaim, *, take_over: bool) -> Lease:
+def grant(session: Session, action: TakeClaim, *, take_over: bool) -> Lease:
     """Take the claim and return its lease; see `Table.claim`."""
-    meta = table.refresh().meta
+    meta = session.refresh().meta
     if claims.held_already(meta.claims, action) is not None:
-        table.verify(WINDOW_S)
+        session.verify(WINDOW_S)
     else:
         if take_over:
-            _break_silent(table, action, meta.claims)
-        table.commit(table.transaction("claim", [action]))
-        meta = table.head().meta
+            _break_silent(session, action, meta.claims)
+        session.commit(session.transaction("claim", [action]))
+        meta = session.head().meta
     held = claims.held_already(meta.claims, action)
     if held is None:
-        raise ClaimLost("the claim was granted and immediately revoked", table=table.uri)
-    return Lease(table, held, meta.claims[held], joined=held != action.id)
+        raise ClaimLost("the claim was granted and immediately revoked", table=session.uri)
+    return Lease(session, held, meta.claims[held], joined=held != action.id)
 
 
-def break_claim(table: OpenTable, claim_id: str, *, silent_s: float = 0) -> None:
+def break_claim(session: Session, claim_id: str, *, silent_s: float = 0) -> None:
     """See `Table.break_claim`."""
     silent_s = seconds(silent_s, "silent_s")
-    seen = _claim_of(table.refresh().meta.claims, text(claim_id, "claim_id"))
+    seen = _claim_of(session.refresh().meta.claims, text(claim_id, "claim_id"))
     waited = 0.0
     while waited < silent_s:  # against silence-not-waited-for
         pause = min(_POLL_S, silent_s - waited)
-        table.clock.sleep(pause)
+        session.clock.sleep(pause)
         waited += pause
-        now = table.refresh().meta.claims.get(claim_id)
+        now = session.refresh().meta.claims.get(claim_id)
         if now != seen:  # against renewal-not-seen-while-watching
             change = (
                 "was removed in the meantime"
                 if now is None
                 else f"was renewed in version {now.renewed}: its holder is alive"
             )
-            raise CommitConflict(f"claim {claim_id} {change}", table=table.uri)
+            raise CommitConflict(f"claim {claim_id} {change}", table=session.uri)
     # against break-names-the-latest-renewal
     broken = Break("claim", claim_id, seen.token, seen.renewed)
-    table.commit(table.transaction("break", [broken]))
+    session.commit(session.transaction("break", [broken]))
 
 
 def _segments(segments: Any) -> tuple[Segment, ...]:
@@ -190,15 +190,15 @@ def _range(
     return low, high
 
 
-def _break_silent(table: OpenTable, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
+def _break_silent(session: Session, action: TakeClaim, standing: Mapping[str, Claim]) -> None:
     """Break the stale claims that conflict with `action`."""
-    table.watch.look(standing, table.clock.elapsed_s())
+    session.sightings.note(standing, session.clock.elapsed_s())
     for claim_id, claim in claims.conflicting(action, standing).items():
-        if claim.priority < action.priority or not is_silent(table, claim_id, claim):
+        if claim.priority < action.priority or not is_silent(session, claim_id, claim):
             continue
         broken = Break("claim", claim_id, claim.token, claim.renewed)
         try:
-            table.commit(table.transaction("break", [broken]))
+            session.commit(session.transaction("break", [broken]))
         except CommitConflict:
             continue  # it was removed, or its holder is alive after all
         logger.warning("broke claim %s of %s: it was stale", claim_id, claim.owner)

@@ -15,9 +15,9 @@ import msgspec
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.model.actions import Release, Renew
 from eventlog.model.records import Claim, Token
+from eventlog.session.session import Session
 from eventlog.state.small import claims
 from eventlog.state.small.timing import effective
-from eventlog.table.ports import OpenTable
 
 RENEW_S = 60  # a holder renews its lease at least this often
 # A lease that was not renewed for this long is stale, measured by the elapsed time of one process:
@@ -42,9 +42,9 @@ class Lease:
     """
 
     def __init__(
-        self, table: OpenTable, claim_id: str, claim: Claim, *, joined: bool = False
+        self, session: Session, claim_id: str, claim: Claim, *, joined: bool = False
     ) -> None:
-        self._table = table
+        self._session = session
         self.id = claim_id
         self.claim = claim
         self.joined = joined
@@ -57,7 +57,7 @@ class Lease:
 
     def held(self) -> bool:
         """Refresh the table, and return whether the claim is still held."""
-        return isinstance(claims.held(self._table.refresh().meta, self.token), Claim)
+        return isinstance(claims.held(self._session.refresh().meta, self.token), Claim)
 
     def renew(self) -> None:
         """Renew the lease, so that other writers do not break it as stale. Costs one commit.
@@ -101,18 +101,18 @@ class Lease:
 
     def _commit(self, operation: str, action: Renew | Release) -> int:
         try:
-            return self._table.commit(
-                self._table.transaction(operation, [action], claim=self.token)
+            return self._session.commit(
+                self._session.transaction(operation, [action], claim=self.token)
             )
         except ClaimLost:
             raise
         except CommitConflict as conflict:
             raise ClaimLost(
-                f"claim {self.id} is gone: {conflict.message}", table=self._table.uri
+                f"claim {self.id} is gone: {conflict.message}", table=self._session.uri
             ) from conflict
 
 
-def is_silent(table: OpenTable, claim_id: str, claim: Claim) -> bool:
+def is_silent(session: Session, claim_id: str, claim: Claim) -> bool:
     """Say whether a claim is stale: its holder is presumed dead (FORMAT.md R13.5).
 
     A claim is stale once this handle has seen it unchanged for `SILENT_S` of elapsed time, or once
@@ -123,9 +123,9 @@ def is_silent(table: OpenTable, claim_id: str, claim: Claim) -> bool:
         Unavailable: the store does not answer.
     """
     # against silence-of-no-time
-    if table.watch.silent_s(claim_id, claim, table.clock.elapsed_s()) >= SILENT_S:
+    if session.sightings.silent_s(claim_id, claim, session.clock.elapsed_s()) >= SILENT_S:
         return True
-    head = table.head()
-    now_ms = max(head.header.time, table.store.now_ms() or 0)  # against silence-by-own-clock
-    renewed_ms = effective(head.meta.clock, claim.renewed, table.log.header(claim.renewed).time)
+    head = session.head()
+    now_ms = max(head.header.time, session.store.now_ms() or 0)  # against silence-by-own-clock
+    renewed_ms = effective(head.meta.clock, claim.renewed, session.log.header(claim.renewed).time)
     return now_ms - renewed_ms >= ABANDONED_S * 1000

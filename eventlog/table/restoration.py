@@ -18,10 +18,10 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, AppReset, Drop, Restore, SameSegments
+from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import held_from
-from eventlog.table.ports import OpenTable
 
 _SHOWN = 20  # apps that a message names
 
@@ -150,7 +150,7 @@ class Prepared:
     actions: Sequence[Action]
     undone: tuple[UndoneUnits, ...]
 
-    def commit(self, table: OpenTable) -> int:
+    def commit(self, session: Session) -> int:
         """Commit it, and return the committed version; that of `head` without actions.
 
         Rows committed after `head` are a conflict.
@@ -160,14 +160,14 @@ class Prepared:
         head, version = self.head.version, self.target.version
         if not self.actions:
             return head
-        table.log.check_there(self.actions, version)
+        session.log.check_there(self.actions, version)
         info = {"restored": str(version)}
-        done = table.transaction("restore", self.actions, read_version=head, info=info)
-        return table.commit(done)
+        done = session.transaction("restore", self.actions, read_version=head, info=info)
+        return session.commit(done)
 
 
 def prepared(
-    table: OpenTable, head: Snapshot, target: Snapshot, *, forget_units: bool = False
+    session: Session, head: Snapshot, target: Snapshot, *, forget_units: bool = False
 ) -> Prepared:
     """Return what restoring `target` does; see `restoration`.
 
@@ -175,21 +175,21 @@ def prepared(
         Corrupt: the target is not the one that the version after it names.
         VersionVacuumed: the target is below the horizon.
     """
-    table.log.check_linked(head, target)  # against restored-from-another-log
-    held = held_from(table.store.forks)
-    actions = restoration(head, target, table.uri, held, forget_units=forget_units)
+    session.log.check_linked(head, target)  # against restored-from-another-log
+    held = held_from(session.store.forks)
+    actions = restoration(head, target, session.uri, held, forget_units=forget_units)
     return Prepared(head, target, actions, undone(head, target))
 
 
-def commit_drops(table: OpenTable, drops: Sequence[Drop], reason: str) -> int:
+def commit_drops(session: Session, drops: Sequence[Drop], reason: str) -> int:
     """Commit the drops of lost segments, and return the committed version.
 
     Raises: see `Table.drop_segments`.
     """
     try:
-        return table.commit(table.transaction("drop", drops, info={"reason": reason}))
+        return session.commit(session.transaction("drop", drops, info={"reason": reason}))
     except CommitConflict:
-        head = table.head()
+        head = session.head()
         if keyed_of(head.layout) is None or len(head.live(drops)) < len(drops):
             raise
         chunks = ", ".join(sorted({drop.chunk for drop in drops}))
@@ -198,6 +198,6 @@ def commit_drops(table: OpenTable, drops: Sequence[Drop], reason: str) -> int:
             "them others would show rows that it replaces or deletes. Put its object back; or "
             "restore the newest version that is whole, and upsert again what was committed since; "
             f"or, if the rows are gone for good, drop all segments of chunk {chunks}",
-            table=table.uri,
+            table=session.uri,
             version=head.version,
         ) from None

@@ -18,15 +18,15 @@ from eventlog.model.properties import is_merge
 from eventlog.model.schema import extend, stored_time_column
 from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
+from eventlog.session.session import Session
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.creation import property_changes
-from eventlog.table.ports import OpenTable
 
 
-def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> int:
+def set_properties(session: Session, properties: Mapping[str, str | None]) -> int:
     """See `Table.set_properties`."""
-    head, properties = table.refresh(), mapping(properties, "properties")
+    head, properties = session.refresh(), mapping(properties, "properties")
     fixed = sorted(name for name in properties if is_merge(name))
     if fixed:
         raise InvalidInput(
@@ -36,47 +36,47 @@ def set_properties(table: OpenTable, properties: Mapping[str, str | None]) -> in
     changes = property_changes(properties, head.properties)
     setting = {**head.properties, **properties}.get(PROPERTY)
     stats_columns(head.stored_schema, setting, head.layout.time_column)
-    return table.commit(table.transaction("properties", [SetProperties(changes)]))
+    return session.commit(session.transaction("properties", [SetProperties(changes)]))
 
 
-def add_columns(table: OpenTable, schema: pa.Schema) -> int:
+def add_columns(session: Session, schema: pa.Schema) -> int:
     """See `Table.add_columns`."""
-    head = table.refresh()
+    head = session.refresh()
     stored_time_column(head.stored_schema, head.layout.time_column)
     stored_rule(head.layout, head.stored_schema, head.properties)
     successor = extend(head.stored_schema, schema)
     check_keyed(head.layout, successor)
-    return table.commit(table.transaction("schema", [SetSchema(successor)]))
+    return session.commit(session.transaction("schema", [SetSchema(successor)]))
 
 
-def set_granularity(table: OpenTable, granularity: str) -> int:
+def set_granularity(session: Session, granularity: str) -> int:
     """See `Table.set_granularity`."""
-    wanted, layout = check_granularity(granularity), table.refresh().layout
+    wanted, layout = check_granularity(granularity), session.refresh().layout
     now = layout.granularity
     if wanted == now:
-        return table.head().version
+        return session.head().version
     if keyed_of(layout) is not None:
         raise InvalidInput(
             f"the granularity of a keyed table is fixed at its creation, here {now!r}: a key is "
             "unique within its time chunk. Create a table of granularity "
             f"{wanted!r} with Table.create(..., key=..., granularity={wanted!r}), and upsert the "
             "rows of this one there",
-            table=table.uri,
+            table=session.uri,
         )
     change = SetGranularity(now, wanted)
-    return table.commit(table.transaction("granularity", [change]))
+    return session.commit(session.transaction("granularity", [change]))
 
 
-def set_buckets(table: OpenTable, buckets: int) -> int:
+def set_buckets(session: Session, buckets: int) -> int:
     """See `Table.set_buckets`."""
     wanted = whole(buckets, "buckets", 1, MAX_BUCKETS)
-    head = table.refresh()
+    head = session.refresh()
     keyed = keyed_of(head.layout)
     stored_rule(head.layout, head.stored_schema, head.properties)  # there are buckets to double
     if keyed is None:
-        raise InvalidInput("buckets are for keyed tables: this one has no key", table=table.uri)
+        raise InvalidInput("buckets are for keyed tables: this one has no key", table=session.uri)
     if wanted == keyed.buckets:
-        return table.head().version
+        return session.head().version
     steps = []
     now = keyed.buckets
     while now < wanted:
@@ -86,21 +86,21 @@ def set_buckets(table: OpenTable, buckets: int) -> int:
         raise InvalidInput(
             f"buckets can be doubled, once or several times: there are {keyed.buckets}, and "
             f"{wanted} is not reached by that",
-            table=table.uri,
+            table=session.uri,
         )
-    return table.commit(table.transaction("split", steps))
+    return session.commit(session.transaction("split", steps))
 
 
-def set_clock(table: OpenTable, moment: Moment | None = None) -> int:
+def set_clock(session: Session, moment: Moment | None = None) -> int:
     """See `Table.set_clock`."""
-    head = table.refresh()
-    now_ms = store_time_ms(table.store, table.clock)
+    head = session.refresh()
+    now_ms = store_time_ms(session.store, session.clock)
     new = now_ms if moment is None else to_ms(moment)
     change = SetClock(head.version, head.header.time, new)
     refused = timing.set_clock(change, head.meta, head.version + 1, new)
     if isinstance(refused, str):  # no reading of the table would change that
-        table.verify()
+        session.verify()
         raise CommitConflict(
-            f"{refused}. Nothing was committed", table=table.uri, version=head.version
+            f"{refused}. Nothing was committed", table=session.uri, version=head.version
         )
-    return table.commit(table.transaction("clock", [change]))
+    return session.commit(session.transaction("clock", [change]))

@@ -1,37 +1,27 @@
-"""`Table`: the public handle to a table.
+"""`Table`: what a user holds of a table, a face of its `Session`.
 
-The contract is in the docstrings of the methods; pins, claims, settings and restore are implemented
-in the other modules of this package. A handle keeps the newest snapshot it has read, so an append
-with a warm handle needs no read at all. Handles are cheap, thread-safe, and can be pickled and sent
-to other processes.
+The contract is in the docstrings of the methods. The session reads and commits; pins, claims,
+settings and restore are in the other modules of this package. A handle keeps the newest snapshot it
+has read, so an append with a warm handle needs no read at all. Handles are cheap, thread-safe, and
+can be pickled and sent to other processes.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from threading import Lock
-from typing import Any
 
 import pyarrow as pa
 
 from eventlog.arguments import opened, text, whole
-from eventlog.clock import Clock, SystemClock
-from eventlog.commit.committer import Committer
-from eventlog.commit.framing import write_keyframe
-from eventlog.commit.proposal import check_transaction, check_writable
+from eventlog.clock import Clock
+from eventlog.commit.proposal import check_writable
 from eventlog.errors import (
-    ClaimLost,
-    CommitConflict,
-    EventLogError,
     InvalidInput,
     VersionNotFound,
 )
 from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
-from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.carry import Merged, publish
 from eventlog.merging.union import Take
@@ -39,33 +29,28 @@ from eventlog.model.actions import Action
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction
 from eventlog.query.moments import Moment, to_ms
+from eventlog.session.session import Session
 from eventlog.state.delta import drop_of
-from eventlog.state.version import VersionState
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import check_absent, open_store, probe
-from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
 from eventlog.table import holding, restoration, settings
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
 from eventlog.table.leases import Lease
-from eventlog.table.ports import Watch
 from eventlog.table.restoration import UndoneUnits
-from eventlog.table.writer import writer_name
 
 
 class Table:
-    """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`."""
+    """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`.
+
+    Attributes:
+        session: what the library itself reads and commits with; no part of the public API.
+    """
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
-        self.store = store
-        self.clock: Clock = clock or SystemClock()
-        self.watch = Watch()
-        self._log = Log(store)
-        self._committer = Committer(self._log, self.clock)
-        self._head: Snapshot | None = None
-        self._lock = Lock()
+        self.session = Session(store, clock)
 
     @classmethod
     def create(  # noqa: PLR0913 - the public API
@@ -115,8 +100,8 @@ class Table:
         check_absent(table.store)
         table_id = table.clock.token()
         probe(table.store, table_id)
-        transaction = table.transaction("create", actions, read_version=-1)
-        table._advance(table._committer.create(transaction, table_id).head)
+        session = table.session
+        session.create(session.transaction("create", actions, read_version=-1), table_id)
         return table
 
     @classmethod
@@ -155,7 +140,7 @@ class Table:
     @property
     def uri(self) -> str:
         """The root URI."""
-        return self.store.uri
+        return self.session.uri
 
     @property
     def id(self) -> str:
@@ -163,14 +148,14 @@ class Table:
         return self.head().header.table
 
     @property
-    def log(self) -> Log:
-        """The log, for tools that read it directly."""
-        return self._log
+    def store(self) -> ObjectStore:
+        """The store of the table."""
+        return self.session.store
 
     @property
-    def known(self) -> Snapshot | None:
-        """The newest snapshot that this handle has read, or None if it has read none yet."""
-        return self._head
+    def clock(self) -> Clock:
+        """The clock of this handle."""
+        return self.session.clock
 
     def head(self) -> Snapshot:
         """Return the newest snapshot that this handle has read.
@@ -180,11 +165,7 @@ class Table:
         Raises:
             TableNotFound: there is no table at this root.
         """
-        known = self._head
-        if known is None:
-            known = self._log.head()
-            self._advance(known)
-        return known
+        return self.session.head()
 
     def snapshot(self, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
         """Return the table at its newest version, at `version`, or as it was at `timestamp`.
@@ -207,11 +188,8 @@ class Table:
         try:
             if timestamp is not None:
                 time_ms = to_ms(timestamp)
-                return history.snapshot_at(self._log, self.refresh(), time_ms)
-            version = whole(version, "version")
-            if self._head is not None and version == self._head.version:
-                return self._head
-            return self._log.snapshot(version)
+                return history.snapshot_at(self.session.log, self.refresh(), time_ms)
+            return self.session.snapshot(whole(version, "version"))
         except VersionNotFound:
             self.verify()
             raise
@@ -224,14 +202,7 @@ class Table:
         Raises:
             TableNotFound: the answer shows that another table is stored under this root now.
         """
-        known = self._head
-        if known is None:
-            return self.head()
-        newest = self._log.newer(known)
-        if newest is known and self.store.near:
-            self.verify()
-        self._advance(newest)
-        return newest
+        return self.session.refresh()
 
     def history(self, start: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
         """Yield the versions, newest first.
@@ -246,7 +217,7 @@ class Table:
         """
         most = None if limit is None else whole(limit, "limit")
         top = self.refresh().version if start is None else whole(start, "start")
-        return history.history(self._log, top, most, self.head().meta.clock)
+        return history.history(self.session.log, top, most, self.head().meta.clock)
 
     def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.
@@ -277,16 +248,7 @@ class Table:
             TableNotFound: the table was replaced, or the branch deleted; nothing was committed.
             Unavailable: the store does not answer; nothing was committed.
         """
-        check_transaction(transaction)
-        names.check_held(self.store, self.head().version)
-        try:
-            outcome = self._committer.commit(transaction, self.head())
-        except (ClaimLost, CommitConflict):
-            # against failing-writer-deletes
-            self.refresh()  # so that the next attempt starts from the conflicting version
-            raise
-        self._advance(outcome.head)
-        return outcome.version
+        return self.session.commit(transaction)
 
     def transaction(
         self,
@@ -308,15 +270,8 @@ class Table:
             claim: the token of a lease; the transaction is void once the lease is gone.
             info: free text, shown in histories.
         """
-        return Transaction(
-            id=self.clock.token(),
-            operation=operation,
-            writer=writer_name(),
-            read_version=self.head().version if read_version is None else read_version,
-            app=app,
-            claim=claim,  # against work-without-its-token
-            actions=tuple(actions),
-            info=dict(sorted((info or {}).items(), key=lambda item: item[0].encode())),
+        return self.session.transaction(
+            operation, actions, read_version=read_version, app=app, claim=claim, info=info
         )
 
     def find_transaction(
@@ -338,7 +293,9 @@ class Table:
         first = whole(start, "start")
         last = first if until is None else whole(until, "until")
         wanted = text(transaction_id, "a transaction's id")
-        return history.find_transaction(self._log, wanted, first, self.refresh().version, last)
+        return history.find_transaction(
+            self.session.log, wanted, first, self.refresh().version, last
+        )
 
     def restore(self, version: int, *, forget_units: bool = False) -> int:
         """Make the segments of `version` live again, and return the committed version.
@@ -363,8 +320,8 @@ class Table:
             VersionVacuumed: the version is below the horizon.
         """
         head, target = self.refresh(), self.snapshot(version)
-        restore = restoration.prepared(self, head, target, forget_units=forget_units)
-        committed = restore.commit(self)
+        restore = restoration.prepared(self.session, head, target, forget_units=forget_units)
+        committed = restore.commit(self.session)
         if restore.actions and not forget_units:
             restoration.warn_undone(restore.undone, target.version)
         return committed
@@ -402,7 +359,7 @@ class Table:
         if not lost or not all(isinstance(segment, Segment) for segment in lost):
             raise InvalidInput("give at least one segment to drop, of Snapshot.segments()")
         drops = {segment.id: drop_of(segment) for segment in lost}
-        return restoration.commit_drops(self, [*drops.values()], text(reason, "a reason"))
+        return restoration.commit_drops(self.session, [*drops.values()], text(reason, "a reason"))
 
     def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
         """Protect a version from vacuum until `unpin` or `break_pin`, and return the version.
@@ -419,7 +376,7 @@ class Table:
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
-        return holding.pin(self, name, version, owner=owner)
+        return holding.pin(self.session, name, version, owner=owner)
 
     def unpin(self, name: str, *, owner: str | None = None) -> None:
         """Remove a pin that `owner` set.
@@ -433,7 +390,7 @@ class Table:
                 meantime.
             InvalidInput: there is no such pin.
         """
-        holding.unpin(self, name, owner=owner)
+        holding.unpin(self.session, name, owner=owner)
 
     def break_pin(self, name: str) -> None:
         """Remove a pin regardless of its owner. The history records the writer that removed it.
@@ -442,7 +399,7 @@ class Table:
             CommitConflict: the pin was removed in the meantime, or replaced by another of its name.
             InvalidInput: there is no such pin.
         """
-        holding.break_pin(self, name)
+        holding.break_pin(self.session, name)
 
     def branch(self, name: str, at: int | None = None) -> Table:
         """Make a branch, and return a handle to it. Nothing is copied.
@@ -464,7 +421,7 @@ class Table:
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon, or below what this branch holds.
         """
-        return Table(making.make(self, name, at), self.clock)
+        return Table(making.make(self.session, name, at), self.clock)
 
     def branches(self) -> list[Branch]:
         """Return the branches, by name, and what interrupted programs have left of others.
@@ -472,7 +429,7 @@ class Table:
         Costs three or four requests for each. One that is damaged is listed with what is wrong
         (`Branch.damage`); `fsck` finds more.
         """
-        return names.branches(self)
+        return names.branches(self.session)
 
     def merge(
         self, branch: Table | str, *, take: Take | None = None, dry_run: bool = False
@@ -502,7 +459,7 @@ class Table:
             branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
         opened(branch)
         check_writable(self.refresh().header)  # before segments are copied
-        return publish(branch, self, take=take, dry_run=dry_run)
+        return publish(branch.session, self.session, take=take, dry_run=dry_run)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch with all its rows, and what keeps its parent's from vacuum.
@@ -514,7 +471,7 @@ class Table:
             InvalidInput: the branch has branches of its own; nothing was deleted.
             TableNotFound: there is no such branch.
         """
-        deleting.delete(self, name)
+        deleting.delete(self.session, name)
 
     def claims(self) -> Mapping[str, Claim]:
         """Return the current claims, by id."""
@@ -569,7 +526,7 @@ class Table:
             group=group,
             owner=owner,
         )
-        return holding.grant(self, wanted, take_over=take_over)
+        return holding.grant(self.session, wanted, take_over=take_over)
 
     def break_claim(self, claim_id: str, *, silent_s: float = 0) -> None:
         """Remove the claim of another writer. Later commits under that claim are void.
@@ -586,7 +543,7 @@ class Table:
             CommitConflict: the holder renewed the claim, or the claim was removed in the meantime.
             InvalidInput: there is no such claim.
         """
-        holding.break_claim(self, claim_id, silent_s=silent_s)
+        holding.break_claim(self.session, claim_id, silent_s=silent_s)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set properties (None removes one) and return the committed version.
@@ -595,7 +552,7 @@ class Table:
             CommitConflict: another writer changed one of them in the meantime.
             InvalidInput: a name or a value is wrong.
         """
-        return settings.set_properties(self, properties)
+        return settings.set_properties(self.session, properties)
 
     def add_columns(self, schema: pa.Schema) -> int:
         """Add the new columns of `schema` to the table, and return the committed version.
@@ -608,7 +565,7 @@ class Table:
             InvalidInput: a column is missing, has another type, or is new and not nullable, or has
                 a name that is reserved.
         """
-        return settings.add_columns(self, schema)
+        return settings.add_columns(self.session, schema)
 
     def set_granularity(self, granularity: str) -> int:
         """Set the size of time chunks for new rows, and return the committed version.
@@ -624,7 +581,7 @@ class Table:
             InvalidInput: there is no such granularity; or the table has a key, whose granularity is
                 fixed at creation.
         """
-        return settings.set_granularity(self, granularity)
+        return settings.set_granularity(self.session, granularity)
 
     def set_buckets(self, buckets: int) -> int:
         """Split the buckets of a keyed table, and return the committed version.
@@ -639,7 +596,7 @@ class Table:
             CommitConflict: another writer changed it in the meantime.
             InvalidInput: the table has no key, or the number is not reached by doubling.
         """
-        return settings.set_buckets(self, buckets)
+        return settings.set_buckets(self.session, buckets)
 
     def set_clock(self, moment: Moment | None = None) -> int:
         """Correct the table's time after a wrong clock moved it, and return the committed version.
@@ -658,7 +615,7 @@ class Table:
             CommitConflict: another writer committed in the meantime, or the table's time needs no
                 correction.
         """
-        return settings.set_clock(self, moment)
+        return settings.set_clock(self.session, moment)
 
     def verify(self, within_s: float = 0.0) -> None:
         """Check that the log is still the one that this handle has read: one small GET.
@@ -673,73 +630,11 @@ class Table:
             Corrupt: commits that this handle has read were removed or changed.
             TableNotFound: the table was removed, and possibly replaced by another.
         """
-        self._committer.identity.check(self.head(), within_s)
-
-    @contextmanager
-    def verifying(self) -> Iterator[None]:
-        """Run the preparations for the next commit in a thread, while a block of work runs.
-
-        These are `verify`, if it is due, and reading the transactions that other writers have
-        published for a leader to commit.
-
-        Raises:
-            Corrupt: as `verify`, after the block has ended without an error.
-            TableNotFound: likewise.
-        """
-        committer = self._committer
-        verifies = not self.store.near and committer.identity.is_due()
-        if not verifies and not committer.reads_ahead:
-            yield
-            return
-
-        def look(committer: Committer) -> None:
-            if verifies:
-                self.verify()
-            with suppress(EventLogError):  # best effort: it only helps other writers
-                committer.read_ahead(self.head())
-
-        with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
-            preparations = start(pool, look, committer)
-            yield
-            preparations.result()
+        self.session.verify(within_s)
 
     def write_keyframe(self) -> int:
         """Write the key frame of the head now, even if it is not due, and return its version."""
-        head = self.refresh()
-        self.verify()
-        if head.base is None or head.base.version != head.version:
-            self._advance(write_keyframe(self._log, self.clock, head))
-        return head.version
+        return self.session.write_keyframe()
 
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"
-
-    def adopt(self, state: VersionState) -> None:
-        """Use a state that another handle has read, if this one has read none yet: no request.
-
-        The first commit still checks that the log has the commit of that version.
-
-        Args:
-            state: `Snapshot.state` of the other handle, perhaps of another process.
-        """
-        with self._lock:
-            if self._head is None:
-                self._log.table = state.header.table
-                self._head = Snapshot(state, self._log)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The id is included: the other process must open the same table, or fail.
-        return {"store": self.store, "clock": self.clock, "table": self._log.table}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["store"], state["clock"])  # type: ignore[misc]
-        self._log.table = state["table"]
-
-    def _advance(self, newest: Snapshot) -> None:
-        with self._lock:  # a thread with an older snapshot must not overwrite a newer one
-            if self._head is None or newest.version > self._head.version:
-                self._committer.identity.seen()
-                self._log.table = newest.header.table
-            # against overtaken-refresh-wins
-            if self._head is None or newest.version >= self._head.version:
-                self._head = newest

@@ -74,13 +74,13 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         Unavailable: the store does not answer.
     """
     last: tuple[Commit, bytes] | None = None
-    for commit, body in each(t.log.read_below, range(start.version + 1, end + 1)):
+    for commit, body in each(t.session.log.read_below, range(start.version + 1, end + 1)):
         if last is None:
             chain.check_follows(start, commit, t.uri)
         else:
             chain.check_later(*last, commit, t.uri)
         last = commit, body
-        yield read_appends(t.log, commit)
+        yield read_appends(t.session.log, commit)
 
 
 def question(

@@ -96,7 +96,7 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
     columns = table_columns(schema)
     check_columns(given, columns)
     table = Table(open_store(given.path, given.storage))
-    table.adopt(last.state)
+    table.session.adopt(last.state)
     start = max(1, _first(given, table, last)) - 1
     if start > last.version:
         raise InvalidInput(
@@ -162,7 +162,7 @@ def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
     if timestamp is None:
         return given.whole("startingVersion", 1) or 1
     try:
-        return history.checked_version_at(table.log, last, to_ms(timestamp) - 1) + 1
+        return history.checked_version_at(table.session.log, last, to_ms(timestamp) - 1) + 1
     except VersionNotFound:
         return 1
 

@@ -187,9 +187,9 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     """
     table = Table(open_store(given.path, given.storage))
     if pinned is not None:
-        table.adopt(pinned.state)
+        table.session.adopt(pinned.state)
         return table.head()
-    table.log.table = given.named.get("tableId")
+    table.session.log.table = given.named.get("tableId")
     if given.reads_changes:
         last, when = given.whole("endingVersion"), given.named.get("endingTimestamp")
         return kept_snapshot(table, last, when)

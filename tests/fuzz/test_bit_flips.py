@@ -173,7 +173,7 @@ def test_every_bit_of_every_leaf_is_noticed():
 def test_every_byte_of_every_spill_is_noticed(monkeypatch):
     monkeypatch.setattr("eventlog.log.spills.SPILL_BYTES", 1500)
     store = corpus.leaf_store(spilled=6)
-    head = Table(store).log
+    head = Table(store).session.log
     named = {}
     for version, _, body in objects(store, frames=False):
         stored = codec.decode_commit(body, version)

@@ -301,7 +301,7 @@ def main() -> int:
     )
     # One upload at a time: the ids of segments come from one sequence.
     alone = patch("eventlog.staging.stager._UPLOADS", 1)
-    named = patch("eventlog.table.table.writer_name", lambda: "golden@example")
+    named = patch("eventlog.session.session.writer_name", lambda: "golden@example")
     # Every append looks for what was published.
     eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
     with alone, named:

@@ -54,7 +54,7 @@ def make_copied(clock: ManualClock) -> None:
 def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with patch("eventlog.table.table.writer_name", lambda: "golden@example"):
+    with patch("eventlog.session.session.writer_name", lambda: "golden@example"):
         make_copied(ManualClock(make.START_MS, seed=2028))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

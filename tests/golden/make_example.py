@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import eventlog
-import eventlog.table.table
+import eventlog.session.session
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.store.memory import MemoryStore
@@ -45,7 +45,7 @@ def _rows(*rows):
 
 
 def _store():
-    eventlog.table.writer_name = lambda: "writer@example"
+    eventlog.session.session.writer_name = lambda: "writer@example"
     store, clock = MemoryStore(), ManualClock(1_357_000_000_000, seed=7)
     table = Table.create(
         store.uri,

@@ -478,7 +478,7 @@ def main() -> int:
     with ExitStack() as stack:
         enter = stack.enter_context
         enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.table.table.writer_name", lambda: "golden@example"))
+        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
         with patch.multiple("eventlog.state.keyframe", **leaves):
             make_keyed(ManualClock(make.START_MS, seed=2018))
         make_joined(ManualClock(make.START_MS, seed=2019))

@@ -49,7 +49,7 @@ def make_large(clock: ManualClock) -> None:
 def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with patch("eventlog.table.table.writer_name", lambda: "golden@example"):
+    with patch("eventlog.session.session.writer_name", lambda: "golden@example"):
         make_large(ManualClock(make.START_MS, seed=2027))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

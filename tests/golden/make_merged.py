@@ -112,7 +112,7 @@ def main() -> int:
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     with (
         patch("eventlog.staging.stager._UPLOADS", 1),
-        patch("eventlog.table.table.writer_name", lambda: "golden@example"),
+        patch("eventlog.session.session.writer_name", lambda: "golden@example"),
     ):
         make_merged(ManualClock(make.START_MS, seed=2026))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)

@@ -340,7 +340,7 @@ def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.table.table.writer_name", lambda: "golden@example"))
+        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
         make_rules(ManualClock(make.START_MS, seed=2017))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

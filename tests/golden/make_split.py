@@ -102,7 +102,7 @@ def main() -> int:
     with ExitStack() as stack:
         enter = stack.enter_context
         enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.table.table.writer_name", lambda: "golden@example"))
+        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
         enter(patch.multiple("eventlog.state.keyframe", **leaves))
         make_split(ManualClock(make.START_MS, seed=2021))
     shutil.rmtree(make.TABLES / "split" / ".tmp", ignore_errors=True)

@@ -112,10 +112,10 @@ def put(t: Table, transactions: Sequence[Transaction], time_ms: int | None = Non
     """Commit transactions whatever the fold says of them, as no writer may."""
     # Another handle, which knows nothing of the ids that were drawn here.
     other = Table.open(t.uri, store=t.store, clock=t.clock)
-    head, view = other.log.judged_on(other.head(), transactions)
+    head, view = other.session.log.judged_on(other.head(), transactions)
     time_ms = max(t.clock.now_ms(), head.header.time + 1) if time_ms is None else time_ms
     effect = fold.judge(transactions, view, time_ms)
-    made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.log)
+    made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.session.log)
     for key, body in made.objects.items():
         t.store.put_if_absent(key, body)
     assert t.store.put_if_absent(keys.commit_key(head.version + 1), made.body)
@@ -301,7 +301,7 @@ def main() -> int:
         enter(patch.multiple("eventlog.state.keyframe", **leaves))
         enter(patch("eventlog.limits.WHOLE_BYTES", 1600))  # so that some objects have tails
         enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.table.table.writer_name", lambda: "golden@example"))
+        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
         enter(patch("eventlog.commit.protocol.contention._SELDOM", 1))
         make_whole(ManualClock(make.START_MS, seed=2016))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)

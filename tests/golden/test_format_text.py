@@ -163,7 +163,7 @@ def test_effective_times_are_those_of_the_table():
     shown = [row for row in rows(section("4.2")) if len(row) == 3 and row[0].isdigit()]
     assert [int(row[0]) for row in shown] == list(range(table.head().version + 1))
     for version, stamped, worth in (map(int, row) for row in shown):
-        assert table.log.header(version).time == stamped
+        assert table.session.log.header(version).time == stamped
         assert effective(clock, version, stamped) == worth
 
 

@@ -86,13 +86,13 @@ def test_the_tables_hold_what_they_are_for():
             }
             features |= {"txn spill" for t in stored.transactions if t.spill}
             features |= {"app" for t in stored.transactions if t.app}
-            whole = spills.unpack(stored, table.log.spill)
+            whole = spills.unpack(stored, table.session.log.spill)
             features |= {type(a).__name__ for t in whole.transactions for a in t.actions}
             features |= {"several transactions"} if len(stored.transactions) > 1 else set()
             features |= {"published" for t in stored.transactions[1:] if t.until is not None}
             features |= {f"state {field}" for field in stored.state}
             if stored.header.keyframe is not None:
-                root = table.log.keyframe(stored.header.keyframe)
+                root = table.session.log.keyframe(stored.header.keyframe)
                 features.add("leaves" if root.leaves else "inlined")
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
         types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}

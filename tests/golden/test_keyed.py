@@ -93,11 +93,11 @@ def test_the_tables_hold_what_they_are_for():
         table = Table.open(vectors.TABLES / name)
         assert keyed_of(table.head().layout) is not None
         for version in range(table.head().version + 1):
-            commit, _ = table.log.read(version)
+            commit, _ = table.session.log.read(version)
             split = isinstance(table.snapshot(version).layout.keyed.splits, int)
             assert commit.header.features == (("keyed", "split") if split else ("keyed",))
             splits |= {"features of a split"} if split else set()
-            whole = spills.unpack(commit, table.log.spill)
+            whole = spills.unpack(commit, table.session.log.spill)
             kinds |= {(s.slice.kind, s.slice.level) for s in whole.delta.adds}
             merges += [a for t in whole.transactions for a in t.actions if isinstance(a, Merge)]
         for one in VECTORS[name]:

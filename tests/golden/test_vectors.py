@@ -112,7 +112,7 @@ def version_of_base(store, version):
     table = Table.open("memory:", store=store)
     snapshot = table.head()
     snapshot = snapshot if snapshot.version == version else table.snapshot(version)
-    state, _ = table.log.ask(snapshot.state, Entries())
+    state, _ = table.session.log.ask(snapshot.state, Entries())
     return state.base and state.base.version
 
 
@@ -159,7 +159,7 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
 def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     kinds, actions = set(), set()
     for name in TABLES:
-        log = Table.open("memory:", store=stored(objects(name))).log
+        log = Table.open("memory:", store=stored(objects(name))).session.log
         for key in objects(name):
             parsed = keys.parse_log_key(key)
             if parsed and parsed[1]:

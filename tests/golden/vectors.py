@@ -78,7 +78,7 @@ def rows_digest(rows: pa.Table) -> dict[str, Any]:
 def effect_of(table: Table, commit: Commit) -> fold.Effect | None:
     """Return what a commit did; None after a gap of a copy, where the version before is absent."""
     try:
-        return table.log.effect(commit)
+        return table.session.log.effect(commit)
     except VersionNotReplicated:
         return None
 
@@ -109,9 +109,9 @@ def rows_of(table: Table, version: int) -> Any:
 def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dict[str, Any]:
     """Return what a reader finds at one version."""
     snapshot = table.snapshot(version)
-    commit, _ = table.log.read(version)
+    commit, _ = table.session.log.read(version)
     totals = snapshot.totals
-    whole = spills.unpack(commit, table.log.spill)
+    whole = spills.unpack(commit, table.session.log.spill)
     live = sorted(s.id for s in segments.to_segments(snapshot.entries()))
     effect = effect or effect_of(table, commit)
     return {

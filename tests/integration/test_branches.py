@@ -419,7 +419,7 @@ def test_w9_a_handle_notices_that_its_branch_was_deleted_and_made_again():
         with pytest.raises(errors.TableNotFound, match="was deleted"):
             append(branch, events(1, first=200))
         again = table.branch("audit", at=3)  # beside the segments that it was about to commit
-        assert branch.known == known
+        assert branch.session.known == known
         with pytest.raises(errors.TableNotFound, match="was deleted"):
             append(branch, events(1, first=200))
         assert numbers(again) == [0, 1, 2, 3]

@@ -17,6 +17,7 @@ from eventlog.format import codec, keys
 from eventlog.model.actions import SetSchema
 from eventlog.model.entries import Column, Schema
 from eventlog.readers import Changes, changes, scan
+from eventlog.session.session import Session
 from eventlog.store.location import open_store
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
@@ -98,19 +99,19 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
     planned = compaction.plan(table, policy=POLICY)
     upsert(table, arrow((1, "late"), days=5))
 
-    def publish(handle, merge):
-        head = handle.head()
+    def publish(session, merge):
+        head = session.head()
         merge = publication.publication(merge, head)
         body = codec.encode_transaction(merge, head.header.table)
-        handle.store.put_if_absent(keys.intent_key(merge.until, merge.id), body)
+        session.store.put_if_absent(keys.intent_key(merge.until, merge.id), body)
         raise errors.Unavailable("the program was stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "commit", publish)
+        patched.setattr(Session, "commit", publish)
         compaction.run(table, planned.tasks, policy=POLICY)
     clock = ManualClock(table.clock.now_ms(), 2)
     crowded = Table.open(table.uri, store=table.store, clock=clock)
-    crowded._committer.memory.contention.expected = 8
+    crowded.session.committer.memory.contention.expected = 8
     upsert(crowded, arrow((2, "c"), (3, "d"), days=20))
     newest = crowded.head()
     assert newest.header.changes.transactions == 2

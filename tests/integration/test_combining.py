@@ -52,14 +52,14 @@ def table_at(store=None, **properties):
 def crowded(store, seed=1000):
     """A handle that expects others: it publishes, looks and takes along."""
     table = reopen(store, seed)
-    table._committer.memory.contention.expected = CROWD
+    table.session.committer.memory.contention.expected = CROWD
     return table
 
 
 def direct(store, seed=2000):
     """A handle that is up to date, and commits without a look at what is published."""
     table = reopen(store, seed)
-    table._committer.memory.contention.expected = 0
+    table.session.committer.memory.contention.expected = 0
     return table
 
 
@@ -102,7 +102,7 @@ def during(table, count, act, *, prefix=keys.LOG_PREFIX):
             act()
 
     spy.before_put = before
-    table.store = table.log.store = spy
+    table.session.store = table.session.log.store = spy
     return spy
 
 
@@ -255,7 +255,7 @@ def test_an_open_append_is_never_called_not_committed(versions, landed, verb):
         try:
             version = table.commit(transaction)
         except errors.CommitUnknown:
-            assert table._committer.memory.unsettled
+            assert table.session.committer.memory.unsettled
         except errors.Unavailable:
             assert not accepted_in(store, transaction.id)
             assert other.refresh().version > WINDOW or not published(store)
@@ -311,7 +311,7 @@ def test_a_dead_one_that_a_commit_lists_is_void():
         commit(other, add(other))
     head = other.head()
     mine = appending(other)
-    _, view = other.log.judged_on(head, [mine, dead])
+    _, view = other.session.log.judged_on(head, [mine, dead])
     effect = fold.judge([mine, dead], view, head.header.time + 1)
     assert "until version" in effect.void[dead.id]
     proposal = propose(
@@ -320,7 +320,7 @@ def test_a_dead_one_that_a_commit_lists_is_void():
         effect,
         table_id=other.id,
         time_ms=head.header.time + 1,
-        log=other.log,
+        log=other.session.log,
     )
     assert store.put_if_absent(keys.commit_key(WINDOW + 1), proposal.body)
     assert other.refresh().header.changes.transactions == 1
@@ -351,7 +351,7 @@ def test_marks_last_as_long_as_the_window_on_every_road(keyframe_commits):
             publish_and_die(store, seed=100 + n)
         commit(leader, add(leader))
     for _ in range(WINDOW + 1):
-        leader._committer.memory.contention.expected = 0
+        leader.session.committer.memory.contention.expected = 0
         commit(leader, add(leader))
     steps = fold_all(store)
     landed = [
@@ -731,7 +731,7 @@ def test_after_a_pause_a_writer_that_rode_along_expects_nobody():
     commit(rider, add(rider))
     rider.clock.advance(60_000)
     counting = CountingStore(rider.store)
-    rider.store = rider.log.store = counting
+    rider.session.store = rider.session.log.store = counting
     before = len(published(store))
     commit(rider, add(rider))
     assert counting.counts.list == 0

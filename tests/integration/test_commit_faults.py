@@ -81,7 +81,7 @@ def test_c1_applied_then_412_on_the_retry():
     store = FaultyStore(MemoryStore())
     table = create(store)
     spy = Spy(store)
-    table.store = table.log.store = spy
+    table.session.store = table.session.log.store = spy
     store.inject(Fault("put", "lost_response", "_log/"))
     store.inject(Fault("get", "unavailable", keys.commit_key(1)))
     assert append(table, events(3)) == 1
@@ -614,7 +614,7 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
     for _ in range(16):
         commit(table, add(table, "2013-02-01"))
     first = table.head().base.leaves[0]
-    roots = [table.log.keyframe(v) for v in range(2, 18, 3)]
+    roots = [table.session.log.keyframe(v) for v in range(2, 18, 3)]
     assert all(first in root.leaves for root in roots)
     store.delete([keys.frame_key(first.sha256)])
     table = reopen(store)
@@ -628,14 +628,14 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
 def test_p1_a_key_frame_of_another_commit_is_not_used():
     store = framed()
     table = reopen(store)
-    root = table.log.keyframe(5)
+    root = table.session.log.keyframe(5)
     at_five = table.snapshot(5)
     assert at_five.on_keyframe(root).base is root
     for changes in ({"commit": builders.HASH}, {"table": "f" * 32}):
         with pytest.raises(errors.Corrupt):
             at_five.on_keyframe(builders.replaced(root, **changes))
     with pytest.raises(errors.Corrupt):
-        at_five.on_keyframe(table.log.keyframe(2))
+        at_five.on_keyframe(table.session.log.keyframe(2))
 
 
 @pytest.mark.hazard("P2")
@@ -943,7 +943,7 @@ def test_a_commit_lands_although_no_thread_can_be_started(role, monkeypatch):
 
     store = MemoryStore()
     table = create(store, properties={"combine_after": "1"})
-    table._committer.memory.contention.expected = CROWD
+    table.session.committer.memory.contention.expected = CROWD
     if role == "leads":
         commit(table, add(table))
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)

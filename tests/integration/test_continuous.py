@@ -96,7 +96,7 @@ def compacted_beside(stops, days=3):
 
 def operations(store, version):
     """What the transactions of a commit are, in no order."""
-    return sorted(t.operation for t in reopen(store).log.read(version)[0].transactions)
+    return sorted(t.operation for t in reopen(store).session.log.read(version)[0].transactions)
 
 
 def test_a_compaction_whose_every_slot_is_taken_lands_at_its_second_try():

@@ -515,10 +515,10 @@ def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damag
     if leaf and damage is foreign:
         return
     source, horizon = framed(horizon=True)
-    root = source.log.keyframe(7)
+    root = source.session.log.keyframe(7)
     assert (horizon, source.head().header.keyframe) == (9, 7)
     kept = objects(source.store)
-    older = {leaf.sha256 for leaf in source.log.keyframe(3).leaves}
+    older = {leaf.sha256 for leaf in source.session.log.keyframe(3).leaves}
     unshared = next(leaf.sha256 for leaf in root.leaves if leaf.sha256 not in older)
     damage(source.store, keys.frame_key(unshared) if leaf else keys.keyframe_key(7))
     store = MemoryStore()
@@ -534,8 +534,8 @@ def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damag
 @pytest.mark.parametrize("damage", [no_more, cut])
 def test_a_damaged_leaf_of_the_source_stops_no_follower(damage, caplog):
     source, _ = framed()
-    older = {leaf.sha256 for leaf in source.log.keyframe(3).leaves}
-    leaves = (leaf.sha256 for leaf in source.log.keyframe(7).leaves)
+    older = {leaf.sha256 for leaf in source.session.log.keyframe(3).leaves}
+    leaves = (leaf.sha256 for leaf in source.session.log.keyframe(7).leaves)
     key, store = keys.frame_key(next(one for one in leaves if one not in older)), MemoryStore()
     damage(source.store, key)
     assert copy(source, store).version == 9

@@ -51,7 +51,7 @@ def behind(act):
     """The operation of a handle that was opened long ago: a fence may pass what it stages."""
 
     def late(t):
-        t._head = t.log.snapshot(LONG_AGO)
+        t.session._head = t.session.log.snapshot(LONG_AGO)
         return act(t)
 
     return late

@@ -48,7 +48,7 @@ def test_a_void_transaction_is_not_found():
     change = SetProperties((PropertyChange("user.a", None, "b"),))
     good = table.transaction("properties", [change])
     void = table.transaction("replace", [drop_of(segment), drop_of(segment)])
-    _, view = table.log.judged_on(head, [good, void])
+    _, view = table.session.log.judged_on(head, [good, void])
     effect = fold.judge([good, void], view, head.header.time + 1)
     assert void.id in effect.void
     made = proposal.propose(
@@ -57,7 +57,7 @@ def test_a_void_transaction_is_not_found():
         effect,
         table_id=head.header.table,
         time_ms=head.header.time + 1,
-        log=table.log,
+        log=table.session.log,
     )
     table.store.put_if_absent(keys.commit_key(2), made.body)
     other = reopen(table.store)
@@ -74,7 +74,7 @@ def test_a_transaction_is_not_called_absent_where_a_commit_of_another_log_stands
     for n in range(3):
         append(table, events(1, first=10 + n))
         append(other.table, events(1, first=20 + n))
-    sought = table.log.read(5)[0].transactions[0].id
+    sought = table.session.log.read(5)[0].transactions[0].id
     wrong = Damaged.of(copied(table.store))
     wrong.replace(keys.commit_key(5), other.store.get(keys.commit_key(5)))
     with pytest.raises(errors.Corrupt, match="does not follow the version read before"):

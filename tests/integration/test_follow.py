@@ -119,7 +119,7 @@ def test_g1_nothing_is_visible_before_what_it_needs(source):
             assert at[keys.key_of(segment)] < at[commit_key]
         root = keys.keyframe_key(version)
         if root in at:
-            leaves = source.log.keyframe(version).leaves
+            leaves = source.session.log.keyframe(version).leaves
             assert at[commit_key] < at[root]
             assert all(at[keys.frame_key(leaf.sha256)] < at[root] for leaf in leaves)
 
@@ -543,7 +543,7 @@ def test_the_delta_tells_which_segments_a_version_made_live(spilled):
         append(source, events(9 if spilled else 1, days=9 if spilled else 1))
         changed = Damaged.of(source.store)
         changed.forge_commit(1, lambda c: replaced(c, header=_with_changes(c.header, adds=0)))
-        commit, _ = Table(source.store).log.read(1)
+        commit, _ = Table(source.store).session.log.read(1)
         assert (commit.delta.spill is not None) == spilled
         append(reopen(source.store), events(2, first=20))
     copy(source, target)

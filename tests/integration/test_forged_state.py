@@ -33,7 +33,7 @@ def forged(path, **fields):
 def with_forged_head(table, **fields):
     """Another handle of the table, whose newest version has this small state."""
     store, head = table.store, table.refresh()
-    commit, _ = table.log.read(head.version)
+    commit, _ = table.session.log.read(head.version)
     meta = msgspec.structs.replace(head.meta, **fields)
     total = codec.parse_hash(commit.header.state_hash) + codec.meta_hash_change(head.meta, meta)
     header = msgspec.structs.replace(commit.header, state_hash=codec.hex_hash(total))

@@ -28,7 +28,7 @@ def forged(table, change):
     """Replace the newest key frame by one whose leaves `change` made of the entries."""
     version = table.head().version
     root = codec.decode_keyframe(table.store.get(keys.keyframe_key(version)), version)
-    entries = segments.concat([table.log.leaf(leaf) for leaf in root.leaves])
+    entries = segments.concat([table.session.log.leaf(leaf) for leaf in root.leaves])
     leaves = []
     for rows, alter in change(entries):
         body = segments.to_parquet(rows)

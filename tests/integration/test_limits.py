@@ -52,11 +52,11 @@ def test_a_key_frame_that_nobody_could_read_is_not_written(monkeypatch):
     head = table.refresh()
     monkeypatch.setattr(codec, "MAX_KEYFRAME_BYTES", 100)
     with pytest.raises(InvalidInput, match="the key frame's root has"):
-        write_keyframe(table.log, table.clock, head)
+        write_keyframe(table.session.log, table.clock, head)
     assert scan(reopen(store)).to_table().num_rows == 3
     monkeypatch.setattr(codec, "encode_keyframe", whole)
     monkeypatch.setattr(codec, "MAX_KEYFRAME_BYTES", 10_000)
-    write_keyframe(table.log, table.clock, head)
+    write_keyframe(table.session.log, table.clock, head)
     monkeypatch.setattr(codec, "MAX_KEYFRAME_BYTES", len(store.get(keys.keyframe_key(1))))
     assert scan(reopen(store)).to_table().num_rows == 3
 

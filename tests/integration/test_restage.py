@@ -98,7 +98,7 @@ def test_an_upload_that_was_taken_is_refused_and_can_be_written_again(table):
     table.clock.advance(40 * 3_600_000)
     append(table, events(1, first=20))
     behind = Table.open(mine.uri, store=mine.store, clock=table.clock)
-    behind._head = table.snapshot(0)
+    behind.session._head = table.snapshot(0)
     with pytest.raises(errors.CommitConflict, match="deleted it"):
         append(behind, events(1, first=10))
     before = sorted(row_names(table))
@@ -144,12 +144,12 @@ def test_what_landed_before_the_fence_is_not_staged_again(table, since):
     head = table.head()
     adds = stage(table, head, events(1, first=10), 2**29)
     twice = table.transaction("append", adds, read_version=head.version)
-    first = commit_staged(table, twice)
+    first = commit_staged(table.session, twice)
     if since == "replaced":
         overwrite(table, events(1, first=20), **DAY)
     fence(table)
     before = sorted(row_names(table))
-    assert commit_staged(reopen(table.store), twice) == first
+    assert commit_staged(reopen(table.store).session, twice) == first
     assert sorted(row_names(table)) == before
     assert accepted_in(table.store, twice.id) == [first]
 

@@ -278,14 +278,14 @@ COMMITS = (
         "restage-under-a-new-id",
         "C8",
         "rows that are staged again are committed under the same id",
-        becomes("msgspec.structs.replace(transaction, actions=actions, id=t.clock.token())"),
+        becomes("msgspec.structs.replace(transaction, actions=actions, id=session.clock.token())"),
         "test_the_second_form_keeps_the_id_of_the_transaction",
     ),
     mutant(
         "restage-deletes",
         "C7",
         "staging again deletes nothing",
-        first("t.store.delete([key])"),
+        first("session.store.delete([key])"),
         "test_a_fenced_append_is_staged_again_and_lands_once",
     ),
     mutant(

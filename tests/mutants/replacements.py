@@ -156,7 +156,7 @@ REPLACEMENTS = (
         "K3",
         "a break names the renewal at which the watch started",
         becomes(
-            "Break('claim', claim_id, seen.token, table.refresh().meta.claims[claim_id].renewed)"
+            "Break('claim', claim_id, seen.token, session.refresh().meta.claims[claim_id].renewed)"
         ),
         "test_k3_a_renewal_after_the_last_look_is_seen",
     ),
@@ -172,14 +172,14 @@ REPLACEMENTS = (
         "silence-of-no-time",
         "K3",
         "a holder is presumed dead only after its time-out",
-        becomes("table.watch.silent_s(claim_id, claim, 0) >= 0"),
+        becomes("session.sightings.silent_s(claim_id, claim, 0) >= 0"),
         "test_k3_a_silent_holder_is_broken_by_who_waited_long_between_its_calls",
     ),
     mutant(
         "silence-by-own-clock",
         "K3",
         "a challenger's clock ends no claim",
-        becomes("max(head.header.time, table.clock.now_ms())"),
+        becomes("max(head.header.time, session.clock.now_ms())"),
         "test_k3_no_clock_of_a_challenger_takes_a_claim_over",
     ),
     mutant(

@@ -229,7 +229,7 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
         verdict.effect,
         table_id=table.id,
         time_ms=state.header.time + 1,
-        log=table.log,
+        log=table.session.log,
     )
     table.store.put_if_absent(keys.commit_key(state.version + 1), made.body)
     before = table.refresh().meta

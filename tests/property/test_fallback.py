@@ -50,7 +50,7 @@ def whole_timeline(table, lost):
     """What every accepted transaction of the log says, with these objects lost."""
     changes = []
     for version, body in enumerate(bodies(table.store)):
-        commit = spills.unpack(codec.decode_commit(body, version), table.log.spill)
+        commit = spills.unpack(codec.decode_commit(body, version), table.session.log.spill)
         changes += [change_of(transaction) for transaction in commit.transactions]
     found = members(changes).values()
     return Timeline((m for m in found if m.id not in lost), lost=(m for m in found if m.id in lost))
@@ -67,7 +67,7 @@ def test_what_is_read_instead_is_what_the_whole_log_says(history, picks):
     table.store.delete(gone)
     lost = {keys.parse_segment_key(key)[2] for key in gone}
     current = live(table.refresh())
-    found = fallback.find(table.log, table.head(), [s for s in current if s.id in lost])
+    found = fallback.find(table.session.log, table.head(), [s for s in current if s.id in lost])
     timeline = whole_timeline(table, lost)
     assert {s.id for s in found.missing} == timeline.missing
     assert {s.id for s in found.back} == timeline.visible - {s.id for s in current}

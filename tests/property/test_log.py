@@ -107,7 +107,7 @@ def test_every_snapshot_is_the_fold_from_version_0(history):
     table = builders.check_sound(store)
     states = [state for state, _ in builders.fold_all(store)]
     for version in key_frames(store):
-        root = table.log.keyframe(version)
+        root = table.session.log.keyframe(version)
         keyframe.check(root)
         on = table.snapshot(version).on_keyframe(root)
         builders.check_snapshot(on, states[version])
@@ -192,7 +192,7 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
     table = reopen(store)
     frames = key_frames(store)
     for before, after in pairwise(frames):
-        old, new = table.log.keyframe(before), table.log.keyframe(after)
+        old, new = table.session.log.keyframe(before), table.session.log.keyframe(after)
         if table.snapshot(after).base != old:
             continue
         delta = table.snapshot(after).delta
@@ -271,10 +271,10 @@ def test_a_precondition_is_void_in_the_fold_exactly_when_the_writer_is_told(hist
 def test_bounds_of_leaves_enclose_their_entries():
     store = build((3, [Step(add=CHUNKS) for _ in range(4)]))
     table = reopen(store)
-    root = table.log.keyframe(key_frames(store)[-1])
+    root = table.session.log.keyframe(key_frames(store)[-1])
     assert len(root.leaves) > 3
     for leaf in root.leaves:
-        entries = segments.to_segments(table.log.leaf(leaf))
+        entries = segments.to_segments(table.session.log.leaf(leaf))
         assert leaf.rows == sum(s.rows for s in entries)
         assert leaf.end == max(chunks.parse_chunk(s.chunk).end for s in entries)
         for stat in leaf.stats:

@@ -80,8 +80,8 @@ def history(table):
     """What the log says of every segment that it has seen."""
     changes = []
     for version in range(table.refresh().version + 1):
-        commit = spills.unpack(table.log.read(version)[0], table.log.spill)
-        accepted = table.log.effect(commit).accepted
+        commit = spills.unpack(table.session.log.read(version)[0], table.session.log.spill)
+        accepted = table.session.log.effect(commit).accepted
         changes += [change_of(t) for t in commit.transactions if t.id in accepted]
     return list(members(changes).values())
 

@@ -77,13 +77,13 @@ def test_s4_1_the_slices_of_the_document(place):
     first = staged(l1, row(1, 1, a="l1"))  # begins first, and ends before the next one
     second = staged(l2, row(2, 2, a="l2"))
     third = staged(l3, row(2, 1, a="l3"), row(3, a="l3"))  # begins before the merge, ends after
-    commit_staged(l1, first)
-    commit_staged(l2, second)
+    commit_staged(l1.session, first)
+    commit_staged(l2.session, second)
     before = table.refresh().version
     (task,) = plan(table, POLICY).tasks
     assert perform(table, task, POLICY).ok
     merged = table.refresh().version
-    commit_staged(l3, third)
+    commit_staged(l3.session, third)
 
     (old,) = runs_of(table.snapshot(before))
     assert [len(old.base), len(old.logs)] == [1, 2]
@@ -137,7 +137,7 @@ def test_s4_2_writers_never_fail_and_the_table_is_a_dictionary(place):
 def in_order_of_completion(table, given):
     rows = []
     for version in range(table.head().version + 1):
-        commit = spills.unpack(table.log.read(version)[0], table.log.spill)
+        commit = spills.unpack(table.session.log.read(version)[0], table.session.log.spill)
         for transaction in commit.transactions:
             if transaction.app is not None:
                 rows += given[transaction.app.id, transaction.app.seq]

@@ -69,7 +69,7 @@ def staged(table, rows, app):
 def in_order_of_completion(table, given):
     rows = []
     for version in range(table.head().version + 1):
-        commit = spills.unpack(table.log.read(version)[0], table.log.spill)
+        commit = spills.unpack(table.session.log.read(version)[0], table.session.log.spill)
         for transaction in commit.transactions:
             if transaction.app is not None:
                 rows += given[transaction.app.id, transaction.app.seq]
@@ -129,7 +129,7 @@ def test_s5_6_no_writer_fails_while_buckets_are_split(place):
     def land():
         try:
             for transaction in waiting:
-                commit_staged(late, transaction)
+                commit_staged(late.session, transaction)
         except Exception as error:  # noqa: BLE001 - all of them are shown
             problems.append(error)
 
@@ -170,7 +170,7 @@ def test_s5_6_a_split_may_come_between_any_two_steps(orders):
         (task,) = plan(compactor, POLICY).tasks
         for step in order:
             if step == "land":
-                commit_staged(late, waiting)
+                commit_staged(late.session, waiting)
             elif step == "merge":
                 assert perform(compactor, task, POLICY).status == "done"
             elif step == "upsert":

@@ -160,7 +160,7 @@ def slow_end(me):
     transaction = me.table.transaction("slow", me.kept.pop("slow"))
     for _ in range(ATTEMPTS):
         try:
-            commit_staged(me.table, transaction)
+            commit_staged(me.table.session, transaction)
         except errors.CommitUnknown:
             me.world.done["handed in again"] += 1
         else:

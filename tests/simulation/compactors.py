@@ -122,7 +122,7 @@ def commit(me, transaction):
         return me.insist(transaction)
     for _ in range(actors.ATTEMPTS):
         try:
-            return commit_staged(me.table, transaction)
+            return commit_staged(me.table.session, transaction)
         except errors.CommitUnknown:
             me.world.done["handed in again"] += 1
     return None

@@ -154,7 +154,7 @@ class Writer:
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.head()
         self.started = 0.0
-        self.memory = self.table._committer.memory
+        self.memory = self.table.session.committer.memory
         world.start(self.work(world.random.random() * world.latency))
 
     def work(self, delay):
@@ -172,7 +172,7 @@ class Writer:
             outcome = yield from self._drive(steps)
             if isinstance(outcome, Exception):
                 raise outcome
-            self.table._advance(outcome.head)
+            self.table.session.advance(outcome.head)
             took = self.world.now - started
             (self.result.replaced if mine and self.replaces else self.result.latencies).append(took)
             self.result.requests += self._requests() - before + 1  # and the upload
@@ -226,7 +226,7 @@ class Writer:
 
     def _now(self, command):
         try:
-            return self.table._committer.perform(command)
+            return self.table.session.committer.perform(command)
         except EventLogError as failed:
             return failed
 

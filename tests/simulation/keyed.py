@@ -192,7 +192,7 @@ class Actor:
         for _ in range(self.chance.choice((0, 5, 20))):
             self.table.clock.sleep(0.001)  # other actors run first
         made = self.table.transaction("upsert", adds, read_version=head.version, app=App(app, 1))
-        self.told(app, commit_staged(self.table, made))
+        self.told(app, commit_staged(self.table.session, made))
 
     def deleter(self, app):
         if self.world.rule.kind == "aggregate":

@@ -109,7 +109,7 @@ def finish(world):
 
 def check_production(store, ledger):
     """Check that every version's snapshot, by key frame and delta, is that of the naive fold."""
-    log = Table(store).log
+    log = Table(store).session.log
     last = len(ledger.steps) - 1
     for version, step in enumerate(ledger.steps):
         snapshot = log.snapshot(version)

@@ -152,7 +152,7 @@ class Run:
         """Let leaders include all pending publications."""
         table = Table.open(self.inner.uri, store=self.inner, clock=ManualClock(START_MS, 77))
         for _ in range(3):
-            table._committer.memory.contention.expected = 8
+            table.session.committer.memory.contention.expected = 8
             table.commit(table.transaction("append", [add(table)]))
 
     def check(self):
@@ -190,7 +190,7 @@ class Run:
 
     def _check_views(self, steps):
         """Snapshots, by key frames and deltas, equal the fold."""
-        log = Table(self.inner).log
+        log = Table(self.inner).session.log
         for state, _ in steps:
             snapshot = log.snapshot(state.version)
             assert snapshot.meta == state.meta

@@ -142,8 +142,8 @@ class World:
         table = Table(store, clock)
         table.world = self
         self._sessions += 1
-        table.session = f"{actor}.{self._sessions}"
-        commit, calls = table.commit, {}
+        table.opened_as = f"{actor}.{self._sessions}"
+        commit, calls = table.session.commit, {}
 
         def recorded(transaction):
             call = calls.get(transaction.id)
@@ -165,7 +165,7 @@ class World:
                 call.ended = self.count()
             return call.version
 
-        table.commit = recorded
+        table.session.commit = recorded
         return table
 
     def stage(self, table, chunk, rows=1):
@@ -190,7 +190,7 @@ class World:
         snapshot = table.refresh()
         shown = plain(snapshot) if entries else None
         fresh = not self.plan.weather.accidents & {"stale", "empty"}
-        look = Look(table.session, snapshot.version, began, self.count(), fresh, shown)
+        look = Look(table.opened_as, snapshot.version, began, self.count(), fresh, shown)
         self.record.looks.append(look)
         return snapshot
 
@@ -207,7 +207,7 @@ class World:
                 hold(whole, "read", f"segment {segment.id} has other bytes")
                 rows += rows_in(body)
         horizon = self.store.ledger.head["horizon"]
-        self.record.fetches.append(Fetch(table.session, version, missing, horizon))
+        self.record.fetches.append(Fetch(table.opened_as, version, missing, horizon))
         self.done["fetch in vain" if missing else "fetch"] += 1
         return rows
 

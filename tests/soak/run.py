@@ -233,8 +233,8 @@ def _folded(
     """Return the transactions of each version, and (version, id) of those that the fold refuses."""
     log, void, state = [], set[tuple[int, str]](), None
     for version in range(head + 1):
-        commit, body = table.log.read(version)
-        commit = unpack(commit, table.log.spill)
+        commit, body = table.session.log.read(version)
+        commit = unpack(commit, table.session.log.spill)
         state, effect = advance(state, commit, codec.sha256(body))
         log.append(commit.transactions)
         void |= {(version, transaction) for transaction in effect.void}

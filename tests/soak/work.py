@@ -85,7 +85,7 @@ class SlowAppender(Appender):
         adds = stage(self.table, head, rows_of(unit["parts"]), MEMORY_BYTES)
         self.stop.wait(self.random.uniform(0.5, 4))
         intent = self.table.transaction("append", adds, read_version=head.version, app=app)
-        return commit_staged(self.table, intent)
+        return commit_staged(self.table.session, intent)
 
 
 class Overwriter(Writer):

@@ -99,7 +99,7 @@ def bodies(store: ObjectStore) -> list[bytes]:
 
 def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
     """The state at every version and what its commit did, from the transactions alone."""
-    log = Table(store).log
+    log = Table(store).session.log
     steps: list[tuple[fold.State, fold.Effect]] = []
     state = None
     for version, body in enumerate(bodies(store)):
@@ -131,7 +131,7 @@ def check_sound(store: ObjectStore) -> Table:
 
 def view_of(table: Table, *transactions: Transaction) -> fold.FoldView:
     """What judging the transactions on the table's head takes."""
-    return table.log.judged_on(table.head(), transactions)[1]
+    return table.session.log.judged_on(table.head(), transactions)[1]
 
 
 def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:

@@ -143,7 +143,7 @@ def replace_day(day):
             return head.version
         parts = [pq.read_table(BytesIO(t.store.get(keys.key_of(s)))) for s in inputs]
         adds = stage(t, head, pa.concat_tables(parts).select(SCHEMA.names), 2**29)
-        return commit_staged(t, t.transaction("replace", [*map(drop_of, inputs), *adds]))
+        return commit_staged(t.session, t.transaction("replace", [*map(drop_of, inputs), *adds]))
 
     return act
 
@@ -186,7 +186,7 @@ def replace_under_claim(t):
     parts = [pq.read_table(BytesIO(t.store.get(keys.key_of(s)))) for s in inputs]
     adds = stage(t, head, pa.concat_tables(parts).select(SCHEMA.names), 2**29)
     actions = [Replace(head.version, 0), *map(drop_of, inputs), *adds]
-    commit_staged(t, t.transaction("compact", actions, claim=lease.token))
+    commit_staged(t.session, t.transaction("compact", actions, claim=lease.token))
     lease.release()
 
 
@@ -339,7 +339,7 @@ class Past:
 
     def folded(self, store):
         """Return the folds, from version 0 on, of a log that continues this one."""
-        steps, log = list(self.steps), Table(store).log
+        steps, log = list(self.steps), Table(store).session.log
         last = max(p[0] for o in store.list(keys.LOG_PREFIX) if (p := keys.parse_log_key(o.key)))
         for version in range(last + 1):
             commit, body = log.read(version)

@@ -628,7 +628,7 @@ class KeyedFork(ForkedHistory):
         one, two = (self.rows_at(side) for side in self.sides)
         assert one == two
         self.counts["converged"] += 1
-        if any(side.handle().log.starts() for side in self.sides):
+        if any(side.handle().session.log.starts() for side in self.sides):
             return
         logs = [self.acts(side) for side in self.sides]
         self.counts["repeated"] += any(len(a.adds) > 2 and a.carried for acts in logs for a in acts)
@@ -652,11 +652,11 @@ class KeyedFork(ForkedHistory):
 
     def acts(self, side):
         t = side.handle()
-        return [a for s in carry.steps(t.log, 1, t.head().version) for a in s.acts]
+        return [a for s in carry.steps(t.session.log, 1, t.head().version) for a in s.acts]
 
     def first_hash(self, side, version):
         t = side.handle()
-        return t.log.hash_at(t.head(), version)
+        return t.session.log.hash_at(t.head(), version)
 
 
 def play_keyed_forks(seed):

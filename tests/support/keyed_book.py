@@ -73,7 +73,7 @@ class Book:
 
     def follow(self):
         """Fold the commits that are new; return their versions."""
-        log = Table(self.store).log
+        log = Table(self.store).session.log
         found = (keys.parse_log_key(o.key) for o in self.store.list(keys.LOG_PREFIX, limit=4))
         newest = max(place[0] for place in found if place is not None and not place[1])
         fresh = range(self.version + 1, newest + 1)

@@ -147,7 +147,7 @@ class History:
         """A handle like that of another process."""
         store = self.store if store is None else store
         table = Table.open(store.uri, store=store, clock=self.clock())
-        table._committer.memory.contention.expected = 8 if crowded else 0
+        table.session.committer.memory.contention.expected = 8 if crowded else 0
         return table
 
     # ------------------------------------------------------------------------------------ rows
@@ -302,7 +302,7 @@ class History:
                 at = self.chance.randrange(len(self.waiting))
                 t, transaction = self.waiting.pop(at)
                 try:
-                    commit_staged(t, transaction)
+                    commit_staged(t.session, transaction)
                 except ENDS:
                     assert isinstance(t.store, Mortal)
                     assert t.store.struck

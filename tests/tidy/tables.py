@@ -12,6 +12,7 @@ FLOORS = (
     ("fsck", "replication"),
     ("recovery", "table", "staging"),
     ("merging",),
+    ("session",),
     ("commit", "segments"),
     ("log",),
     ("state",),
@@ -91,8 +92,7 @@ AVOIDED_BUT_ALLOWED = {
     "eventlog.store.port.ObjectInfo": "the storage port's row of a listing, named in the design",
     "eventlog.model.records.Transaction.info": "a field of the format: the writer's own notes",
     "eventlog.table.table.Table.transaction.info": "fills that field",
-    "eventlog.table.ports.OpenTable.transaction.info": "likewise",
-    "eventlog.merging.carry.Opened.transaction.info": "likewise",
+    "eventlog.session.session.Session.transaction.info": "likewise",
 }
 # Methods that pyarrow calls by their name, in its own file system handlers.
 ALLOWED_ANYWHERE = {"get_file_info", "get_file_info_selector"}

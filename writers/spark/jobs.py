@@ -146,11 +146,11 @@ class Job:
         if not adds and self.replaces is None and self.transaction.app is None:
             return self.transaction.read_version
         _report_small(adds, self.recipe.layout.time_column)
-        self.table.adopt(self.head)
-        self.table.log.vouch(adds)  # staged by the job's tasks
+        self.table.session.adopt(self.head)
+        self.table.session.log.vouch(adds)  # staged by the job's tasks
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
         try:
-            return commit_staged(self.table, transaction)
+            return commit_staged(self.table.session, transaction)
         except CommitConflict:
             # The same job may have been committed already, by another copy of this object.
             landed = self._landed()
@@ -172,7 +172,7 @@ class Job:
     def _landed(self) -> int | None:
         """Return the version in which this job's transaction is already committed, or None."""
         head, start = self.table.refresh().version, self.transaction.read_version + 1
-        return find_transaction(self.table.log, self.transaction.id, start, head)
+        return find_transaction(self.table.session.log, self.transaction.id, start, head)
 
 
 def stage(
@@ -317,7 +317,7 @@ def _open(
     if table_id is None:
         return open_or_create(uri, storage_options, incoming, creation)
     table = Table(open_store(uri, storage_options))
-    table.log.table = table_id
+    table.session.log.table = table_id
     return check_agrees(table, creation)
 
 

@@ -184,8 +184,8 @@ class EventLogStreamWriter(_StreamWriter):
                 report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
             _report_missing(table, app)
-            table.log.vouch(adds)  # staged by the tasks of this batch
-            commit_staged(table, table.transaction("append", adds, app=app))
+            table.session.log.vouch(adds)  # staged by the tasks of this batch
+            commit_staged(table.session, table.transaction("append", adds, app=app))
             _repeated(table, app)  # raises if a later batch came between
         except EventLogError:
             _open.forget(self._place)  # the next batch of this process opens it anew

@@ -122,7 +122,7 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
         )
         return
     found = sorted(attached_to(table).items())
-    newest = newest_news(table) if found else 0
+    newest = newest_news(table.session) if found else 0
     behind = {key: max(0, newest - replica.acked) for key, replica in found}
     if place.as_json:
         for key, replica in found:

@@ -137,9 +137,9 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
     """Show one version: commit, transactions, changes and state."""
     opened = place.open()
     snapshot = opened.snapshot(version, timestamp)
-    commit, body = opened.log.read(snapshot.version)
-    unpacked = spills.unpack(commit, opened.log.spill)
-    void = dict(opened.log.effect(commit).void)
+    commit, body = opened.session.log.read(snapshot.version)
+    unpacked = spills.unpack(commit, opened.session.log.spill)
+    void = dict(opened.session.log.effect(commit).void)
     if place.as_json:
         terminal.json_document(_show_json(opened, snapshot, commit, unpacked, void))
         return

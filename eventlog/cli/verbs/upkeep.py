@@ -149,11 +149,11 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
     """
     table = place.open()
     head, target = table.snapshot(), table.snapshot(version)
-    restore = prepared(table, head, target, forget_units=forget_units)
+    restore = prepared(table.session, head, target, forget_units=forget_units)
     actions, units = restore.actions, restore.undone
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
-    committed = None if dry_run else restore.commit(table)
+    committed = None if dry_run else restore.commit(table.session)
     if place.as_json:
         terminal.json_document(
             {

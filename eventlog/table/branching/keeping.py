@@ -20,17 +20,10 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Drop, SetPin, Unpin
 from eventlog.model.records import Fork, Meta, Pin
+from eventlog.session.branch_pins import OWNER, is_held, is_passed, pin_name
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.making import pin_actions
-from eventlog.table.branching.names import (
-    OWNER,
-    fork_of,
-    is_held,
-    is_passed,
-    pin_name,
-    problem_of,
-    stored_names,
-)
+from eventlog.table.branching.names import fork_of, problem_of, stored_names
 
 
 def unheld(log: Log, head: Snapshot) -> list[Fork]:

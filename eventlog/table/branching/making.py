@@ -13,48 +13,49 @@ from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, SetPin, Unpin
 from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Fork, Pin
+from eventlog.session.branch_pins import OWNER, is_held, pin_name
+from eventlog.session.session import Session
 from eventlog.state.small import holds
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import held_from
 from eventlog.store.retry import retrying
-from eventlog.table.branching.names import OWNER, fork_of, is_held, pin_name
-from eventlog.table.ports import OpenTable
+from eventlog.table.branching.names import fork_of
 
 _MAX_CONFLICTS = 5
 
 
-def make(table: OpenTable, name: str, at: int | None) -> BranchStore:
+def make(session: Session, name: str, at: int | None) -> BranchStore:
     """Make a branch and return its store; see `Table.branch`."""
     keys.check_branch(name)
     wanted = None if at is None else whole(at, "at")
-    _check_free(table, name)
-    begun = None if wanted is None else _kept(table, wanted)  # what is refused writes no pin
-    pinned, pin = _pin(table, name, wanted)
-    _check_free(table, name)
+    _check_free(session, name)
+    begun = None if wanted is None else _kept(session, wanted)  # what is refused writes no pin
+    pinned, pin = _pin(session, name, wanted)
+    _check_free(session, name)
     head = pinned if begun is None else begun
     fork = Fork(
         FORMAT_NAME,
         FORMAT_VERSION,
         head.header.table,
-        table.clock.token(),
+        session.clock.token(),
         name,
         head.version,
         head.commit_hash,
         pin.version,
     )
     key, body = f"{keys.branch_root(name)}/{keys.FORK_KEY}", codec.encode_fork(fork)
-    created = retrying(table.clock)(table.store.put_if_absent, key, body)
+    created = retrying(session.clock)(session.store.put_if_absent, key, body)
     # Its id tells it from every other.
-    if not created and table.store.get(key, length=len(body) + 1) != body:
-        raise _exists(table, name)
+    if not created and session.store.get(key, length=len(body) + 1) != body:
+        raise _exists(session, name)
     # A program that deletes an unfinished branch may have removed the pin in the meantime.
-    if not is_held(fork, table.refresh().meta.pins.get(pin_name(table.store, name))):
-        if fork_of(table.store, name) != fork:
+    if not is_held(fork, session.refresh().meta.pins.get(pin_name(session.store, name))):
+        if fork_of(session.store, name) != fork:
             raise CommitConflict(
-                f"another program deleted branch {name!r} while it was made", table=table.uri
+                f"another program deleted branch {name!r} while it was made", table=session.uri
             )
-        _pin(table, name, fork.held)  # against branch-without-its-pin
-    return BranchStore(table.store, name, fork)
+        _pin(session, name, fork.held)  # against branch-without-its-pin
+    return BranchStore(session.store, name, fork)
 
 
 def pin_actions(name: str, version: int, known: Pin | None, held: int = 0) -> list[Action]:
@@ -78,44 +79,46 @@ def pin_actions(name: str, version: int, known: Pin | None, held: int = 0) -> li
     return [Unpin(name, known.owner, known.token), SetPin(name, least, OWNER)]
 
 
-def _pin(table: OpenTable, name: str, wanted: int | None) -> tuple[Snapshot, Pin]:
+def _pin(session: Session, name: str, wanted: int | None) -> tuple[Snapshot, Pin]:
     """Commit the pin, and return the snapshot that has it, and the pin."""
-    pin = pin_name(table.store, name)
+    pin = pin_name(session.store, name)
     holds.check_names(pin)
     for tries in range(_MAX_CONFLICTS):
-        head = table.refresh()
+        head = session.refresh()
         version = head.version if wanted is None else wanted
-        held = _check_kept(table, head, version)
+        held = _check_kept(session, head, version)
         actions = pin_actions(pin, version, head.meta.pins.get(pin), held=held)
         try:
-            committed = table.commit(table.transaction("branch", actions, info={"branch": name}))
+            committed = session.commit(
+                session.transaction("branch", actions, info={"branch": name})
+            )
         except CommitConflict:
             if tries == _MAX_CONFLICTS - 1:
                 raise
             continue
-        known = table.head()
-        snapshot = known if known.version == committed else table.log.snapshot(committed)
+        known = session.head()
+        snapshot = known if known.version == committed else session.log.snapshot(committed)
         return snapshot, snapshot.meta.pins[pin]
     raise AssertionError("unreachable")
 
 
-def _kept(table: OpenTable, version: int) -> Snapshot:
+def _kept(session: Session, version: int) -> Snapshot:
     """Return a version from which a branch may begin; see `Table.branch` for the errors."""
-    head = table.refresh()
-    _check_kept(table, head, version)
-    old = table.log.snapshot(version)
-    table.log.check_linked(head, old)  # against forked-from-another-log
+    head = session.refresh()
+    _check_kept(session, head, version)
+    old = session.log.snapshot(version)
+    session.log.check_linked(head, old)  # against forked-from-another-log
     return old
 
 
-def _check_kept(table: OpenTable, head: Snapshot, version: int) -> int:
+def _check_kept(session: Session, head: Snapshot, version: int) -> int:
     """Check that a version is kept, and return the oldest one that the table's parent keeps."""
-    held = held_from(table.store.forks)
-    holds.check_kept(head.meta, head.version, version, table.uri, held=held)
+    held = held_from(session.store.forks)
+    holds.check_kept(head.meta, head.version, version, session.uri, held=held)
     return held
 
 
-def _check_free(table: OpenTable, name: str) -> None:
+def _check_free(session: Session, name: str) -> None:
     """Check that there is no branch of this name.
 
     What a deleted one has left lies below another id, and is no obstacle.
@@ -123,13 +126,13 @@ def _check_free(table: OpenTable, name: str) -> None:
     Raises:
         AlreadyExists: there is one.
     """
-    if fork_of(table.store, name) is not None:
-        raise _exists(table, name)
+    if fork_of(session.store, name) is not None:
+        raise _exists(session, name)
 
 
-def _exists(table: OpenTable, name: str) -> AlreadyExists:
+def _exists(session: Session, name: str) -> AlreadyExists:
     return AlreadyExists(
         f"there is a branch {name!r} already: open it with Table.open(…, branch={name!r}) or "
         "--branch, or choose another name",
-        table=table.uri,
+        table=session.uri,
     )

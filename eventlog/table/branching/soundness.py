@@ -10,14 +10,12 @@ from eventlog.errors import Corrupt, UnsupportedFormat
 from eventlog.format import keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta
+from eventlog.session.branch_pins import is_held, is_passed, pin_name
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.names import (
     earlier_ids,
     fork_of,
     forks_below,
-    is_held,
-    is_passed,
-    pin_name,
     problem_of,
     stored_names,
 )

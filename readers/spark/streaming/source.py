@@ -195,7 +195,9 @@ class Source:
         if timestamp is not None:
             time_ms = to_ms(timestamp) - 1
             try:
-                return self.read_to(history.checked_version_at(self.table.log, head, time_ms))
+                return self.read_to(
+                    history.checked_version_at(self.table.session.log, head, time_ms)
+                )
             except VersionNotFound:
                 return self.read_to(-1)
         if version is None:
@@ -212,8 +214,8 @@ class Source:
         """The table."""
         table = Table(open_store(self.given.path, self.given.storage))
         if self._pinned is not None:
-            table.adopt(self._pinned.state)
-        table.log.table = self.given.named.get("tableId", table.log.table)
+            table.session.adopt(self._pinned.state)
+        table.session.log.table = self.given.named.get("tableId", table.session.log.table)
         return table
 
     @cached_property
@@ -332,7 +334,7 @@ class Source:
 
     def _at(self, version: int) -> Snapshot:
         head = self.tail.start
-        return head if head.version == version else self.table.log.snapshot(version)
+        return head if head.version == version else self.table.session.log.snapshot(version)
 
     def forget(self, end: Offset) -> None:
         """Forget what was read of the log up to an offset."""
@@ -344,7 +346,7 @@ class Source:
     def _columns(self) -> Snapshot:
         """The version that the stream has its columns from."""
         pinned = self._pinned
-        return self.tail.start if pinned is None else Snapshot(pinned.state, self.table.log)
+        return self.tail.start if pinned is None else Snapshot(pinned.state, self.table.session.log)
 
     @cached_property
     def _question(self) -> scan.ScanQuestion:
@@ -390,7 +392,7 @@ class Source:
             error = self._problem(Appends(version, schema=snapshot.stored_schema))
             if error is not None:
                 raise error
-            plan = self.table.log.ask(snapshot.state, self._question)[1]
+            plan = self.table.session.log.ask(snapshot.state, self._question)[1]
             self._in_snapshot = version, plan.in_scan_order()
         return progress.after_place(self._in_snapshot[1], start, end)
 

@@ -34,7 +34,7 @@ class StreamTail:
         self.newest = self.start.version
         self.horizon = self.start.meta.horizon
         self._table = table
-        self._log = table.log
+        self._log = table.session.log
         self._appends: dict[int, Appends] = {}
         self._hashes = {self.newest: self.start.commit_hash}
         self._last: tuple[Commit, bytes] | None = None

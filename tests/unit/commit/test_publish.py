@@ -350,7 +350,7 @@ def test_marks_are_forgotten_when_the_window_has_ended(head):
 
 def test_a_mark_makes_the_own_append_done_and_the_others_left_out(store):
     table = reopen(create(store).store)
-    table._committer.memory.contention.expected = 8
+    table.session.committer.memory.contention.expected = 8
     transaction = table.transaction("append", [add(table)])
     assert table.commit(transaction) == 1
     head = table.head()

@@ -57,7 +57,7 @@ def by_threads(table, monkeypatch):
 
 
 def commits(t, start):
-    return [t.log.read(version)[0] for version in range(start, t.refresh().version + 1)]
+    return [t.session.log.read(version)[0] for version in range(start, t.refresh().version + 1)]
 
 
 def result(beside, **upserts):

@@ -57,7 +57,7 @@ def test_a_damaged_spill_is_named(monkeypatch, gone):
     monkeypatch.setattr(spills, "SPILL_BYTES", 1000)
     many = Damaged(commits=1, every=1)
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(30)]))
-    commit, _ = many.table.log.read(2)
+    commit, _ = many.table.session.log.read(2)
     key = keys.frame_key(commit.transactions[0].spill.sha256)
     if gone:
         many.store.delete([key])
@@ -213,7 +213,7 @@ def test_bad_leaf_is_found(fault):
 
 def test_delta_that_leads_elsewhere_is_found(damaged):
     head = damaged.table.refresh()
-    commit, _ = damaged.table.log.read(10)
+    commit, _ = damaged.table.session.log.read(10)
     assert len(commit.delta.adds) > 1
     shorter = msgspec.structs.replace(commit.delta, adds=commit.delta.adds[:-1])
     forged = msgspec.structs.replace(commit, delta=shorter)
@@ -223,7 +223,7 @@ def test_delta_that_leads_elsewhere_is_found(damaged):
 
 
 def test_state_that_leads_elsewhere_is_found(damaged):
-    commit, _ = damaged.table.log.read(10)
+    commit, _ = damaged.table.session.log.read(10)
     forged = msgspec.structs.replace(commit, state={**commit.state, "fence": 3})
     damaged.replace(keys.commit_key(10), codec.encode_commit(forged))
     assert any("state" in f.message for f in damaged.errors())
@@ -272,7 +272,7 @@ def test_commits_far_from_their_keyframe_are_checked_too():
     stepped_back = Table(planted.store, ManualClock(1_800_000_000_000, seed=1))
     append(stepped_back, rows(20))
     version = stepped_back.refresh().version
-    commit, _ = stepped_back.log.read(version)
+    commit, _ = stepped_back.session.log.read(version)
     assert commit.header.keyframe == planted.keyframes()[0]
     assert planted.fsck().ok
 
@@ -284,13 +284,13 @@ def test_commits_far_from_their_keyframe_are_checked_too():
 
 
 def _stored_transaction(damaged, version) -> Transaction:
-    commit, _ = damaged.table.log.read(version)
+    commit, _ = damaged.table.session.log.read(version)
     return commit.transactions[0]
 
 
 def _put_commit(damaged, head, transactions):
     """Store a hand-made commit after `head`, whose transactions have no effect."""
-    head, view = damaged.table.log.judged_on(head, transactions)
+    head, view = damaged.table.session.log.judged_on(head, transactions)
     effect = fold.judge(transactions, view, head.header.time + 1)
     assert not effect.accepted
     header = msgspec.structs.replace(

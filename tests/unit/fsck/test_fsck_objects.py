@@ -40,7 +40,7 @@ def test_fold_starts_from_a_trusted_keyframe(damaged):
 
 
 def test_fault_behind_the_trusted_keyframe_is_found(damaged):
-    commit, _ = damaged.table.log.read(10)
+    commit, _ = damaged.table.session.log.read(10)
     forged = msgspec.structs.replace(commit, state={**commit.state, "fence": 3})
     damaged.replace(keys.commit_key(10), codec.encode_commit(forged))
     assert any("state" in f.message for f in damaged.errors(start=damaged.keyframes()[0]))

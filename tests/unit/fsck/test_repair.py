@@ -37,7 +37,7 @@ def repaired(planted):
 def opens_on(planted):
     """The key frame from which a fresh handle reads the newest version, leaves included."""
     table = Table.open(planted.store.uri, store=planted.store)
-    base = table.log.ask(table.head().state, Entries())[0].base
+    base = table.session.log.ask(table.head().state, Entries())[0].base
     return base.version if base else None
 
 
@@ -291,7 +291,7 @@ def test_any_damage_is_repaired_once_the_damaged_objects_are_removed(seed):
 
 
 def spills_of(table, version):
-    commit, _ = table.log.read(version)
+    commit, _ = table.session.log.read(version)
     found = [t.spill for t in commit.transactions] + [commit.delta.spill]
     return [spill for spill in found if spill is not None]
 

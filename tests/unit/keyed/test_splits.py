@@ -132,16 +132,16 @@ def test_each_split_is_counted():
 
 
 def test_the_feature_begins_with_the_split(table):
-    assert [table.log.header(v).features for v in (0, 2, 3)] == [
+    assert [table.session.log.header(v).features for v in (0, 2, 3)] == [
         ("keyed",), ("keyed",), ("keyed", "split"),
     ]  # fmt: skip
     table.write_keyframe()
-    assert table.log.keyframe(3).features == ("keyed", "split")
+    assert table.session.log.keyframe(3).features == ("keyed", "split")
 
 
 def test_a_release_that_does_not_know_splits_refuses_from_there_on(table, monkeypatch):
     monkeypatch.setattr(codec, "KNOWN_FEATURES", frozenset({"keyed"}))
-    assert table.log.read(2)[0].header.version == 2
+    assert table.session.log.read(2)[0].header.version == 2
     with pytest.raises(errors.UnsupportedFormat, match="split"):
         reopen(table.store).head()
 

@@ -17,8 +17,8 @@ from eventlog.writers import append, overwrite
 
 
 def appended(table, version):
-    commit, _ = table.log.read(version)
-    return read_appends(table.log, commit)
+    commit, _ = table.session.log.read(version)
+    return read_appends(table.session.log, commit)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_columns_and_the_horizon_are_told(table):
 def put_commit(table, transactions):
     """Commit these transactions together, also those that are void."""
     head = table.refresh()
-    _, view = table.log.judged_on(head, transactions)
+    _, view = table.session.log.judged_on(head, transactions)
     effect = fold.judge(transactions, view, head.header.time + 1)
     made = proposal.propose(
         head,
@@ -80,7 +80,7 @@ def put_commit(table, transactions):
         effect,
         table_id=head.header.table,
         time_ms=head.header.time + 1,
-        log=table.log,
+        log=table.session.log,
     )
     table.store.put_if_absent(keys.commit_key(head.version + 1), made.body)
     return effect

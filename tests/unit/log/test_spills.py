@@ -15,10 +15,12 @@ from eventlog.writers import append
 def put(table, *transactions):
     """Commit several transactions; return what they did."""
     other = reopen(table.store)
-    head, view = other.log.judged_on(other.head(), transactions)
+    head, view = other.session.log.judged_on(other.head(), transactions)
     time_ms = head.header.time + 1
     effect = fold.judge(transactions, view, time_ms)
-    made = propose(head, transactions, effect, table_id=table.id, time_ms=time_ms, log=table.log)
+    made = propose(
+        head, transactions, effect, table_id=table.id, time_ms=time_ms, log=table.session.log
+    )
     for key, body in made.objects.items():
         table.store.put_if_absent(key, body)
     assert table.store.put_if_absent(keys.commit_key(head.version + 1), made.body)
@@ -29,7 +31,7 @@ def dropped_again(table, *ordinals):
     """A commit of three adds, of which a second transaction of it drops some."""
     append(table, events(1))
     made = table.transaction("append", [add(table) for _ in range(3)])
-    head, view = table.log.judged_on(table.head(), [made])
+    head, view = table.session.log.judged_on(table.head(), [made])
     own = fold.judge([made], view, head.header.time + 1).adds
     drops = [drop_of(own[n]) for n in ordinals]
     return put(table, made, table.transaction("drop", drops))

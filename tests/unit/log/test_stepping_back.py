@@ -41,7 +41,7 @@ def test_the_head_to_go_on_with_is_over_the_older_key_frame(store):
     table = reopen(store)
     head = table.head()
     lost = table.transaction("test", [drop_of(segment) for segment in wanted])
-    moved, view = table.log.judged_on(head, [lost])
+    moved, view = table.session.log.judged_on(head, [lost])
     assert (head.base.version, moved.version) == (7, head.version)
     assert moved.base is None or moved.base.version < 7
     assert len(view.live(lost.actions)) == len(wanted)
@@ -67,7 +67,7 @@ def test_what_does_not_take_the_lost_leaf_stays_on_the_key_frame(store):
     table = reopen(store)
     head = table.head()
     kept = head.segments(chunks=[DAYS[4]])
-    moved, _ = table.log.judged_on(head, [table.transaction("test", [drop_of(kept[0])])])
+    moved, _ = table.session.log.judged_on(head, [table.transaction("test", [drop_of(kept[0])])])
     assert moved is head
 
 
@@ -75,11 +75,11 @@ def test_a_repaired_one_is_used_by_who_reads_the_version_anew(store):
     key, body = lose_leaf(store)
     table = reopen(store)
     table.head().entries()
-    assert table.log.usable(table.head().state).base != table.head().base
+    assert table.session.log.usable(table.head().state).base != table.head().base
     assert store.put_if_absent(key, body)
-    anew = table.log.snapshot(table.head().version)
+    anew = table.session.log.snapshot(table.head().version)
     anew.entries()
-    assert table.log.usable(anew.state).base.version == 7
+    assert table.session.log.usable(anew.state).base.version == 7
 
 
 def test_a_commit_after_it_starts_from_the_older_one_and_writes_a_new_one(store):
@@ -90,7 +90,7 @@ def test_a_commit_after_it_starts_from_the_older_one_and_writes_a_new_one(store)
     commit(table, drop_of(second), operation="delete")
     other = reopen(store)
     assert live(other.head()) == [s for s in wanted if s != second]
-    assert other.log.header(table.head().version).keyframe != 7
+    assert other.session.log.header(table.head().version).keyframe != 7
     assert other.head().base.version == table.head().version
 
 
@@ -101,4 +101,4 @@ def test_a_damaged_leaf_is_noticed_as_a_missing_one_is(store):
     replace_object(store, key, body[:-9])
     table = reopen(store)
     assert live(table.head()) == wanted
-    assert table.log.touched(table.head())[0].base != table.head().base
+    assert table.session.log.touched(table.head())[0].base != table.head().base

@@ -148,7 +148,7 @@ def test_the_order_of_entries_is_that_of_the_transactions(table):
 )
 def test_a_commit_that_does_not_follow_is_corrupt(table, field, value):
     commit(table, add(table))
-    stored, body = table.log.read(3)
+    stored, body = table.session.log.read(3)
     before = fold_all(table.store)[2][0]
     advance(before, stored, HASH)
     if value is None:

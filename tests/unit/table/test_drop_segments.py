@@ -31,7 +31,7 @@ def test_afterwards_the_table_reads_again(table):
     assert fsck(table).ok
     (entry,) = table.history(limit=1)
     assert (entry.operation, entry.drops) == ("drop", 1)
-    commit, _ = table.log.read(version)
+    commit, _ = table.session.log.read(version)
     assert commit.transactions[0].info == {"reason": "no copy left"}
     with pytest.raises(DataLoss):  # an older version never hides the loss
         scan(table, version=version - 1).to_table()

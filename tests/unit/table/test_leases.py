@@ -199,7 +199,7 @@ def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
     """Between the last look and the break nobody looks: the break names what it saw."""
     lease = table.claim(Ms(0), Ms(10))
     other = reopen(table.store)
-    found, asked = other.commit, []
+    found, asked = other.session.commit, []
 
     def late(transaction):
         if not asked:
@@ -207,7 +207,7 @@ def test_k3_a_renewal_that_comes_last_of_all_is_seen_by_the_fold(table):
             lease.renew()
         return found(transaction)
 
-    other.commit = late
+    other.session.commit = late
     with pytest.raises(errors.CommitConflict, match="renewed in version"):
         other.break_claim(lease.id)
     assert lease.held()
@@ -218,7 +218,7 @@ def test_k3_a_renewal_after_the_last_look_is_seen(table):
     """A break is of the claim as it was when the watch began, however late it is formed."""
     lease = table.claim(Ms(0), Ms(10))
     other = reopen(table.store)
-    look = other.refresh
+    look = other.session.refresh
 
     def once():
         seen = look()
@@ -226,7 +226,7 @@ def test_k3_a_renewal_after_the_last_look_is_seen(table):
             lease.renew()
         return seen
 
-    other.refresh = once
+    other.session.refresh = once
     with pytest.raises(errors.CommitConflict, match="renewed in version"):
         other.break_claim(lease.id)
     assert lease.held()
@@ -333,14 +333,14 @@ def test_k3_a_sign_of_life_just_before_the_take_over_counts(table):
     other = Table(table.store, ManualClock(START_MS, 77))
     assert refused(other)
     other.clock.advance(SILENT_S * 1000)
-    found = other.commit
+    found = other.session.commit
 
     def late(transaction):
         if transaction.operation == "break":
             lease.renew()
         return found(transaction)
 
-    other.commit = late
+    other.session.commit = late
     with pytest.raises(errors.CommitConflict, match="is in the way"):
         other.claim(Ms(0), Ms(10), take_over=True)
     assert lease.held()
@@ -364,9 +364,9 @@ def test_a_watch_does_not_travel_to_another_process(table):
     other.clock.advance(SILENT_S * 1000)
     ((claim_id, claim),) = other.claims().items()
     now_s = other.clock.elapsed_s()
-    assert other.watch.silent_s(claim_id, claim, now_s) == SILENT_S
+    assert other.session.sightings.silent_s(claim_id, claim, now_s) == SILENT_S
     sent = pickle.loads(pickle.dumps(other))
-    assert sent.watch.silent_s(claim_id, claim, now_s) == 0
+    assert sent.session.sightings.silent_s(claim_id, claim, now_s) == 0
 
 
 def test_two_who_break_one_claim(table):
@@ -383,14 +383,14 @@ def test_granularity_is_changed_as_it_was_seen(table):
     assert table.set_granularity("day") == table.head().version
     table.set_granularity("hour")
     assert reopen(table.store).head().layout.granularity == "hour"
-    changed, head = other.commit, other.head()
+    changed, head = other.session.commit, other.head()
 
     def meanwhile(transaction):
         table.set_granularity("month")
         return changed(transaction)
 
     other.refresh()
-    other.commit = meanwhile
+    other.session.commit = meanwhile
     with pytest.raises(errors.CommitConflict, match="granularity was changed meanwhile"):
         other.set_granularity("day")
     assert head.layout.granularity == "day"

@@ -148,14 +148,14 @@ def test_two_publish_at_once_and_it_is_there_once(table):
     b = table.branch("audit")
     append(b, events(3, first=100))
     other = Table.open("", store=table.store, clock=ManualClock(1_600_000_900_000, 9))
-    real = other.commit
+    real = other.session.commit
 
     def overtaken(transaction):
         table.merge("audit")
-        other.commit = real
+        other.session.commit = real
         return real(transaction)
 
-    other.commit = overtaken
+    other.session.commit = overtaken
     assert other.merge("audit").commits == 0
     assert numbers(table) == [*range(8), 100, 101, 102]
 

@@ -205,7 +205,7 @@ def test_restore_of_more_than_fits_into_a_commit():
     assert live(table) == {}
     version = table.restore(1)
     assert live(table) == before
-    found, _ = table.log.read(version)
+    found, _ = table.session.log.read(version)
     assert found.transactions[0].spill is not None
     assert fsck(Table(table.store), objects=False).ok
 

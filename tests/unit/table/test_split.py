@@ -55,7 +55,7 @@ def test_buckets_are_doubled_as_often_as_it_takes(table):
     assert (head.layout.keyed.buckets, head.layout.keyed.splits) == (12, 2)
     assert head.totals == before.totals
     assert before.segments() == head.segments()
-    commit, _ = table.log.read(head.version)
+    commit, _ = table.session.log.read(head.version)
     assert commit.transactions[0].actions == (SetBuckets(3, 6), SetBuckets(6, 12))
 
 

@@ -272,7 +272,7 @@ def test_info_is_stored_in_order():
     table = create()
     made = table.transaction("append", [builders.add(table)], info={"b": "1", "a": "2"})
     table.commit(made)
-    assert list(table.log.read(1)[0].transactions[0].info) == ["a", "b"]
+    assert list(table.session.log.read(1)[0].transactions[0].info) == ["a", "b"]
     unsorted = msgspec.structs.replace(made, id="1" * 32, info={"b": "1", "a": "2"})
     with pytest.raises(errors.InvalidInput, match="order"):
         table.commit(unsorted)
