@@ -27,6 +27,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "eventlog/FORMAT.md": "format.md",
+    "eventlog/MERGING.md": "merging.md",
     "localstack/README.md": "localstack.md",
     "localstack/policies/README.md": "policies.md",
     "tests/README.md": "tests.md",

@@ -1,4 +1,4 @@
-"""Which segments of a keyed table repeat others, by their ids (FORMAT.md R19.8).
+"""Which segments of a keyed table repeat others, by their ids (MERGING.md R19.8).
 
 A merge of two logs commits rows of its target once more where they must come after the other log's.
 No I/O.
@@ -13,7 +13,7 @@ from eventlog.format import codec
 
 
 def again(token: str, segment_id: str) -> str:
-    """Return the id of a segment that repeats another one (FORMAT.md R19.8).
+    """Return the id of a segment that repeats another one (MERGING.md R19.8).
 
     Args:
         token: 32 random hexadecimal digits.

@@ -149,7 +149,7 @@ def _write_problem(change: _Change) -> str | None:
 
 
 def _repetition_problem(change: _Change, meta: Meta) -> str | None:
-    """Return why an overwrite is void where it may keep rows that it drops (R15.10, item 6).
+    """Return why an overwrite is void where it may keep rows that it drops (R15.10, F11.f).
 
     A merge of two logs may have repeated these rows above others. A transaction that merges two
     logs and overwrites decides itself what stays.

@@ -1,7 +1,7 @@
 """The shell of a merge: reads both logs, has a planner decide, copies segments, commits.
 
 It keeps no state of its own: how far a merge came, the target's log says. It may die at any call
-and be started again, and several may run at once (FORMAT.md "Merging histories").
+and be started again, and several may run at once (MERGING.md "Merging histories").
 """
 
 from __future__ import annotations

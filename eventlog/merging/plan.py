@@ -3,7 +3,7 @@
 The source's commits are looked at in order, and for each that has something new there is a
 `Carried`: one transaction of the target. What the target has done already is left out: what the
 source has from it, units of work of an app that both have done, and rewrites of what it does not
-have live, since they change no rows (FORMAT.md R19.5).
+have live, since they change no rows (MERGING.md R19.5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Properties and the granularity of two logs that have parted. No I/O.
 
 What each side did is weighed by where it began and where it ended: a side that tried a value and
-set the old one back has decided nothing (FORMAT.md R19.6).
+set the old one back has decided nothing (MERGING.md R19.6).
 """
 
 from __future__ import annotations

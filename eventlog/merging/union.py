@@ -3,7 +3,7 @@
 No I/O. What both logs did since they parted is compared chunk by chunk. Where only one of them did
 something that the other one does not have, its segments are those of both. Where one of them only
 added rows, these come beside the segments of the other one. Where neither holds, somebody has to
-choose, and what the other side did there is left out (FORMAT.md R19.10).
+choose, and what the other side did there is left out (MERGING.md R19.10).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 No I/O. Log segments are carried; merged ones never are, since they say the same. Rows of one key
 that tie are ordered as the log of the one side has them whose origin has the lesser name, the
-*lower* side, and after that what the other side did that the lower one does not have (FORMAT.md
+*lower* side, and after that what the other side did that the lower one does not have (MERGING.md
 R19.8). So a merge into the lower side appends. A merge into the upper side appends what the lower
 one did, and its own transactions once more wherever they come after that: a row that is there twice
 counts as the later one.

@@ -1,6 +1,7 @@
 """Backfill: copy the versions that a replica left out when it started, the newest first.
 
-So the versions that it has are always without a gap from some version on (FORMAT.md R17.4, R17.5).
+So the versions that it has are always without a gap from some version on (FORMAT.md R17.4,
+MERGING.md R17.5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a version consists of: the objects that a replica needs before it may have the commit.
 
-No I/O (FORMAT.md R17.2).
+No I/O (MERGING.md R17.2).
 """
 
 from __future__ import annotations

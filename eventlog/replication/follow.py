@@ -1,7 +1,7 @@
 """Follow: make a table the same as another one of which it is a copy, byte for byte.
 
 Objects are copied in the order in which the source made them visible: what a version needs, then
-its commit, then its key frame (FORMAT.md R17.2). So the target is a valid table at every moment,
+its commit, then its key frame (MERGING.md R17.2). So the target is a valid table at every moment,
 and a follower that dies is simply started again. It keeps no state of its own. Any number of them
 may run for one pair.
 """
@@ -305,7 +305,7 @@ class Follower:
         """Copy the commits of the versions that a copy was started anew above.
 
         Their objects may be gone. But a handle that has seen the version below the gap goes on to
-        the next one: it must not stop there, nor commit there (FORMAT.md R17.5).
+        the next one: it must not stop there, nor commit there (MERGING.md R17.5).
         """
         filler = Filler(self._source, self._target, self._copier, lambda *_: None)
         for start in known.gaps:

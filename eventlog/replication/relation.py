@@ -1,6 +1,6 @@
 """How two logs of one table relate: equal, ahead, behind, or diverged after a common version.
 
-The chain of hashes decides (FORMAT.md R17.1). Two logs agree at a version if the hashes of its
+The chain of hashes decides (MERGING.md R17.1). Two logs agree at a version if the hashes of its
 commits are equal, and then at all versions below. So the newest common version is found by
 bisection: a few headers are read, whatever the length of the history.
 """

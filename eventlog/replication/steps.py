@@ -1,6 +1,6 @@
 """The steps of a pass of a follower: which objects are copied, in which order.
 
-What a version needs comes before its commit, its commit before its key frame (FORMAT.md R17.2).
+What a version needs comes before its commit, its commit before its key frame (MERGING.md R17.2).
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class Steps:
         """Yield the key frame that the first version names: the copy has nothing below it.
 
         One that is unusable at the source is built again, over the one to which the source steps
-        back (FORMAT.md R17.5).
+        back (MERGING.md R17.5).
 
         Args:
             snapshot: the first version; all of its entries were read.

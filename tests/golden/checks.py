@@ -33,7 +33,7 @@ UNNOTICED: dict[str, str] = {
     "need(not hashes.keys() & new.keys(), 'R6.6')": (
         "the drop names no entry of the key frame, which is noticed where all entries are read"
     ),
-    "need(all((number in live for number in hashes)), '4.5')": (
+    "need(all((number in live for number in hashes)), '4.1')": (
         "one entry too many is left, whose rows are in no total"
     ),
     "need(slash and interval(chunk) is not None and is_hex(number, 32), '2.9')": (

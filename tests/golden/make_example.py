@@ -15,7 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
-_TITLE = "### 8.5 An example\n"
+_TITLE = "### 14.5 An example\n"
 _INTRO = """
 Three versions: a table is created; one append adds two segments; an overwrite of the first day
 replaces one of them; a key frame of version 2 was written. Live at version 2: 2013-01-01 with

@@ -3,7 +3,7 @@
     PYTHONPATH=tests .venv/bin/python tests/golden/make_parted.py
 
 `parted` and `rejoined` share their versions up to 2. Each is merged into the other, `rejoined`
-first, so that both have the same rows again (FORMAT.md section 6.9); `parted_keys` and
+first, so that both have the same rows again (MERGING.md section 16); `parted_keys` and
 `rejoined_keys` are the same with a key. `chosen` and `yielded`, and these two with a key, are made
 one by their states, since somebody chose (R19.10). `published` has a branch whose commits it has as
 one. Like the other tables they are written once a format, and once more where the rules of merging

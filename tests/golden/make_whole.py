@@ -187,7 +187,7 @@ def voids_of_segments(t: Table) -> list[Transaction]:
 
 
 def voids_of_marks(t: Table) -> list[Transaction]:
-    """Return transactions that sections 5 and 6 void, and one that takes effect at the end."""
+    """Return transactions that the fold voids, and one that takes effect at the end."""
     head = t.head()
     version, meta = head.version + 1, head.meta
     pin, (held, lease) = meta.pins["first"], next(iter(meta.claims.items()))

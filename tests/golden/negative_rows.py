@@ -48,7 +48,7 @@ def states(name: str, rule: str, table: str, change: Any) -> Value:
 
 
 def fits() -> list[Value]:
-    """Cases of layouts, schemas and properties that do not fit (R15.2, section 2.8.3)."""
+    """Cases of layouts, schemas and properties that do not fit (R15.2, section 5.2)."""
     keyed = lambda **fields: lambda parts: parts["layout"]["keyed"].update(fields)
     ordered = lambda *names: lambda parts: parts["layout"].update(order_by=[*names])
     rule = lambda **values: (
@@ -103,22 +103,22 @@ def fits() -> list[Value]:
         ("an order column in the key", "R15.2", "keyed", ordered("id")),
         ("a key that may be null", "R15.2", "keyed", column("id", nullable=True)),
         ("a column called _op", "R15.2", "keyed", reserved),
-        ("an unknown merge rule", "2.8.3", "keyed", rule(merge="newest")),
-        ("a group without partial", "2.8.3", "keyed", rule(merge_group_price="name")),
-        ("a group ordered by floats", "2.8.3", "rolled", several),
-        ("a group of a column not there", "2.8.3", "joined", rule(merge_group_note="nothing")),
-        ("a group of a key column", "2.8.3", "joined", rule(merge_group_note="place")),
-        ("a group of the order column", "2.8.3", "keyed", grouped),
-        ("a column of two groups", "2.8.3", "joined", rule(merge_group_note="birds")),
-        ("a function without aggregate", "2.8.3", "keyed", rule(merge_name="last")),
-        ("a required column under partial", "2.8.3", "joined", column("note", nullable=False)),
-        ("a function of a column not there", "2.8.3", "rolled", rule(merge_nothing="last")),
-        ("a function of a key column", "2.8.3", "rolled", rule(merge_kind="last")),
-        ("an unknown function", "2.8.3", "rolled", rule(merge_word="mean")),
-        ("the first of the order column", "2.8.3", "rolled", rule(merge_seen="first")),
-        ("a sum of texts", "2.8.3", "rolled", rule(merge_word="sum")),
-        ("a count of decimals", "2.8.3", "rolled", rule(merge_units="count")),
-        ("the greatest of booleans", "2.8.3", "rolled", column("high", type="bool")),
+        ("an unknown merge rule", "5.2", "keyed", rule(merge="newest")),
+        ("a group without partial", "5.2", "keyed", rule(merge_group_price="name")),
+        ("a group ordered by floats", "5.2", "rolled", several),
+        ("a group of a column not there", "5.2", "joined", rule(merge_group_note="nothing")),
+        ("a group of a key column", "5.2", "joined", rule(merge_group_note="place")),
+        ("a group of the order column", "5.2", "keyed", grouped),
+        ("a column of two groups", "5.2", "joined", rule(merge_group_note="birds")),
+        ("a function without aggregate", "5.2", "keyed", rule(merge_name="last")),
+        ("a required column under partial", "5.2", "joined", column("note", nullable=False)),
+        ("a function of a column not there", "5.2", "rolled", rule(merge_nothing="last")),
+        ("a function of a key column", "5.2", "rolled", rule(merge_kind="last")),
+        ("an unknown function", "5.2", "rolled", rule(merge_word="mean")),
+        ("the first of the order column", "5.2", "rolled", rule(merge_seen="first")),
+        ("a sum of texts", "5.2", "rolled", rule(merge_word="sum")),
+        ("a count of decimals", "5.2", "rolled", rule(merge_units="count")),
+        ("the greatest of booleans", "5.2", "rolled", column("high", type="bool")),
     ]
     return [states(*one) for one in cases]
 
@@ -174,10 +174,10 @@ def segments() -> list[Value]:
     log = '"kind":"log"'
     bare = lambda rows: rows.drop_columns(["at"])
     return [
-        newest("year").edit(of("bytes"), restate=True).case("a longer object", "2.11", LOST),
-        newest("year").edit(of("rows"), restate=True).case("another row count", "2.11", LOST),
+        newest("year").edit(of("bytes"), restate=True).case("a longer object", "2.10", LOST),
+        newest("year").edit(of("rows"), restate=True).case("another row count", "2.10", LOST),
         newest("keyed").segment(operation, like=log).case("an _op in upper case", "R15.6", LOST),
-        newest("whole").segment(bare).case("a required column not there", "4.4", LOST),
+        newest("whole").segment(bare).case("a required column not there", "4.3", LOST),
         _creator("year", "R7.7", "a byte of a segment that means nothing"),
         newest("year")
         .edit(raised, restate=True)
@@ -221,7 +221,7 @@ def tails() -> list[Value]:
         plain("a byte of a tail changed", "R7.7")
         | {"changes": byte(body.rindex(b"parquet-cpp"), b"P")},
         plain("a checksum of a part changed", "R7.7") | {"changes": byte(start, b"zz")},
-        plain("a large object cut short", "2.11") | {"changes": [{"key": key, "cut": 700_000}]},
+        plain("a large object cut short", "2.10") | {"changes": [{"key": key, "cut": 700_000}]},
         other,
     ]
 
@@ -230,8 +230,8 @@ def forks() -> list[Value]:
     """Cases of `_fork.json`, of the branch at its fork."""
     table, key = "branched/_branches/audit", "_branches/audit/_fork.json"
     edits = [
-        ("a fork of another name", "2.16", REFUSE, set_in("name", to="other")),
-        ("a fork that holds what is above it", "2.16", REFUSE, set_in("held", to=5)),
+        ("a fork of another name", "6.1", REFUSE, set_in("name", to="other")),
+        ("a fork that holds what is above it", "6.1", REFUSE, set_in("held", to=5)),
         ("a fork of another commit", "R16.4", REFUSE, set_in("commit", to="0" * 64)),
         ("a fork of another table", "R16.4", REFUSE, set_in("table", to="0" * 32)),
         ("a fork whose id is none", "R5.2", REFUSE, set_in("id", to="zz")),
@@ -263,10 +263,10 @@ def starts() -> list[Value]:
     first, second = (f"_starts/{reader.TOP - version:012d}.json" for version in (5, 10))
     at = "copied", 13
     edits = [
-        ("a start of another version", "2.15", REFUSE, set_in("version", to=9)),
-        ("a start after itself", "2.15", REFUSE, set_in("after", to=10)),
-        ("a start after less than nothing", "2.15", REFUSE, set_in("after", to=-2)),
-        ("a start of another table", "2.15", REFUSE, set_in("table", to="0" * 32)),
+        ("a start of another version", "7", REFUSE, set_in("version", to=9)),
+        ("a start after itself", "7", REFUSE, set_in("after", to=10)),
+        ("a start after less than nothing", "7", REFUSE, set_in("after", to=-2)),
+        ("a start of another table", "7", REFUSE, set_in("table", to="0" * 32)),
         (
             "a start whose features stand twice",
             "R5.4",

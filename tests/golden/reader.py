@@ -820,9 +820,9 @@ class Reader:
             gate(value)
             made = strict(unsealed(whole), start)
             check_features(made["features"])
-            need(made["version"] == version, "2.15")
-            need(-1 <= made["after"] < version, "2.15")
-            need(made["table"] == self.table, "2.15")
+            need(made["version"] == version, "7")
+            need(-1 <= made["after"] < version, "7")
+            need(made["table"] == self.table, "7")
             found.append((made["after"], version))
         return found
 
@@ -889,7 +889,7 @@ class Reader:
         return made
 
     def resolved(self, made, commit_hash):
-        """The version of a commit (sections 4.1 and 4.3)."""
+        """The version of a commit (section 4.1)."""
         head = made["header"]
         delta = self.delta(made)
         below = head["keyframe"]
@@ -904,7 +904,7 @@ class Reader:
             pass
         older, older_hash = self.commit(below)
         if below == head["version"] - 1:
-            need(older_hash == head["prev"], "4.3")
+            need(older_hash == head["prev"], "4.1")
         return applied(made, commit_hash, self.resolved(older, older_hash), delta)
 
     def delta(self, made):
@@ -1003,19 +1003,19 @@ class Reader:
         key = f"data/{one['epoch']:012d}/{one['chunk']}/{one['id']}.parquet"
         body = self.get(key)
         intact(body is not None, "R7.7")
-        intact(len(body) == one["bytes"], "2.11")
+        intact(len(body) == one["bytes"], "2.10")
         check_bytes(body, one)
         try:
             table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
         except (pa.ArrowException, OSError, ValueError):
-            raise Lost("4.4") from None
-        intact(table.num_rows == one["rows"], "2.11")
+            raise Lost("4.3") from None
+        intact(table.num_rows == one["rows"], "2.10")
         if keyed is not None and "_op" in table.column_names:
             intact(set(table.column("_op").to_pylist()) <= {None, "u", "d"}, "R15.6")
         made = []
         for column in columns:
             there = column["name"] in table.column_names
-            intact(there or column["nullable"], "4.4")
+            intact(there or column["nullable"], "4.3")
             made.append(table.column(column["name"]) if there else None)
         if keyed is not None:
             return None
@@ -1034,7 +1034,7 @@ def applied(made, commit_hash, base, delta):
     hashes = {int(drop["hash"], 16): drop for drop in drops}
     new = {entry_hash(one): one for one in adds}
     need(not hashes.keys() & new.keys(), "R6.6")
-    need(all(number in live for number in hashes), "4.5")
+    need(all(number in live for number in hashes), "4.1")
     for number, drop in hashes.items():
         one = live.get(number, drop)
         need(one["id"] == drop["id"], "R6.6")
@@ -1067,12 +1067,12 @@ def arrow_of(kind):
 
 
 def fork_of(body, name):
-    """Where a branch forks (section 2.16)."""
+    """Where a branch forks (section 6.1)."""
     whole, value = loaded(body, 4 * KIB)
     gate(value)
     made = strict(unsealed(whole), fork)
-    need(made["name"] == name, "2.16")
-    need(made["held"] <= made["version"], "2.16")
+    need(made["name"] == name, "6.1")
+    need(made["held"] <= made["version"], "6.1")
     return made
 
 
@@ -1094,7 +1094,7 @@ def check_features(named):
 
 
 def check_commit(made, version):
-    """Check a commit by itself (section 4.5)."""
+    """Check a commit by itself (section 4.1)."""
     head = made["header"]
     need(head["version"] == version, "2.2")
     check_features(head["features"])
@@ -1211,7 +1211,7 @@ def check_order(places, number, splits):
 
 
 def check_fit(arranged, columns, properties):
-    """Check that layout, schema and properties of a keyed table fit together (R15.2, 2.8.3)."""
+    """Check that layout, schema and properties of a keyed table fit together (R15.2, 5.2)."""
     keyed, kinds = arranged["keyed"], {c["name"]: c["type"] for c in columns}
     key, buckets = keyed["key"], keyed["buckets"]
     need(1 <= len(key) <= 16, "R15.2")
@@ -1229,36 +1229,34 @@ def check_fit(arranged, columns, properties):
     need(not nullable & {*key, ordered}, "R15.2")
     need(not kinds.keys() & {"_op", "_version"}, "R15.2")
     rule = properties.get("merge", "last")
-    need(rule in ("last", "first", "partial", "aggregate"), "2.8.3")
+    need(rule in ("last", "first", "partial", "aggregate"), "5.2")
     member = {}
     for name, value in properties.items():
         if name.startswith("merge.group."):
-            need(rule == "partial", "2.8.3")
+            need(rule == "partial", "5.2")
             group = name.removeprefix("merge.group.")
-            need(is_order(kinds.get(group)), "2.8.3")
+            need(is_order(kinds.get(group)), "5.2")
             for column in {group, *(part.strip() for part in value.split(","))}:
-                need(column in kinds, "2.8.3")
-                need(column not in key, "2.8.3")
-                need(column != ordered, "2.8.3")
-                need(member.setdefault(column, group) == group, "2.8.3")
+                need(column in kinds, "5.2")
+                need(column not in key, "5.2")
+                need(column != ordered, "5.2")
+                need(member.setdefault(column, group) == group, "5.2")
         elif name.startswith("merge."):
-            need(rule == "aggregate", "2.8.3")
+            need(rule == "aggregate", "5.2")
             check_function(name.removeprefix("merge."), value, kinds, key, ordered)
     if rule in ("partial", "aggregate"):
         free_of = {*key, ordered, arranged["time_column"]}
-        need(kinds.keys() - nullable <= free_of, "2.8.3")
+        need(kinds.keys() - nullable <= free_of, "5.2")
 
 
 def check_function(name, function, kinds, key, ordered):
-    """Check the function of a column under `aggregate` (section 2.8.3)."""
+    """Check the function of a column under `aggregate` (section 5.2)."""
     kind = kinds.get(name)
-    need(kind is not None, "2.8.3")
-    need(name not in key, "2.8.3")
-    need(function in ("last", "first", "sum", "min", "max", "count"), "2.8.3")
-    need(name != ordered or function in ("last", "max"), "2.8.3")
+    need(kind is not None, "5.2")
+    need(name not in key, "5.2")
+    need(function in ("last", "first", "sum", "min", "max", "count"), "5.2")
+    need(name != ordered or function in ("last", "max"), "5.2")
     number = isinstance(kind, str) and (kind in INTEGERS or kind.startswith("decimal"))
-    need(function != "sum" or number, "2.8.3")
-    need(function != "count" or kind == "int64", "2.8.3")
-    need(
-        function not in ("min", "max") or is_order(kind) or kind in ("float32", "float64"), "2.8.3"
-    )
+    need(function != "sum" or number, "5.2")
+    need(function != "count" or kind == "int64", "5.2")
+    need(function not in ("min", "max") or is_order(kind) or kind in ("float32", "float64"), "5.2")

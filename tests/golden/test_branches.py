@@ -1,4 +1,4 @@
-"""The golden branches, found by the text of FORMAT.md section 1.8 alone: files, JSON and hashes."""
+"""The golden branches, found by the text of FORMAT.md section 6 alone: files, JSON and hashes."""
 
 import hashlib
 import json

@@ -20,7 +20,7 @@ _OBJECT = re.compile(
 
 
 def _objects():
-    example = _TEXT[_TEXT.index("### 8.5 An example") :]
+    example = _TEXT[_TEXT.index("### 14.5 An example") :]
     for key, kind, body in _OBJECT.findall(example):
         yield key, body.encode() if kind == "json" else base64.b64decode(body)
 

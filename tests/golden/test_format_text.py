@@ -1,4 +1,4 @@
-"""What FORMAT.md shows is so: samples stand in golden objects, hashes and numbers come out."""
+"""What the specification shows is so: samples stand in golden objects, hashes come out."""
 
 import hashlib
 import io
@@ -30,7 +30,10 @@ from eventlog.model.schema import arrow_type
 from eventlog.model.stats import lower_text, upper_text
 from eventlog.state.small.timing import effective
 
-TEXT = (Path(eventlog.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+TEXT = "\n".join(
+    (Path(eventlog.__file__).parent / name).read_text(encoding="utf-8")
+    for name in ("FORMAT.md", "MERGING.md")
+)
 SAMPLES = re.findall(r"^Sample, from `([^`\n]+)`:\n\n```json\n(.*)\n```$", TEXT, re.MULTILINE)
 HASHED = re.findall(r"^\| `([{[].+)` \| `([0-9a-f]{64})` \|$", TEXT, re.MULTILINE)
 
@@ -93,23 +96,23 @@ def test_the_rows_of_the_leaf_and_of_the_pending_object_are_in_their_objects():
     root = json.loads((TABLES / "whole" / keys.keyframe_key(7)).read_bytes())
     leaf = TABLES / "whole" / keys.frame_key(root["leaves"][0]["sha256"])
     first = pq.read_table(leaf).slice(0, 1).to_pylist()[0]
-    shown = {row[0]: row[1] for row in rows(section("2.10")) if len(row) == 2}
+    shown = {row[0]: row[1] for row in rows(section("2.7.1")) if len(row) == 2}
     for name, value in first.items():
         said = value.hex() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
         assert shown[name] == said
     ((place, pending),) = re.findall(
-        r'from `shared/(\S+)`:\n\n```json\n"pending":(.*)\n', section("2.13")
+        r'from `shared/(\S+)`:\n\n```json\n"pending":(.*)\n', section("10.1.1")
     )
     assert place
     kept = TABLES / "shared" / keys.frame_key(json.loads(pending)["sha256"])
     for row in pq.read_table(kept).to_pylist():
-        assert [row["key"], str(row["dropped"]), str(row["bytes"])] in rows(section("2.13"))
+        assert [row["key"], str(row["dropped"]), str(row["bytes"])] in rows(section("10.1.1"))
 
 
 def test_the_entries_of_the_leaf_add_up():
     root = json.loads((TABLES / "whole" / keys.keyframe_key(7)).read_bytes())
     leaf = root["leaves"][0]
-    hashes = [row[2] for row in rows(section("2.10")) if len(row) == 3 and len(row[2]) == 64]
+    hashes = [row[2] for row in rows(section("2.7.1")) if len(row) == 3 and len(row[2]) == 64]
     table = pq.read_table(TABLES / "whole" / keys.frame_key(leaf["sha256"]))
     assert hashes[:-1] == [one.hex() for one in table.column("hash").to_pylist()]
     assert hashes[-1] == leaf["hash_sum"]
@@ -132,7 +135,7 @@ def test_the_rows_of_the_spill_stand_for_what_the_text_says():
     spill = commit["delta"]["spill"]
     body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
     adds, _ = segments.from_spill(segments.from_parquet(body, spill["adds"], spilled=True), 5)
-    shown = [row for row in rows(section("2.7")) if len(row) == 6 and row[0] == "false"]
+    shown = [row for row in rows(section("2.7.2")) if len(row) == 6 and row[0] == "false"]
     stored = pq.read_table(io.BytesIO(body)).to_pylist()
     for row, raw, add in zip(shown, stored, adds, strict=True):
         as_stored = ["null" if raw[n] is None else str(raw[n]) for n in ("version", "partition")]
@@ -141,7 +144,7 @@ def test_the_rows_of_the_spill_stand_for_what_the_text_says():
 
 
 def test_the_parts_of_the_tail_have_their_checksums():
-    text = section("2.11")
+    text = section("2.10")
     (place,) = re.findall(r"^`(whole/data/\S+)`", text, re.MULTILINE)
     body = (TABLES / place).read_bytes()
     (size,) = re.findall(r'"tail":\{"size":(\d+)', text)
@@ -168,14 +171,14 @@ def test_effective_times_are_those_of_the_table():
 
 
 def test_bounds_are_those_of_the_code():
-    shown = [row for row in rows(section("7")) if len(row) == 3]
+    shown = [row for row in rows(section("3")) if len(row) == 3]
     floats = [row for row in shown if re.fullmatch("[0-9a-f]{16}", row[1])]
     assert len(floats) == 8
     for value, pattern, bound in floats:
         bits = int.from_bytes(bytes.fromhex(pattern), "big", signed=True)
         assert float(value) + 0.0 == float(value)
         assert int(bound) == (bits if bits >= 0 else bits ^ 0x7FFF_FFFF_FFFF_FFFF)
-    texts = list(re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", section("7"), re.MULTILINE))
+    texts = list(re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", section("3"), re.MULTILINE))
     texts = [row for row in texts if not re.fullmatch("[0-9a-f]{16}", row[1])]
     known = [[json.loads(f'"{cell}"') for cell in row[:2]] + [row[2]] for row in texts[-5:]]
     for value, low, high in known:
@@ -191,11 +194,11 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
         "2.3": records.Transaction,
         "2.5": records.DeltaRecord,
         "2.6": entries.Segment,
-        "2.7": entries.Spill,
+        "2.7.2": entries.Spill,
         "2.8": Meta,
         "2.9": records.KeyFrame,
-        "2.15": records.Start,
-        "2.16": records.Fork,
+        "7": records.Start,
+        "6.1": records.Fork,
     }.items():
         names = [name for row in rows(section(number)) if row for name in _names(row[0])]
         order = [name for name in names if name in struct.__struct_fields__]
@@ -203,7 +206,7 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
 
 
 def test_the_section_of_an_action_names_its_fields_in_order():
-    sections = re.findall(r"^### 3\.\d+ .*?(?=^### |^## )", TEXT, re.MULTILINE | re.DOTALL)
+    sections = re.findall(r"^### \d+\.\d+ .*?(?=^### |^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
     for action in Action.__args__:
         tag = action.__struct_config__.tag
         (own,) = [s for s in sections if f"`{tag}`" in s.split("\n")[0]]
@@ -217,6 +220,14 @@ def test_the_section_of_an_action_names_its_fields_in_order():
         assert named >= set(action.__struct_fields__), tag
 
 
+def test_the_forms_of_actions_have_the_fields_of_the_structs():
+    forms = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section("2.3.1"), re.MULTILINE))
+    for action in Action.__args__:
+        form = re.sub(r"\([^()]*\)", "", forms[action.__struct_config__.tag])
+        named = [name for name in re.findall(r"`(\w+)`", form) if name in action.__struct_fields__]
+        assert tuple(dict.fromkeys(named)) == action.__struct_fields__, action
+
+
 def _defaults(struct):
     """The defaults of all fields; those of the first ones may have none."""
     missing = len(struct.__struct_fields__) - len(struct.__struct_defaults__)
@@ -224,7 +235,7 @@ def _defaults(struct):
 
 
 def test_buckets_are_those_of_the_table():
-    shown = [row for row in rows(section("1.7.1")) if len(row) == 5 and row[2].isdigit()]
+    shown = [row for row in rows(section("5.3")) if len(row) == 5 and row[2].isdigit()]
     assert len(shown) == 18
     for types, value, hashed, of_16, of_32 in shown:
         kinds = types.split(", ")
@@ -237,7 +248,7 @@ def test_buckets_are_those_of_the_table():
 
 
 def test_buckets_after_splits_are_those_of_the_table():
-    shown = [row for row in rows(section("1.7.2")) if len(row) == 8 and row[2].isdigit()]
+    shown = [row for row in rows(section("5.4")) if len(row) == 8 and row[2].isdigit()]
     assert len(shown) == 5
     for kind, text, hashed, *numbers, remainder in shown:
         key = [_scalar(kind, text)]
@@ -263,7 +274,7 @@ def _plain(kind, scalar):
 
 
 def test_what_counts_in_slices_is_that_of_the_table():
-    shown = [row for row in rows(section("2.6.1")) if len(row) == 6 and row[4].isdigit()]
+    shown = [row for row in rows(section("5.5")) if len(row) == 6 and row[4].isdigit()]
     assert len(shown) == 6
     spread = lambda text: [int(n) for n in text.split(" … ")]
     segments = {}
@@ -278,7 +289,7 @@ def test_what_counts_in_slices_is_that_of_the_table():
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"), [row for row in rows(section("4.4.1")) if len(row) == 2 and ";" in row[0]]
+    ("text", "seen"), [row for row in rows(section("5.7")) if len(row) == 2 and ";" in row[0]]
 )
 def test_rows_of_a_key_become_what_the_text_says(text, seen):
     partial = "x=" in text

@@ -1,4 +1,4 @@
-"""Combining (FORMAT.md section 5.6): published appends are neither lost nor doubled."""
+"""Combining (FORMAT.md section 9.6): published appends are neither lost nor doubled."""
 
 import threading
 

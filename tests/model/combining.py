@@ -1,4 +1,4 @@
-"""Model 4: published appends, leaders that include them, windows (section 5.6, P4).
+"""Model 4: published appends, leaders that include them, windows (section 9.6, P4).
 
 `objects` is the set of intents: the numbers of published transactions.
 """

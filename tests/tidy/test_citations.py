@@ -1,4 +1,8 @@
-"""Citations of FORMAT.md in code and tests exist: rules by number, sections by name."""
+"""Citations of the specification in code and tests exist: rules by number, sections by name.
+
+The specification is two documents, FORMAT.md and MERGING.md, whose rules and sections have numbers
+of one series.
+"""
 
 import re
 
@@ -6,15 +10,19 @@ import pytest
 from tidy.definitions import TESTS
 
 ROOT = TESTS.parent
-FORMAT = (ROOT / "eventlog" / "FORMAT.md").read_text(encoding="utf-8")
+PAGES = ("FORMAT.md", "MERGING.md")
+TEXTS = {name: (ROOT / "eventlog" / name).read_text(encoding="utf-8") for name in PAGES}
+FORMAT = "\n".join(TEXTS.values())
 FOLDERS = ("eventlog", "readers", "writers", "compaction", "pyspark_eventlog", "tests", "docs")
-# Rules as FORMAT.md numbers them; those of the fold are F1 and so on.
+# Rules as the specification numbers them; those of the fold are F1 and so on.
 STATED = re.compile(r"\*\*(R\d+\.\d+|F\d+)\*\*")
 CITED = re.compile(r"\bR\d+\.\d+\b")
 OF_THE_FOLD = re.compile(r"\((F\d+)\)|\bby (F\d+)\b|\brules? ([A-Z]\d+)\b")
-SECTION = re.compile(r"FORMAT\.md,?\s+\"([^\"]+)\"")
+SECTION = re.compile(r"(?:FORMAT|MERGING)\.md,?\s+\"([^\"]+)\"")
+IN_PAGE = re.compile(r"(FORMAT|MERGING)\.md,?\s+((?:R\d+\.\d+(?:, | and | to )?)+)")
 NUMBERED = re.compile(
-    r"(?:FORMAT\.md,?\s+section|\bsection)\s+(\d+(?:\.\d+)*)(?:\s+of\s+FORMAT\.md)?"
+    r"(?:(?:FORMAT|MERGING)\.md,?\s+section|\bsection)\s+(\d+(?:\.\d+)*)"
+    r"(?:\s+of\s+(?:FORMAT|MERGING)\.md)?"
 )
 
 
@@ -36,6 +44,12 @@ def unknown(source, text=FORMAT):
     found += [
         n for n in (" ".join(m.split()) for m in SECTION.findall(source)) if n not in sections
     ]
+    found += [
+        f"{name}.md {rule}"
+        for name, several in IN_PAGE.findall(source)
+        for rule in CITED.findall(several)
+        if rule in rules and rule not in STATED.findall(TEXTS[f"{name}.md"])
+    ]
     return found + [f"section {n}" for n in NUMBERED.findall(source) if n not in numbers(text)]
 
 
@@ -45,7 +59,7 @@ def sources():
         for folder in FOLDERS
         for kind in ("*.py", "*.md")
         for path in (ROOT / folder).rglob(kind)
-        if path.name not in ("test_citations.py", "FORMAT.md")
+        if path.name not in ("test_citations.py", *PAGES)
     )
 
 
@@ -93,6 +107,8 @@ def test_sections_are_numbered_in_order():
         'FORMAT.md "Shelves"',
         'FORMAT.md\n"Key\nshelves"',
         "FORMAT.md section 99",
+        "FORMAT.md R19.5",
+        "FORMAT.md R6.1, R17.2",
     ],
 )
 def test_a_citation_of_nothing_is_found(source):

@@ -8,18 +8,20 @@ import pytest
 from tidy.definitions import TESTS
 
 ROOT = TESTS.parent
+SPECIFICATION = [ROOT / "eventlog" / name for name in ("FORMAT.md", "MERGING.md")]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "localstack").rglob("*.md")),
     *(ROOT / "tests" / name for name in ("README.md", "golden/README.md")),
-    ROOT / "eventlog" / "FORMAT.md",
+    *SPECIFICATION,
 ]
 README_WORDS = 600  # short enough to decide in two minutes
 PROSE_COLUMNS = 100
 PROSE = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "architecture.md"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *SPECIFICATION,
 ]
 _FENCE = re.compile(r"\s*(```|~~~)")
 _MAY_BE_WIDE = re.compile(r"\s*(\||!\[|<!--|members: )")  # tables, pictures, comments, API options
