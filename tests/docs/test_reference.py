@@ -4,7 +4,12 @@ import re
 
 from tidy.definitions import TESTS
 
+from eventlog import errors, limits
+from eventlog.commit.protocol import race
+from eventlog.model import stats
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
+from eventlog.query import predicate
+from eventlog.query.sql import parsing, tokens
 from eventlog.readers.spark.options import (
     BRANCH,
     CHANGES_NAMES,
@@ -54,3 +59,73 @@ def test_every_option_of_spark_is_there():
 
 def test_every_storage_option_is_there():
     assert names(rows("guides/operations.md", "## Credentials and endpoints")) == list(NAMES)
+
+
+def test_every_class_of_errors_has_its_section():
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    sections = set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.EventLogError)
+    }
+    # NotFound has a section for each of its kinds; no verb of a table raises the last two.
+    apart = {"EventLogError", "NotFound", "KeyNotFound", "OutcomeUnknown"}
+    assert classes - sections == apart
+
+
+def literals():
+    """The text of the packages, with the parts of string literals joined."""
+    root = TESTS.parent
+    folders = ("eventlog", "readers", "writers", "compaction")
+    paths = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    return re.sub(r'"\s*\n\s*f?"', "", text)
+
+
+def pieces(page):
+    """The text around the values of the messages that stand first in the rows of a page."""
+    for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
+        for message in re.findall(r"`([^`]+)`", row):
+            yield from (part.strip(" :,") for part in re.split(r"'?(?:…|\d+)'?", message))
+
+
+def test_messages_are_those_of_the_code():
+    source = literals()
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    tables = page.partition("## InvalidInput")[2].partition("## Without an error")[0]
+    quoted = {piece for piece in pieces(tables) if len(piece) > 12}
+    assert len(quoted) > 20
+    assert [piece for piece in sorted(quoted) if piece not in source] == []
+
+
+def test_limits_are_those_of_the_code():
+    page = (DOCS / "limits.md").read_text(encoding="utf-8")
+    for limit in (
+        f"{limits.PINS:,} pins",
+        f"{limits.REPLICAS} named copies",
+        f"{limits.CLAIMS:,} claims",
+        f"{limits.APPS:,} app ids",
+        f"{limits.ORIGINS:,} other logs",
+        f"1 to {limits.NAME_CHARACTERS} printable characters",
+        f"{limits.TYPE_DEPTH} levels deep",
+        f"{limits.COMMIT_BYTES >> 20} MiB of a commit",
+        f"{limits.ROW_BYTES >> 30} GiB of values in one row",
+        f"first {stats.DEFAULT_COLUMNS} columns",
+        f"{stats.TEXT_LIMIT} characters of a text",
+        f"{parsing.MAX_TEXT_BYTES >> 10} KiB of SQL",
+        f"{predicate.MAX_EXPRESSION_BYTES >> 20} MiB of a pyarrow expression",
+        f"{tokens.MAX_NESTING} levels of parentheses",
+        f"{race.MAX_LOST_RACES} lost races",
+    ):
+        assert limit in page, limit
+
+
+def test_the_glossary_has_the_words_of_the_format():
+    text = (TESTS.parent / "eventlog" / "FORMAT.md").read_text(encoding="utf-8")
+    table = text.partition("### 1.1 ")[2].partition("\n### ")[0]
+    words = re.findall(r"^\| ([a-z][a-z ,]+) \|", table, re.MULTILINE)[1:]
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    explained = {row.strip() for row in re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE)}
+    assert len(words) > 30
+    assert set(words) - explained == set()
