@@ -20,7 +20,7 @@ from eventlog import Ms, Table
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split
 from eventlog.keyed.slice_changes import still_due
 from eventlog.keyed.slices import taken_in

@@ -18,7 +18,7 @@ from eventlog import Table
 from eventlog.arguments import choice, opened, text, whole
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import OP, keyed_of
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot

@@ -25,7 +25,7 @@ from eventlog.compaction.planner.scoring import ChunkVerdict, aged, worth
 from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.model.chunks import TimeChunk
 from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text

@@ -46,7 +46,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, InvalidInput, NotFound
 from eventlog.format.entry_order import first_key
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import keyed_of, stored_rule
 from eventlog.keyed.slices import Run, readable
 from eventlog.log import diff
@@ -295,7 +295,7 @@ def plan_entries(
     """Return the plan for live entries, which must include all segments of the examined chunks.
 
     Args:
-        entries: columns of `eventlog.format.segments`.
+        entries: columns of `eventlog.format.frames.entry_columns`.
         known: the rest of the table's state.
         policy: the settings, checked.
         now_ms: the time by which back-off is judged, in ms UTC.

@@ -25,7 +25,7 @@ from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.planner.scoring import aged
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.chunks import DAY_MS, chunk_of
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
@@ -173,7 +173,7 @@ class _World:
     def planned(self, minute: int) -> Plan:
         """Return the plan for all live segments."""
         live = list(self.live.values())
-        entries = segments.from_segments(live, [0] * len(live))  # the hashes are not used
+        entries = entry_columns.from_segments(live, [0] * len(live))  # the hashes are not used
         # Plans include running tasks, which the queue ignores: leave room, so the queue sheds.
         wide = replace(self.policy, max_queue=self.policy.max_queue + self.policy.max_tasks)
         return plan_entries(entries, self._known(), wide, minute * MINUTE_MS)

@@ -26,7 +26,8 @@ from eventlog.errors import (
     VersionNotFound,
     VersionNotReplicated,
 )
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.key_check import check_keys
 from eventlog.fsck.key_rows import KeyColumns
@@ -444,7 +445,7 @@ class _Run:
         """Add the segments that are live at a version, unless this copy does not have it."""
         with suppress(VersionNotReplicated):
             snapshot = self._walk.log.snapshot(version)
-            for segment in segments.to_segments(snapshot.entries()):
+            for segment in entry_columns.to_segments(snapshot.entries()):
                 held = _Held(why, version, segment, snapshot.meta)
                 found.setdefault(keys.key_of(segment), held)
 

@@ -23,8 +23,9 @@ from eventlog.errors import (
     UnsupportedFormat,
     VersionNotReplicated,
 )
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
 from eventlog.format.entry_order import EntryKey, first_key
+from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.leftovers import UnnamedObjects, Waiting
@@ -466,7 +467,7 @@ class Walk:
         try:
             table = keyframe.check_leaf(leaf, body)
             keyframe.check_entries(leaf.sha256, table)
-            entries = segments.to_segments(table)
+            entries = entry_columns.to_segments(table)
         except Corrupt as error:
             return error.message
         if self.audit.version == version and self.audit.foreign(entries):
@@ -480,7 +481,7 @@ class Walk:
             root = self.log.keyframe(version)
             live = [*root.segments]
             for leaf in root.leaves:
-                live += segments.to_segments(self.log.leaf(leaf))
+                live += entry_columns.to_segments(self.log.leaf(leaf))
             return AuditPast(root.state, {segment.id: segment for segment in live})
 
     def _earlier(self, version: int, adds: Sequence[Add]) -> Mapping[str, Segment]:
@@ -500,5 +501,5 @@ def _between(every: range, gaps: Sequence[range]) -> Iterator[range]:
 
 
 def _past(snapshot: Snapshot) -> AuditPast:
-    live = segments.to_segments(snapshot.entries())
+    live = entry_columns.to_segments(snapshot.entries())
     return AuditPast(snapshot.meta, {segment.id: segment for segment in live})

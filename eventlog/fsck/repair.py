@@ -15,8 +15,9 @@ import pyarrow as pa
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable, keyframe_due
 from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound, UnsupportedFormat
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
 from eventlog.format.entry_order import EntryKey, first_key
+from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.findings import Findings, Repair
 from eventlog.fsck.log_walk import BadLeaf, Walk
 from eventlog.log.log import Log
@@ -186,15 +187,15 @@ class _Repairer:
             rebuilt = None
         if rebuilt is not None:
             return rebuilt
-        entries = snapshot.entries().sort_by(segments.ORDER)
+        entries = snapshot.entries().sort_by(entry_columns.ORDER)
         columns = [entries.column(name).to_pylist() for name in ("chunk_start", "chunk_end", "id")]
         order = [EntryKey(a, b, c.hex()) for a, b, c in zip(*columns, strict=True)]
         start = bisect_left(order, first_key(bad.leaf))
         end = bisect_left(order, bad.end) if bad.end else len(order)
         part = entries.slice(start, end - start)
         # The columns of statistics depend on the leaves that were written with it: try both forms.
-        for table in (part, segments.from_segments(segments.to_segments(part))):
-            body = segments.to_parquet(table)
+        for table in (part, entry_columns.from_segments(entry_columns.to_segments(part))):
+            body = frame_bytes.to_parquet(table)
             if codec.sha256(body) == bad.leaf.sha256:
                 return body
         return None
@@ -208,7 +209,7 @@ def _shared(log: Log, snapshot: Snapshot) -> Frame:
 
 def _whole(log: Log, snapshot: Snapshot) -> Frame:  # noqa: ARG001 - as `_shared`
     """Return the key frame of the same state with new leaves only, which have other keys."""
-    live = segments.to_segments(snapshot.entries())
+    live = entry_columns.to_segments(snapshot.entries())
     return _build(snapshot, None, Delta({segment.id: segment for segment in live}), {})
 
 

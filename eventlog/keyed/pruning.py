@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from eventlog.format import segments
 from eventlog.format.buckets import buckets_of
+from eventlog.format.frames import entry_columns
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
@@ -58,7 +58,7 @@ def prune(
 
 
 def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Run:
-    entries = segments.from_segments(run.segments)
+    entries = entry_columns.from_segments(run.segments)
     by_all = predicate.prune(entries, time.name)
     if not run.logs:
         return replace(run, placed=_masked(run.placed, by_all))

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
-from eventlog.format import entry_order, segments
+from eventlog.format import entry_order
 from eventlog.format.codec import sha256
+from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -189,7 +190,7 @@ def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:
 
 def _minus(left: pa.Table, right: pa.Table) -> list[Segment]:
     known = right.column("hash").combine_chunks()
-    return segments.to_segments(left.filter(pc.invert(pc.is_in(left.column("hash"), known))))
+    return entry_columns.to_segments(left.filter(pc.invert(pc.is_in(left.column("hash"), known))))
 
 
 def _named(segment: Segment) -> Drop:

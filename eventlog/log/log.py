@@ -25,7 +25,8 @@ from eventlog.errors import (
     VersionNotFound,
     VersionNotReplicated,
 )
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes
 from eventlog.log import chain, commit_state, spills
 from eventlog.log.keyframes import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
@@ -729,7 +730,7 @@ class Log:
         Raises:
             Corrupt: it is missing or damaged. Unlike a key frame, it cannot be recomputed.
         """
-        return segments.from_parquet(self.frame(spill), spill.adds + spill.drops, spilled=True)
+        return frame_bytes.from_parquet(self.frame(spill), spill.adds + spill.drops, spilled=True)
 
     def frame(self, spill: Spill) -> bytes:
         """Return the bytes of a spill object under `_frames/`. One GET.

@@ -195,8 +195,8 @@ class Snapshot:
         """Return the live entries of chunks that overlap [start, end) ms, in columns.
 
         Only leaves that overlap the range and that `keep` accepts are read. The columns are those
-        of `eventlog.format.segments`; entries are in leaf order, then those added since the key
-        frame.
+        of `eventlog.format.frames.entry_columns`; entries are in leaf order, then those added since
+        the key frame.
 
         Args:
             start: ms UTC; None: from the first chunk on.

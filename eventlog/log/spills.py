@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes, spill_columns
 from eventlog.model.actions import Add, Drop
 from eventlog.model.entries import Segment, Spill
 from eventlog.model.records import Commit, DeltaRecord, Transaction
@@ -77,7 +78,7 @@ def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
         return transaction
     adds = [a for a in bulk if isinstance(a, Add)]
     drops = [a for a in bulk if isinstance(a, Drop)]
-    spill = _store(segments.spill(adds, drops), len(adds), len(drops), objects)
+    spill = _store(spill_columns.to_spill(adds, drops), len(adds), len(drops), objects)
     rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop))
     return msgspec.structs.replace(transaction, actions=rest, spill=spill)
 
@@ -93,12 +94,12 @@ def record(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord
     stored = delta.record()
     if len(msgspec.json.encode(stored)) <= SPILL_BYTES:
         return stored
-    table = segments.spill(stored.adds, stored.drops, version)
+    table = spill_columns.to_spill(stored.adds, stored.drops, version)
     return DeltaRecord(spill=_store(table, len(stored.adds), len(stored.drops), objects))
 
 
 def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) -> Spill:
-    body = segments.to_parquet(table)
+    body = frame_bytes.to_parquet(table)
     digest = codec.sha256(body)
     objects[keys.frame_key(digest)] = body
     return Spill(digest, len(body), adds, drops)
@@ -107,7 +108,7 @@ def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) ->
 def _unspill(
     spill: Spill, version: int, fetch: Fetch, *, actions: bool = False
 ) -> tuple[list[Segment], list[Drop]]:
-    added, dropped = segments.from_spill(fetch(spill), version, actions=actions)
+    added, dropped = spill_columns.from_spill(fetch(spill), version, actions=actions)
     if (len(added), len(dropped)) != (spill.adds, spill.drops):
         raise Corrupt(
             f"a spill object has {len(added)} adds and {len(dropped)} drops; its commit states "

@@ -1,7 +1,7 @@
 """Pruning by statistics: which segments may contain rows that pass, and which contain only those.
 
 Sound by construction: what is unknown counts as possible. Results are boolean arrays over the rows
-of an entry table (`eventlog.format.segments`), or one bool for all of them.
+of an entry table (`eventlog.format.frames.entry_columns`), or one bool for all of them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import frame_bytes
 from eventlog.model.actions import Drop
 from eventlog.model.records import Meta
 from eventlog.state.small.holds import Hold, holds
@@ -146,7 +147,7 @@ def to_object(waiting: Iterable[Dropped]) -> bytes:
     """Return the record of the segments that wait for the next vacuum, as Parquet."""
     rows = sorted(waiting, key=lambda row: row.key)
     columns = [[row.key for row in rows], [row.version for row in rows], [r.bytes for r in rows]]
-    return segments.to_parquet(pa.table(columns, schema=_PENDING))
+    return frame_bytes.to_parquet(pa.table(columns, schema=_PENDING))
 
 
 def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
@@ -160,7 +161,7 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
     Raises:
         Corrupt: it is not such a record.
     """
-    table = segments.read_frame(body, rows)
+    table = frame_bytes.read_frame(body, rows)
     if table.column_names != _PENDING.names:
         raise Corrupt("the record of the last vacuum has the wrong columns")
     columns = (column.to_pylist() for column in table.columns)

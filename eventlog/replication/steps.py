@@ -24,7 +24,8 @@ from eventlog.errors import (
     VersionNotFound,
     VersionNotReplicated,
 )
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns
 from eventlog.log import chain, commit_state, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
@@ -450,4 +451,4 @@ def _live_at(snapshot: Snapshot) -> Iterator[Segment]:
     """Yield the live segments; there may be millions, so not all at once."""
     entries = snapshot.entries()
     for at in range(0, entries.num_rows, _ENTRIES):
-        yield from segments.to_segments(entries.slice(at, _ENTRIES))
+        yield from entry_columns.to_segments(entries.slice(at, _ENTRIES))

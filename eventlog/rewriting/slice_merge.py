@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct
 from eventlog import Snapshot, Table
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.buckets import buckets_of
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed import row_merging
 from eventlog.keyed.placement import applied, finer, reach, slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.keyed.placement import set_back
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.actions import Add, Drop, Merge, SameSegments, Unchanged
@@ -183,10 +183,10 @@ def _live_in(
     chunk: TimeChunk, state: VersionState, leaves: Mapping[str, pa.Table]
 ) -> Sequence[Segment]:
     """Return the live segments of exactly this chunk."""
-    entries = segments.concat([state.below(leaves), state.added])
+    entries = entry_columns.concat([state.below(leaves), state.added])
     starts = pc.equal(entries.column("chunk_start"), chunk.start)
     ends = pc.equal(entries.column("chunk_end"), chunk.end)
-    return segments.to_segments(entries.filter(pc.and_(starts, ends)))
+    return entry_columns.to_segments(entries.filter(pc.and_(starts, ends)))
 
 
 def _ranges(transactions: Iterable[Transaction]) -> list[tuple[int, int, int]]:
@@ -204,13 +204,13 @@ def _arrivals(
     """Return, for each (start, end, after), a live segment in the range newer than `after`."""
     start = -1 if state.base is None else state.base.version
     late = any(after < start for _, _, after in ranges)  # against arrivals-below-unseen
-    older = state.below(leaves) if late else segments.EMPTY
+    older = state.below(leaves) if late else entry_columns.EMPTY
     arrivals = {}
     for low, high, after in ranges:
         tables = [older, state.added] if after < start else [state.added]
-        entries = segments.concat([overlapping(table, low, high) for table in tables])
+        entries = entry_columns.concat([overlapping(table, low, high) for table in tables])
         newer = entries.filter(pc.greater(entries.column("version"), after))
-        first = segments.to_segments(newer.slice(0, 1))
+        first = entry_columns.to_segments(newer.slice(0, 1))
         arrivals[low, high, after] = first[0] if first else None
     return arrivals
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
 from eventlog.format.entry_order import EntryKey, entry_key, first_key
+from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
 from eventlog.model.entries import ColumnStats, Segment
@@ -92,19 +93,19 @@ def build(
     """
     objects: dict[str, bytes] = {}
     new_leaves: list[Leaf] = []
-    inline = segments.EMPTY
+    inline = entry_columns.EMPTY
     if root is None or not root.leaves:
-        before = segments.from_segments(root.segments) if root else segments.EMPTY
+        before = entry_columns.from_segments(root.segments) if root else entry_columns.EMPTY
         inline = _apply(before, delta)
     else:
         for run in _runs(root.leaves, delta):
             if not run.rewritten:
                 new_leaves.extend(run.leaves)
                 continue
-            entries = segments.concat([leaves[leaf.sha256] for leaf in run.leaves])
+            entries = entry_columns.concat([leaves[leaf.sha256] for leaf in run.leaves])
             new_leaves.extend(_cut(_apply(entries, Delta(run.adds(), run.drops())), objects))
     if inline.num_rows > INLINE_SEGMENTS:
-        new_leaves, inline = _cut(inline, objects), segments.EMPTY
+        new_leaves, inline = _cut(inline, objects), entry_columns.EMPTY
     frame = KeyFrame(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
@@ -116,7 +117,7 @@ def build(
         totals=header.totals,
         state_hash=header.state_hash,
         state=meta,
-        segments=tuple(segments.to_segments(inline)),
+        segments=tuple(entry_columns.to_segments(inline)),
         leaves=tuple(new_leaves),
     )
     check(frame)  # against key-frame-from-a-filtered-delta
@@ -161,13 +162,13 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
             "the leaf's bytes do not have the hash and size in its root",
             key=keys.frame_key(leaf.sha256),
         )
-    table = segments.from_parquet(body, leaf.segments)
+    table = frame_bytes.from_parquet(body, leaf.segments)
     # Lookups and pruning trust what the root says about a leaf.
     stated = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
     if (
-        codec.hex_hash(segments.hash_sum(table)) != leaf.hash_sum
+        codec.hex_hash(entry_columns.hash_sum(table)) != leaf.hash_sum
         or stated != _extent(table)
-        or not segments.ordered(table)
+        or not entry_columns.ordered(table)
         or not _covers(leaf.stats, table)
     ):
         raise Corrupt(
@@ -186,7 +187,7 @@ def check_entries(sha256: str, table: pa.Table) -> None:
     Raises:
         Corrupt: an entry does not match its hash.
     """
-    if not segments.hashes_hold(table):
+    if not entry_columns.hashes_hold(table):
         raise Corrupt("an entry of the leaf does not match its hash", key=keys.frame_key(sha256))
 
 
@@ -251,7 +252,9 @@ def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
             raise Corrupt("the delta drops a segment that is not in the key frame")
         entries = kept
     added = list(delta.adds.values())
-    return segments.concat([entries, segments.from_segments(added)]).sort_by(segments.ORDER)
+    return entry_columns.concat([entries, entry_columns.from_segments(added)]).sort_by(
+        entry_columns.ORDER
+    )
 
 
 def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
@@ -259,7 +262,7 @@ def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
     leaves = []
     for start, end in pairwise(_cut_points(entries)):
         part = entries.slice(start, end - start)
-        body = segments.to_parquet(part)
+        body = frame_bytes.to_parquet(part)
         leaf = _leaf(part, body)
         objects[keys.frame_key(leaf.sha256)] = body
         leaves.append(leaf)
@@ -317,14 +320,14 @@ def _leaf(part: pa.Table, body: bytes) -> Leaf:
         segments=part.num_rows,
         rows=rows,
         bytes=size,
-        hash_sum=codec.hex_hash(segments.hash_sum(part)),
+        hash_sum=codec.hex_hash(entry_columns.hash_sum(part)),
         stats=_leaf_stats(part),
     )
 
 
 def _covers(stated: Sequence[ColumnStats], part: pa.Table) -> bool:
     """Return whether the bounds that a root states for a leaf are true of all its entries."""
-    columns = set(segments.stats_ids(part))
+    columns = set(entry_columns.stats_ids(part))
     for stat in stated:
         real = _bounds(part, stat.column) if stat.column in columns else None
         if real is None or real.nulls != stat.nulls:
@@ -340,7 +343,7 @@ def _covers(stated: Sequence[ColumnStats], part: pa.Table) -> bool:
 
 def _leaf_stats(part: pa.Table) -> tuple[ColumnStats, ...]:
     """Return the bounds over all entries, for columns where every entry with values has bounds."""
-    stats = (_bounds(part, column) for column in segments.stats_ids(part)[:LEAF_STATS])
+    stats = (_bounds(part, column) for column in entry_columns.stats_ids(part)[:LEAF_STATS])
     return tuple(stat for stat in stats if stat is not None)
 
 

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Segment
@@ -83,7 +83,7 @@ class Entries:
         if not self.checked and inside.num_rows < below.num_rows:
             left_out = below.filter(pc.invert(_overlap(below, start, end)))
             verification.check_hashes(left_out, state.base)
-        entries = segments.concat([inside, overlapping(state.added, start, end)])
+        entries = entry_columns.concat([inside, overlapping(state.added, start, end)])
         if start is None and end is None and len(leaves) == len(state.leaves()):
             verification.check_totals(entries, state.header)
         return entries

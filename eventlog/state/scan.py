@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
-from eventlog.format import segments
 from eventlog.format.entry_order import first_key
+from eventlog.format.frames import entry_columns
 from eventlog.keyed.pruning import is_plain, prune
 from eventlog.keyed.rule import MergeRule, stored_rule
 from eventlog.keyed.slices import Run, readable
@@ -70,8 +70,8 @@ class ScanPlan:
         version: the version to read.
         schema: the Arrow schema of the result: the requested columns, in the requested order.
         table_schema: the Arrow schema of the table at that version, which the filter refers to.
-        entries: the segments to read, in columns (`eventlog.format.segments`), in no particular
-            order.
+        entries: the segments to read, in columns (`eventlog.format.frames.entry_columns`), in no
+            particular order.
         predicate: the row filter, or None.
         pruning: how the other segments were pruned.
         covered: whether every row of the segments is known to pass the filter.
@@ -97,11 +97,11 @@ class ScanPlan:
 
     def segments(self) -> list[Segment]:
         """Return the segments to read, in (chunk, id) order."""
-        return segments.to_segments(self.entries.sort_by(segments.ORDER))
+        return entry_columns.to_segments(self.entries.sort_by(entry_columns.ORDER))
 
     def in_scan_order(self) -> list[Segment]:
         """Return the segments to read, in (chunk, version, partition) order."""
-        return segments.to_segments(self.entries.sort_by(SCAN_ORDER))
+        return entry_columns.to_segments(self.entries.sort_by(SCAN_ORDER))
 
     def count(self) -> int | None:
         """Return the exact number of rows of the result; None if rows must be read to count."""
@@ -188,10 +188,10 @@ class ScanQuestion:
         verification.check_hashes(entries, state.base)
         if self.spans is not None:
             entries = entries.filter(_overlap(entries, self.spans))
-        live = segments.to_segments(entries)
+        live = entry_columns.to_segments(entries)
         kept = prune(readable(live, rule), self.predicate, rule, self.time_column)
         read = {s.id: s for run in kept for s in run.segments}
-        chosen = segments.from_segments(list(read.values()))
+        chosen = entry_columns.from_segments(list(read.values()))
         plain = all(is_plain(run) for run in kept)
         total = state.header.totals.segments
         return ScanPlan(
@@ -221,7 +221,7 @@ class ScanQuestion:
                 are trusted: they come from a commit, or were checked by a plan.
             version: the version to name in errors of reading.
         """
-        entries = segments.from_segments(chosen)
+        entries = entry_columns.from_segments(chosen)
         found = _choose(entries, self.spans, self.predicate, self.time_column)
         return ScanPlan(
             version=version,
@@ -328,7 +328,7 @@ def _choose(
     if spans is not None:
         inside, trusted = _split(candidates, _overlap(candidates, spans))
     if row_filter is None:
-        return _Choice(inside, segments.concat(trusted), inside.num_rows, covered=True)
+        return _Choice(inside, entry_columns.concat(trusted), inside.num_rows, covered=True)
     entries, pruned = _split(inside, row_filter.prune(inside, time.name))
     # The chunk is part of the key, so it is checked when the segment is read.
     known = {*_WITHOUT_STATS, f"nulls_{time.id}"}
@@ -337,7 +337,7 @@ def _choose(
     trusted += pruned
     if not covered and row_filter.covers(entries, time.name):
         covered, trusted = True, [*trusted, entries]
-    return _Choice(entries, segments.concat(trusted), inside.num_rows, covered)
+    return _Choice(entries, entry_columns.concat(trusted), inside.num_rows, covered)
 
 
 def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.Table]]:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
-from eventlog.format import codec, segments
+from eventlog.format import codec
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.records import Header, KeyFrame, Meta, Totals
 from eventlog.state.delta import Delta, drop_of
@@ -65,7 +66,7 @@ def undropped(entries: pa.Table, drops: Mapping[str, Drop]) -> pa.Table:
         return entries
     gone = pa.array([bytes.fromhex(drop.hash) for drop in drops.values()], pa.binary(32))
     named = pc.is_in(entries.column("hash"), gone)
-    for segment in segments.to_segments(entries.filter(named)):
+    for segment in entry_columns.to_segments(entries.filter(named)):
         if drops.get(segment.id) != drop_of(segment):
             raise Corrupt(f"a drop has the hash of segment {segment.id} but another id or chunk")
     return entries.filter(pc.invert(named))
@@ -80,7 +81,7 @@ def check_hashes(entries: pa.Table, base: KeyFrame | None) -> None:
     if base is None or not base.leaves or not entries.num_rows:
         return
     stored = entries.filter(pc.less_equal(entries.column("version"), base.version))
-    if not segments.hashes_hold(stored):
+    if not entry_columns.hashes_hold(stored):
         raise Corrupt("an entry of the key frame does not match its hash", version=base.version)
 
 

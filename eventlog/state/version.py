@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
-from eventlog.format import entry_order, keys, segments
+from eventlog.format import entry_order, keys
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Layout, Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta
@@ -114,7 +115,7 @@ class VersionState:
     @cached_property
     def added(self) -> pa.Table:
         """The entries added since the key frame."""
-        return segments.from_segments(list(self.delta.adds.values()))
+        return entry_columns.from_segments(list(self.delta.adds.values()))
 
     def leaves(
         self,
@@ -166,10 +167,10 @@ class VersionState:
         older = [bytes.fromhex(i) for i in ids if self._may_be_below(i)]
         if not older or self.base is None:
             return live
-        entries = segments.concat([*leaves.values(), self._inlined])
+        entries = entry_columns.concat([*leaves.values(), self._inlined])
         named = pc.is_in(entries.column("id"), pa.array(older, pa.binary(16)))
         below = verification.undropped(entries.filter(named), self.delta.drops)
-        return live | {s.id: s for s in segments.to_segments(below)}
+        return live | {s.id: s for s in entry_columns.to_segments(below)}
 
     def below(self, leaves: Mapping[str, pa.Table]) -> pa.Table:
         """Return the live entries of the key frame: those in its root and in these leaves.
@@ -180,12 +181,12 @@ class VersionState:
         Raises:
             Corrupt: delta and key frame contradict each other.
         """
-        entries = segments.concat([*leaves.values(), self._inlined])
+        entries = entry_columns.concat([*leaves.values(), self._inlined])
         return verification.undropped(entries, self.delta.drops)
 
     @cached_property
     def _inlined(self) -> pa.Table:
-        return segments.from_segments(self.base.segments if self.base else ())
+        return entry_columns.from_segments(self.base.segments if self.base else ())
 
     def _may_be_below(self, segment_id: str) -> bool:
         """Return whether only the key frame can decide if a segment with this id is live."""

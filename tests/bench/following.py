@@ -11,8 +11,8 @@ import pyarrow as pa
 import synthetic
 
 from eventlog import Table
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.format.keys import key_of
-from eventlog.format.segments import to_segments
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore

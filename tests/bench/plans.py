@@ -12,8 +12,8 @@ import synthetic
 from harness import MEGABYTE, Failed, child, short
 
 from eventlog import Table
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.format.keys import commit_key
-from eventlog.format.segments import to_segments
 from eventlog.state.delta import drop_of
 from eventlog.store.local import LocalStore
 from eventlog.store.testing.local_server import LocalServer

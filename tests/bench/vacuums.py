@@ -8,8 +8,8 @@ import synthetic
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.format.keys import key_of
-from eventlog.format.segments import to_segments
 from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore

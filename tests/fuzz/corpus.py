@@ -8,8 +8,9 @@ from fuzz import targets
 from support import builders
 from support.builders import add, create
 
-from eventlog.format import codec, keys, segments
-from eventlog.model.actions import Fence
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes, spill_columns
+from eventlog.model.actions import Drop, Fence
 from eventlog.model.entries import ColumnStats
 from eventlog.state import keyframe
 from eventlog.store.local import LocalStore
@@ -173,8 +174,8 @@ def _frames() -> list[bytes]:
         if name.startswith(keys.FRAMES_PREFIX) and b"chunk_start" in body
     ]
     drop = builders.Add("0" * 32, "2013", 1, 1, 1, builders.HASH, 1)
-    spill = segments.spill([drop, drop], [segments.Drop("1" * 32, "2013-01", builders.HASH)])
-    return [*found, segments.to_parquet(spill)]
+    spill = spill_columns.to_spill([drop, drop], [Drop("1" * 32, "2013-01", builders.HASH)])
+    return [*found, frame_bytes.to_parquet(spill)]
 
 
 def _opened() -> list[bytes]:

@@ -18,7 +18,8 @@ from support import builders
 
 from eventlog import Table, errors
 from eventlog.commit import proposal
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.model import stats
 from eventlog.model.entries import ColumnStats, Segment
 from eventlog.model.records import Leaf, Meta
@@ -71,8 +72,8 @@ def key_frame(body: bytes) -> None:
     root = codec.decode_keyframe(body, version_in(body))
     _same(codec.encode_keyframe, root, body)
     keyframe.check(root)
-    entries = segments.from_segments(root.segments)
-    if segments.to_segments(entries) != list(root.segments):
+    entries = entry_columns.from_segments(root.segments)
+    if entry_columns.to_segments(entries) != list(root.segments):
         raise Broken("the inlined entries are others in columns")
 
 
@@ -139,20 +140,20 @@ def where(body: bytes) -> None:
 def leaf(body: bytes) -> None:
     """A frame object: a key frame's leaf, or a spill."""
     rows = _claimed_rows(body)
-    spilled = "drop" in segments.read_frame(body, rows).column_names
-    table = segments.from_parquet(body, rows, spilled=spilled)
+    spilled = "drop" in frame_bytes.read_frame(body, rows).column_names
+    table = frame_bytes.from_parquet(body, rows, spilled=spilled)
     if spilled:
-        adds, drops = segments.from_spill(table, 7)
+        adds, drops = spill_columns.from_spill(table, 7)
         if len(adds) + len(drops) != table.num_rows:
             # Whoever names a spill names these counts, and refuses others.
             raise errors.Corrupt("a spill's rows are neither adds nor drops")
         return
-    segments.hash_sum(table)
-    entries = segments.to_segments(table)
+    entry_columns.hash_sum(table)
+    entries = entry_columns.to_segments(table)
     for entry in entries:
         keys.key_of(entry)
         codec.entry_hash(entry)
-    if segments.to_segments(segments.from_segments(entries)) != entries:
+    if entry_columns.to_segments(entry_columns.from_segments(entries)) != entries:
         raise Broken("the entries are others after another round in columns")
 
 
@@ -292,7 +293,7 @@ _DAYS = ("1970-01-01", "1970-01-01", "1970-01-02", "2013-01-07")
 def _row_entries() -> pa.Table:
     """One entry a row."""
     columns = [c for c in from_arrow(_ROWS.schema).columns if c.name != "row"]
-    return segments.from_segments(
+    return entry_columns.from_segments(
         [
             Segment(f"{n:032x}", day, 0, 1, n, 1, 100, builders.HASH, 1, known)
             for n, day in enumerate(_DAYS)

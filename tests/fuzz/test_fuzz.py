@@ -21,7 +21,8 @@ from support import builders
 from support.repeatable import EXAMPLES
 
 from eventlog import errors
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes
 from eventlog.model import schema_text
 from eventlog.model.schema import from_arrow
 from eventlog.query import predicate, pruning
@@ -61,14 +62,14 @@ def test_bytes_of_no_shape_are_refused(name, body):
 
 def leaf_with_bytes_that_are_no_text():
     body = next(b for b in corpus.seeds("leaf") if {"min_2", "drop"} & columns_of(b) == {"min_2"})
-    table = segments.from_parquet(body, targets._claimed_rows(body))
+    table = frame_bytes.from_parquet(body, targets._claimed_rows(body))
     broken = pa.array([b"\xed\xa0\x80"] * table.num_rows, pa.binary()).view(pa.string())
     at = table.column_names.index("min_2")
-    return segments.to_parquet(table.set_column(at, "min_2", broken))
+    return frame_bytes.to_parquet(table.set_column(at, "min_2", broken))
 
 
 def columns_of(body):
-    return {*segments.read_frame(body, targets._claimed_rows(body)).column_names}
+    return {*frame_bytes.read_frame(body, targets._claimed_rows(body)).column_names}
 
 
 def root_with_statistics_out_of_order():
@@ -91,10 +92,10 @@ def commit_of_no_transaction():
 
 def leaf_with_text_for_numbers():
     body = corpus.seeds("leaf")[0]
-    table = segments.read_frame(body, pq.ParquetFile(io.BytesIO(body)).metadata.num_rows)
+    table = frame_bytes.read_frame(body, pq.ParquetFile(io.BytesIO(body)).metadata.num_rows)
     at = table.column_names.index("chunk_start")
     text = pa.array([b"\xed\xa0\x80"] * table.num_rows).view(pa.string())
-    return segments.to_parquet(table.set_column(at, "chunk_start", text))
+    return frame_bytes.to_parquet(table.set_column(at, "chunk_start", text))
 
 
 FOUND = {
@@ -187,7 +188,7 @@ def loses_the_types(monkeypatch):
 
 
 def believes_any_footer(monkeypatch):
-    monkeypatch.setattr(segments, "_conform", lambda table: table)
+    monkeypatch.setattr(frame_bytes, "_conform", lambda table: table)
 
 
 def believes_any_sum(monkeypatch):

@@ -24,7 +24,8 @@ from eventlog import Ms, Table
 from eventlog.clock import ManualClock
 from eventlog.commit.publication import publication
 from eventlog.compaction import vacuum
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import (
     Ack,
     Add,
@@ -153,7 +154,7 @@ def make_leaves(clock: ManualClock) -> None:
     for day in (3, 4, 29, 40):
         clock.advance(500)
         t.commit(t.transaction("append", [staged(day, n) for n in range(5)]))
-    live = segments.to_segments(t.head().entries())
+    live = entry_columns.to_segments(t.head().entries())
     gone = [drop_of(s) for s in live if s.chunk < "2013-01-20"]
     t.commit(t.transaction("replace", [*gone, staged(7, 0)]))
     t.commit(t.transaction("append", [staged(50, 0)]))
@@ -167,7 +168,7 @@ def make_kept(clock: ManualClock) -> None:
     append(t, rows)
     append(t, rows.slice(2, 2))
     t.pin("first", 1, owner="golden")
-    read = segments.to_segments(t.head().entries())
+    read = entry_columns.to_segments(t.head().entries())
     planned = t.head().version
     lease = t.claim(Ms(0), Ms(DAY_US // 1000), group="rewrite", owner="golden")
     t.claim(
@@ -256,7 +257,7 @@ def make_clocks(clock: ManualClock) -> None:
 def rows_of(table: Table) -> list[str]:
     """All rows of the newest version as text, sorted; empty where segments have no objects."""
     rows = []
-    for segment in segments.to_segments(table.head().entries()):
+    for segment in entry_columns.to_segments(table.head().entries()):
         body = table.store.get(keys.key_of(segment))
         rows += [repr(sorted(r.items())) for r in pq.read_table(io.BytesIO(body)).to_pylist()]
     return sorted(rows)
@@ -267,7 +268,7 @@ def answers(table: Table, *, rows: bool) -> dict[str, object]:
     versions = []
     for entry in table.history():
         snapshot = table.snapshot(entry.version)
-        live = sorted(s.id for s in segments.to_segments(snapshot.entries()))
+        live = sorted(s.id for s in entry_columns.to_segments(snapshot.entries()))
         versions.append(
             {
                 "version": entry.version,

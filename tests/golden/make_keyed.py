@@ -26,8 +26,9 @@ from msgspec import UNSET
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.format import keys, segments
+from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.format.frames import entry_columns
 from eventlog.keyed import placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, MergeRule, stored_rule
 from eventlog.model import stats
@@ -94,7 +95,7 @@ ROLLED = pa.schema(
 
 def live(t: Table) -> list[Segment]:
     """Return the live segments."""
-    return segments.to_segments(t.head().entries())
+    return entry_columns.to_segments(t.head().entries())
 
 
 def rule_of(t: Table) -> MergeRule:

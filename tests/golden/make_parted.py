@@ -23,7 +23,7 @@ from support.keyed_tables import merged
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.model.chunks import parse_chunk
 from eventlog.replication import follow, merge
 from eventlog.state.delta import drop_of

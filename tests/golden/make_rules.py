@@ -16,6 +16,7 @@ from golden import make, make_whole
 
 from eventlog import Table
 from eventlog.clock import ManualClock
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import (
     Ack,
     Action,
@@ -108,7 +109,7 @@ def claims(t: Table) -> list[Transaction]:
 
 def drops(t: Table) -> list[Transaction]:
     """Adds and drops of one commit: what later transactions of it see."""
-    live = {s.id: s for s in make_whole.segments.to_segments(t.head().entries())}
+    live = {s.id: s for s in entry_columns.to_segments(t.head().entries())}
     old = min(live.values(), key=lambda s: (s.version, s.partition))
     adds = [fresh(t, chunk=f"1970-03-0{n + 1}") for n in range(4)]
     one, two, _, four = (own(t, add, n) for n, add in enumerate(adds))
@@ -136,12 +137,8 @@ def drops(t: Table) -> list[Transaction]:
 def back_again(t: Table) -> list[Transaction]:
     """Add an id again that the key frame has and that was dropped since; ranges of `unchanged`."""
     head = t.head()
-    (gone,) = [s for s in make_whole.segments.to_segments(t.snapshot(1).entries()) if s.epoch == 0][
-        :1
-    ]
-    newer = max(
-        make_whole.segments.to_segments(head.entries()), key=lambda s: (s.version, s.partition)
-    )
+    (gone,) = [s for s in entry_columns.to_segments(t.snapshot(1).entries()) if s.epoch == 0][:1]
+    newer = max(entry_columns.to_segments(head.entries()), key=lambda s: (s.version, s.partition))
     start = make_whole.fold.parse_chunk(newer.chunk).start
     before = head.version - 1
     hour = 3_600_000
@@ -198,7 +195,7 @@ def published(t: Table) -> list[Transaction]:
     version = head.version + 1
     held = {claim.group: (i, claim.token) for i, claim in head.meta.claims.items()}
     (one, token), (six, sixth) = held["one"], held["six"]
-    old = min(make_whole.segments.to_segments(head.entries()), key=lambda s: s.version)
+    old = min(entry_columns.to_segments(head.entries()), key=lambda s: s.version)
     until = version + 8
     lease = Token(one, token)
     rewrite = [Replace(head.version, 0), drop_of(old), fresh(t, rows=old.rows)]
@@ -220,9 +217,7 @@ def settings(t: Table) -> list[Transaction]:
     version, time_ms = head.version + 1, head.header.time + 1
     change = PropertyChange
     noted = Analysed(version - 1, HASH)
-    old = min(
-        make_whole.segments.to_segments(head.entries()), key=lambda s: (s.version, s.partition)
-    )
+    old = min(entry_columns.to_segments(head.entries()), key=lambda s: (s.version, s.partition))
     state = ChunkState("deferred", version - 1, 1, 2, 5)
     return [
         good(t, SetProperties((change("user.a", None, "1"), change("user.a", "1", "2")))),
@@ -286,8 +281,8 @@ def restored(t: Table) -> list[Transaction]:
     """A restore from the horizon, of epochs below the fence; a fence at the version itself."""
     head = t.head()
     horizon = head.meta.horizon
-    then = make_whole.segments.to_segments(t.snapshot(horizon).entries())
-    now = {s.id for s in make_whole.segments.to_segments(head.entries())}
+    then = entry_columns.to_segments(t.snapshot(horizon).entries())
+    now = {s.id for s in entry_columns.to_segments(head.entries())}
     back = [add_of(s) for s in then if s.id not in now]
     assert min(add.epoch for add in back) < head.meta.fence
     return [

@@ -22,7 +22,8 @@ from eventlog import Ms, Table
 from eventlog.clock import ManualClock
 from eventlog.commit.proposal import propose
 from eventlog.compaction import vacuum
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import (
     Ack,
     Action,
@@ -133,7 +134,7 @@ def voids_of_segments(t: Table) -> list[Transaction]:
     """Return transactions that F1 to F8 and F10 void, after one that takes effect."""
     head = t.head()
     version = head.version + 1
-    live = segments.to_segments(head.entries())
+    live = entry_columns.to_segments(head.entries())
     one, two, late = live[0], live[1], max(live, key=lambda s: s.version)
     fresh = lambda **f: _add(t, **f)
     good = t.transaction("append", staged(t, rows(60, 2)))
@@ -253,7 +254,7 @@ def make_whole(clock: ManualClock) -> None:
     with patch("eventlog.log.spills.SPILL_BYTES", 1200):
         append(t, wide)
     put(t, voids_of_segments(t))
-    read = [s for s in segments.to_segments(t.head().entries()) if s.chunk == "1970-01-01"]
+    read = [s for s in entry_columns.to_segments(t.head().entries()) if s.chunk == "1970-01-01"]
     planned = t.head().version
     # A claim of the same group on the same range is the one that stands.
     lease = t.claim(Ms(0), Ms(DAY_MS), group="another", owner="golden")

@@ -18,7 +18,8 @@ from support.buckets import bucket_of
 
 import eventlog
 from eventlog import Table
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import frame_bytes, spill_columns
 from eventlog.keyed import row_merging, slices
 from eventlog.keyed.rule import MergeRule
 from eventlog.model import entries, records
@@ -134,7 +135,9 @@ def test_the_rows_of_the_spill_stand_for_what_the_text_says():
     commit = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())
     spill = commit["delta"]["spill"]
     body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
-    adds, _ = segments.from_spill(segments.from_parquet(body, spill["adds"], spilled=True), 5)
+    adds, _ = spill_columns.from_spill(
+        frame_bytes.from_parquet(body, spill["adds"], spilled=True), 5
+    )
     shown = [row for row in rows(section("2.7.2")) if len(row) == 6 and row[0] == "false"]
     stored = pq.read_table(io.BytesIO(body)).to_pylist()
     for row, raw, add in zip(shown, stored, adds, strict=True):

@@ -8,7 +8,8 @@ import pytest
 from support import builders
 
 from eventlog import Table
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model.actions import Action
 from eventlog.model.records import Meta
@@ -98,7 +99,7 @@ def test_the_tables_hold_what_they_are_for():
         types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}
         meta = table.head().meta
         features |= {"pending"} if meta.swept and meta.swept.pending else set()
-        features |= {s.chunk for s in segments.to_segments(table.head().entries())}
+        features |= {s.chunk for s in entry_columns.to_segments(table.head().entries())}
     assert {"leaves", "several leaves", "inlined", "app", "txn spill", "delta spill"} <= features
     assert {"delta adds", "delta drops", "Add", "Drop", "Fence"} <= features
     assert {"SetLayout", "SetSchema", "SetProperties", "SetGranularity"} <= features

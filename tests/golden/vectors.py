@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.errors import DataLoss, VersionNotReplicated, VersionVacuumed
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model.decimals import to_units
 from eventlog.model.records import Commit, Transaction
@@ -112,7 +112,7 @@ def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dic
     commit, _ = table.session.log.read(version)
     totals = snapshot.totals
     whole = spills.unpack(commit, table.session.log.spill)
-    live = sorted(s.id for s in segments.to_segments(snapshot.entries()))
+    live = sorted(s.id for s in entry_columns.to_segments(snapshot.entries()))
     effect = effect or effect_of(table, commit)
     return {
         "version": version,

@@ -21,7 +21,8 @@ from support.builders import (
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.check import fsck
 from eventlog.model.actions import Add, Drop, SetProperties, SetSchema
 from eventlog.model.entries import ColumnStats
@@ -537,7 +538,7 @@ def leaf_store(monkeypatch):
 
 def hostile_leaf(leaf, table):
     """A leaf entry whose object is `table`: everything that the root says of it fits."""
-    body = segments.to_parquet(table)
+    body = frame_bytes.to_parquet(table)
     return msgspec.structs.replace(leaf, sha256=codec.sha256(body), size=len(body)), body
 
 
@@ -566,11 +567,11 @@ def leaf_changes(entries):
     }
 
 
-@pytest.mark.parametrize("name", leaf_changes(segments.EMPTY))
+@pytest.mark.parametrize("name", leaf_changes(entry_columns.EMPTY))
 def test_a_leaf_that_is_not_what_its_root_says_is_stepped_over(leaf_store, name):
     root = codec.decode_keyframe(leaf_store.get(keys.keyframe_key(12)), 12)
     leaf = root.leaves[0]
-    entries = segments.from_parquet(leaf_store.get(keys.frame_key(leaf.sha256)), leaf.segments)
+    entries = frame_bytes.from_parquet(leaf_store.get(keys.frame_key(leaf.sha256)), leaf.segments)
     bad, body = hostile_leaf(leaf, leaf_changes(entries)[name])
     with pytest.raises(errors.Corrupt):
         keyframe.check_leaf(bad, body)
@@ -588,24 +589,24 @@ def test_a_leaf_of_many_more_rows_than_named_is_refused_by_its_footer(monkeypatc
     for decode in ("read", "iter_batches"):  # nothing may be decompressed
         monkeypatch.setattr(pq.ParquetFile, decode, None)
     with pytest.raises(errors.Corrupt, match="10000000 rows"):
-        segments.from_parquet(body, 12)
+        frame_bytes.from_parquet(body, 12)
 
 
 def test_a_leaf_that_claims_too_much_is_refused_by_its_footer(monkeypatch):
-    entries = builders.segments.from_segments(builders.live(reopen(small_store()).head()))
-    body = segments.to_parquet(pa.concat_tables([entries] * 500))
-    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 1000)
+    entries = entry_columns.from_segments(builders.live(reopen(small_store()).head()))
+    body = frame_bytes.to_parquet(pa.concat_tables([entries] * 500))
+    monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 1000)
     with pytest.raises(errors.Corrupt):
-        segments.from_parquet(body, 500)
+        frame_bytes.from_parquet(body, 500)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(1000)])
 def test_a_leaf_whose_dictionary_expands_too_far_is_refused(monkeypatch, kind):
     sink = io.BytesIO()
     pq.write_table(pa.table({"id": pa.array(["x" * 1000] * 2000).cast(kind)}), sink)
-    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 10**6)
+    monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 10**6)
     with pytest.raises(errors.Corrupt, match="decodes to more than 1000000 bytes"):
-        segments.from_parquet(sink.getvalue(), 2000)
+        frame_bytes.from_parquet(sink.getvalue(), 2000)
 
 
 @pytest.mark.parametrize(
@@ -613,7 +614,7 @@ def test_a_leaf_whose_dictionary_expands_too_far_is_refused(monkeypatch, kind):
 )
 def test_bytes_that_are_no_parquet_are_corrupt(body):
     with pytest.raises(errors.Corrupt):
-        segments.from_parquet(body, 1)
+        frame_bytes.from_parquet(body, 1)
 
 
 # --- every byte -----------------------------------------------------------------------------------

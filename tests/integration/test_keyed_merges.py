@@ -11,7 +11,8 @@ from support.keyed_tables import merged
 
 from eventlog import Table, compaction, errors, replication
 from eventlog.clock import ManualClock
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.keyed.repetition import repeats
 from eventlog.keyed.rule import rule_of
 from eventlog.merging.upserts import ties_of
@@ -74,7 +75,7 @@ def shown(table):
 
 def repeated_in(table):
     """The live segments that repeat others."""
-    entries = segments.to_segments(table.refresh().entries())
+    entries = entry_columns.to_segments(table.refresh().entries())
     return {s.id for s in entries if repeats(s.id)}
 
 

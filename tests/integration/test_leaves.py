@@ -15,7 +15,8 @@ from support.builders import (
 
 from eventlog import Table
 from eventlog.compaction import vacuum
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.state import keyframe
@@ -28,10 +29,10 @@ def forged(table, change):
     """Replace the newest key frame by one whose leaves `change` made of the entries."""
     version = table.head().version
     root = codec.decode_keyframe(table.store.get(keys.keyframe_key(version)), version)
-    entries = segments.concat([table.session.log.leaf(leaf) for leaf in root.leaves])
+    entries = entry_columns.concat([table.session.log.leaf(leaf) for leaf in root.leaves])
     leaves = []
     for rows, alter in change(entries):
-        body = segments.to_parquet(rows)
+        body = frame_bytes.to_parquet(rows)
         leaves.append(alter(keyframe._leaf(rows, body)))
         table.store.put_if_absent(keys.frame_key(leaves[-1].sha256), body)
     forgery = msgspec.structs.replace(root, leaves=tuple(leaves), segments=())
@@ -56,8 +57,11 @@ def test_leaves_that_overlap_hide_no_live_segment_from_a_vacuum():
         ids = [i.hex() for i in entries.column("id").to_pylist()]
         at = ids.index(mine.id)
         first, victim = entries.slice(0, 75), entries.slice(at, 1)
-        rest = segments.concat([entries.slice(75, at - 75), entries.slice(at + 1)])
-        return [(segments.concat([first, victim]), lambda leaf: leaf), (rest, lambda leaf: leaf)]
+        rest = entry_columns.concat([entries.slice(75, at - 75), entries.slice(at + 1)])
+        return [
+            (entry_columns.concat([first, victim]), lambda leaf: leaf),
+            (rest, lambda leaf: leaf),
+        ]
 
     forged(table, overlapping)
     table.clock.advance(10**9)

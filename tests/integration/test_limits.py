@@ -11,7 +11,8 @@ from eventlog import Table, compaction, limits
 from eventlog.clock import ManualClock
 from eventlog.commit.framing import write_keyframe
 from eventlog.errors import InvalidInput
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes
 from eventlog.readers import count, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
@@ -67,11 +68,11 @@ def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     store = MemoryStore()
     table = create(store)
     rows = pa.concat_tables([events(1, day=day) for day in range(1100)])
-    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 40_000)
+    monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 40_000)
     with pytest.raises(InvalidInput, match="segment entries take more than the 40000 bytes"):
         append(table, rows)
     assert reopen(store).head().version == 0
-    monkeypatch.setattr(segments, "_MAX_FRAME_BYTES", 2_000_000)
+    monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 2_000_000)
     append(table, rows)
     assert count(reopen(store), where="value >= 0") == 1100
 

@@ -9,7 +9,8 @@ from support import builders
 from support.builders import replaced
 
 from eventlog.errors import Corrupt
-from eventlog.format import codec, entry_order, keys, segments
+from eventlog.format import codec, entry_order, keys
+from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.log import spills
 from eventlog.model import chunks, schema, stats
 from eventlog.model.actions import (
@@ -436,14 +437,14 @@ def test_chunk_names_round_trip(time_ms, granularity):
 
 @given(st.lists(entries, max_size=8, unique_by=lambda s: s.id))
 def test_entries_round_trip_through_a_leaf(found):
-    table = segments.from_segments(found)
-    assert segments.to_segments(table) == found
-    body = segments.to_parquet(table)
-    again = segments.from_parquet(body, len(found))
-    assert segments.to_segments(again) == found
-    assert segments.hash_sum(again) == sum(map(codec.entry_hash, found)) % codec.HASH_MODULUS
+    table = entry_columns.from_segments(found)
+    assert entry_columns.to_segments(table) == found
+    body = frame_bytes.to_parquet(table)
+    again = frame_bytes.from_parquet(body, len(found))
+    assert entry_columns.to_segments(again) == found
+    assert entry_columns.hash_sum(again) == sum(map(codec.entry_hash, found)) % codec.HASH_MODULUS
     # A leaf that is read and written again is the same object: key frames share it by its hash.
-    assert segments.to_parquet(again) == body
+    assert frame_bytes.to_parquet(again) == body
 
 
 @given(
@@ -455,12 +456,12 @@ def test_entries_round_trip_through_a_leaf(found):
 def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, version):
     mine = [fold.segment_of(add, version, n) for n, add in enumerate(own)]
     older = [s for s in older if s.version != version]
-    table = segments.spill([*older, *mine], gone, version)
-    body = segments.to_parquet(table)
+    table = spill_columns.to_spill([*older, *mine], gone, version)
+    body = frame_bytes.to_parquet(table)
     count = len(older) + len(mine) + len(gone)
-    again = segments.from_parquet(body, count, spilled=True)
-    assert segments.from_spill(again, version) == ([*older, *mine], gone)
-    moved, _ = segments.from_spill(segments.spill(own, gone), version + 5)
+    again = frame_bytes.from_parquet(body, count, spilled=True)
+    assert spill_columns.from_spill(again, version) == ([*older, *mine], gone)
+    moved, _ = spill_columns.from_spill(spill_columns.to_spill(own, gone), version + 5)
     assert moved == [msgspec.structs.replace(s, version=version + 5) for s in mine]
 
 

@@ -12,7 +12,8 @@ from support import builders, repeatable
 from support.builders import create, live, reopen
 
 from eventlog import errors
-from eventlog.format import codec, entry_order, keys, segments
+from eventlog.format import codec, entry_order, keys
+from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import chunks
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema, Unchanged
@@ -274,7 +275,7 @@ def test_bounds_of_leaves_enclose_their_entries():
     root = table.session.log.keyframe(key_frames(store)[-1])
     assert len(root.leaves) > 3
     for leaf in root.leaves:
-        entries = segments.to_segments(table.session.log.leaf(leaf))
+        entries = entry_columns.to_segments(table.session.log.leaf(leaf))
         assert leaf.rows == sum(s.rows for s in entries)
         assert leaf.end == max(chunks.parse_chunk(s.chunk).end for s in entries)
         for stat in leaf.stats:

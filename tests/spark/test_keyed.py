@@ -12,7 +12,7 @@ from support.keyed_model import answer
 from eventlog import Table, readers
 from eventlog.compaction import run as compact
 from eventlog.errors import InvalidInput, TableNotFound
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.readers.spark import choose_engine, read
 from eventlog.writers.spark import append, delete, overwrite, upsert
 

@@ -13,7 +13,8 @@ from support.folds import advance
 from eventlog import Segment, Snapshot, Table
 from eventlog.clock import ManualClock
 from eventlog.errors import OutcomeUnknown, Unavailable
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model import schema
 from eventlog.model.actions import Add, PropertyChange
@@ -27,7 +28,7 @@ from eventlog.store.testing.faults import Crash
 
 _SEAL = re.compile(rb',"digest":"[0-9a-f]{64}"}$')
 
-__all__ = ["Add", "App", "Crash", "PropertyChange", "drop_of", "schema", "segments"]
+__all__ = ["Add", "App", "Crash", "PropertyChange", "drop_of", "schema"]
 
 START_MS = 1_600_000_000_000
 DAY_US = 86_400_000_000
@@ -116,7 +117,7 @@ def accepted_in(store: ObjectStore, transaction_id: str) -> list[int]:
 
 def live(snapshot: Snapshot, start: int | None = None, end: int | None = None) -> list[Segment]:
     """The live segments of a snapshot, ordered by id."""
-    return sorted(segments.to_segments(snapshot.entries(start, end)), key=lambda s: s.id)
+    return sorted(entry_columns.to_segments(snapshot.entries(start, end)), key=lambda s: s.id)
 
 
 def check_sound(store: ObjectStore) -> Table:

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes
 from eventlog.fsck.check import fsck
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore
@@ -77,8 +78,8 @@ class Damaged:
 
         def forged(root):
             old = root.leaves[leaf]
-            table = change(segments.from_parquet(self.store.get(frame_key(old)), old.segments))
-            body = segments.to_parquet(table)
+            table = change(frame_bytes.from_parquet(self.store.get(frame_key(old)), old.segments))
+            body = frame_bytes.to_parquet(table)
             new = keyframe._leaf(table, body)
             self.store.put_if_absent(frame_key(new), body)
             leaves = [*root.leaves]

@@ -6,7 +6,7 @@ import pyarrow as pa
 from support.keyed_tables import SCHEMA, WITH_OP, model_of, ordered, properties_of, row_of, rule_at
 
 from eventlog import Table
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.keyed import placement
 from eventlog.readers import scan
 from eventlog.writers import upsert
@@ -45,6 +45,6 @@ def shapes(table):
     """What each live segment is, without what is drawn: its place, its rows and their versions."""
     return sorted(
         (s.chunk, place.kind, place.first, place.last, *placement.span(s), s.rows)
-        for s in segments.to_segments(table.refresh().entries())
+        for s in entry_columns.to_segments(table.refresh().entries())
         for place in [placement.slice_of(s)]
     )

@@ -16,8 +16,9 @@ from msgspec import UNSET
 from support.keyed_book import model_of
 
 from eventlog import Table
-from eventlog.format import keys, segments
+from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.format.frames import entry_columns
 from eventlog.keyed import placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, rule_of
 from eventlog.model import stats
@@ -88,7 +89,7 @@ def ordered(rows):
 
 def runs_of(snapshot):
     """The runs of slices of a version."""
-    return slices.runs(segments.to_segments(snapshot.entries()), rule_at(snapshot).splits)
+    return slices.runs(entry_columns.to_segments(snapshot.entries()), rule_at(snapshot).splits)
 
 
 def merged(  # noqa: PLR0917 - the run
@@ -117,7 +118,7 @@ def merged(  # noqa: PLR0917 - the run
         spoil: what a wrong program would write in place of the rows of a kind.
     """
     rule = rule_at(snapshot)
-    live = [s for s in segments.to_segments(snapshot.entries()) if s.chunk == chunk]
+    live = [s for s in entry_columns.to_segments(snapshot.entries()) if s.chunk == chunk]
     here = [r for r in slices.runs(live, rule.splits) if r.first <= last and first <= r.last]
     counting = {s.id: s for run in here for s in run.segments}.values()
     inputs = [s for s in counting if low <= placement.span(s)[0] and placement.span(s)[1] <= high]

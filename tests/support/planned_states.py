@@ -1,6 +1,6 @@
 """States of made-up segments, one key frame leaf for each chunk, for tests of what a scan reads."""
 
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.entries import Layout
 from eventlog.model.records import CommitChanges, Header, KeyFrame, Meta, Totals
 from eventlog.state import keyframe, scan
@@ -22,7 +22,7 @@ def leaves_of(listed):
     by_chunk = {}
     for segment in listed:
         by_chunk.setdefault(segment.chunk, []).append(segment)
-    return [leaf_of(segments.from_segments(found)) for _, found in sorted(by_chunk.items())]
+    return [leaf_of(entry_columns.from_segments(found)) for _, found in sorted(by_chunk.items())]
 
 
 class Planned:

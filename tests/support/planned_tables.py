@@ -7,7 +7,7 @@ from eventlog.compaction.planner.assessing import Result, noted
 from eventlog.compaction.planner.planning import KnownChunks, Plan, plan_entries, renewed_entries
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.chunks import TimeChunk, chunk_of, parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
@@ -47,7 +47,7 @@ class PlannedTable:
 
     def plan(self, policy: Policy, now_ms: int = 0) -> Plan:
         """The plan over everything."""
-        entries = segments.from_segments(list(self.live.values()))
+        entries = entry_columns.from_segments(list(self.live.values()))
         return plan_entries(entries, self.known(), policy.check(), now_ms)
 
     def finish(self, task: Task, policy: Policy) -> Result:
@@ -93,7 +93,7 @@ class PlannedTable:
 
     def renewed(self, task: Task, policy: Policy) -> Task | None:
         """As `planning.renewed`: the task with the current segments of its chunks."""
-        entries = segments.from_segments(list(self.live.values()))
+        entries = entry_columns.from_segments(list(self.live.values()))
         return renewed_entries(task, entries, self.known(), policy, 0)
 
     def rows(self) -> int:

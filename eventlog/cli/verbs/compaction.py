@@ -31,7 +31,7 @@ from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.format.segments import to_segments
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split, keyed_of
 from eventlog.keyed.slices import taken_in
 from eventlog.model.chunks import TimeChunk, parse_chunk

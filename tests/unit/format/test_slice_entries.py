@@ -7,7 +7,8 @@ from msgspec import UNSET
 from support.builders import HASH, commit, create, live, reopen, replaced
 
 from eventlog import errors
-from eventlog.format import codec, segments
+from eventlog.format import codec
+from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.model.actions import Add, Drop
 from eventlog.model.entries import ColumnStats, Segment, Slice
 from eventlog.state.delta import add_of
@@ -36,36 +37,36 @@ def damaged(table, name, values):
 
 def read_back(table):
     spilled = "drop" in table.column_names
-    return segments.from_parquet(segments.to_parquet(table), table.num_rows, spilled=spilled)
+    return frame_bytes.from_parquet(frame_bytes.to_parquet(table), table.num_rows, spilled=spilled)
 
 
 def checked(table):
     """What reading a leaf does: its form, and then the hashes of its entries."""
     found = read_back(table)
-    if not segments.hashes_hold(found):
+    if not entry_columns.hashes_hold(found):
         raise errors.Corrupt("the hashes do not hold")
 
 
 def test_a_leaf_keeps_every_place():
-    table = read_back(segments.from_segments(ENTRIES))
-    assert segments.to_segments(table) == ENTRIES
-    assert segments.hashes_hold(table)
+    table = read_back(entry_columns.from_segments(ENTRIES))
+    assert entry_columns.to_segments(table) == ENTRIES
+    assert entry_columns.hashes_hold(table)
 
 
 def test_a_leaf_keeps_the_splits_of_its_places():
     entries = [entry(n, place) for n, place in enumerate(SPLIT)]
-    table = read_back(segments.from_segments(entries))
+    table = read_back(entry_columns.from_segments(entries))
     assert table.column("slice_splits").to_pylist() == [None, 1, 2, 3]
-    assert segments.to_segments(table) == entries
-    assert segments.hashes_hold(table)
-    both = segments.concat([segments.from_segments([entries[0]]), table])
-    assert segments.to_segments(both) == [entries[0], *entries]
-    assert "slice_splits" not in segments.from_segments(ENTRIES).column_names
+    assert entry_columns.to_segments(table) == entries
+    assert entry_columns.hashes_hold(table)
+    both = entry_columns.concat([entry_columns.from_segments([entries[0]]), table])
+    assert entry_columns.to_segments(both) == [entries[0], *entries]
+    assert "slice_splits" not in entry_columns.from_segments(ENTRIES).column_names
 
 
 def test_a_spill_keeps_the_splits_of_its_places():
     adds = [add_of(entry(n, place)) for n, place in enumerate(SPLIT)]
-    found, _ = segments.from_spill(read_back(segments.spill(adds, [])), 9)
+    found, _ = spill_columns.from_spill(read_back(spill_columns.to_spill(adds, [])), 9)
     assert [segment.slice for segment in found] == SPLIT
 
 
@@ -76,25 +77,27 @@ def test_a_spill_keeps_the_splits_of_its_places():
 def test_damaged_splits_are_corrupt(values):
     entries = [entry(n, place) for n, place in enumerate(SPLIT)]
     with pytest.raises(errors.Corrupt):
-        checked(damaged(segments.from_segments(entries), "slice_splits", values))
+        checked(damaged(entry_columns.from_segments(entries), "slice_splits", values))
     plain = replaced(entry(0, SPLIT[0]), id="f" * 32, slice=UNSET)
-    together = segments.from_segments([*entries[1:], plain])
+    together = entry_columns.from_segments([*entries[1:], plain])
     with pytest.raises(errors.Corrupt):
         checked(damaged(together, "slice_splits", [1, 2, 3, 4]))
 
 
 def test_an_entry_without_a_place_is_as_it_was():
     plain = [replaced(entry, slice=UNSET) for entry in ENTRIES]
-    table = segments.from_segments(plain)
+    table = entry_columns.from_segments(plain)
     assert not [name for name in table.column_names if name.startswith("slice")]
-    assert segments.to_segments(read_back(table)) == plain
+    assert entry_columns.to_segments(read_back(table)) == plain
     assert b"slice" not in msgspec.json.encode(plain)
 
 
 def test_tables_with_places_and_without_go_together():
     plain = replaced(ENTRIES[0], id="f" * 32, slice=UNSET)
-    both = segments.concat([segments.from_segments(ENTRIES), segments.from_segments([plain])])
-    assert segments.to_segments(both) == [*ENTRIES, plain]
+    both = entry_columns.concat(
+        [entry_columns.from_segments(ENTRIES), entry_columns.from_segments([plain])]
+    )
+    assert entry_columns.to_segments(both) == [*ENTRIES, plain]
 
 
 @pytest.mark.parametrize("field", ["kind", "first", "last", "low", "high", "level", "ordinal"])
@@ -110,7 +113,9 @@ def test_a_spill_leaves_the_versions_of_upserts_to_their_commit():
     adds[0] = replaced(adds[0], slice=Slice("log", 0, 7, None, None, 0))
     drop = Drop("e" * 32, "all", HASH)
     for version in (5, 9):
-        found, drops = segments.from_spill(read_back(segments.spill(adds, [drop])), version)
+        found, drops = spill_columns.from_spill(
+            read_back(spill_columns.to_spill(adds, [drop])), version
+        )
         expected = [Slice("log", 0, 7, version, version, 0, 0), *PLACES[1:]]
         assert [segment.slice for segment in found] == expected
         assert {segment.version for segment in found} == {version}
@@ -121,10 +126,11 @@ def test_a_spilled_delta_is_the_same_at_every_version():
     def delta(version):
         own = replaced(ENTRIES[0], version=version, partition=0)
         own = replaced(own, slice=Slice("log", 0, 7, version, version, 0, 0))
-        return segments.spill([own], [], version)
+        return spill_columns.to_spill([own], [], version)
 
-    assert segments.to_parquet(delta(5)) == segments.to_parquet(delta(8))
-    assert segments.from_spill(read_back(delta(5)), 8)[0][0].slice == Slice("log", 0, 7, 8, 8, 0, 0)
+    assert frame_bytes.to_parquet(delta(5)) == frame_bytes.to_parquet(delta(8))
+    adds, _ = spill_columns.from_spill(read_back(delta(5)), 8)
+    assert adds[0].slice == Slice("log", 0, 7, 8, 8, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -144,23 +150,23 @@ def test_a_spilled_delta_is_the_same_at_every_version():
     ],
 )
 def test_a_damaged_leaf_is_corrupt(name, values):
-    wrong = damaged(segments.from_segments(ENTRIES), name, values)
+    wrong = damaged(entry_columns.from_segments(ENTRIES), name, values)
     with pytest.raises(errors.Corrupt):
         checked(wrong)
 
 
 @pytest.mark.parametrize("name", ["slice_kind", "slice_first", "slice_low", "slice_level"])
 def test_a_leaf_that_lacks_a_part_of_its_places_is_corrupt(name):
-    wrong = segments.from_segments(ENTRIES).drop_columns([name])
+    wrong = entry_columns.from_segments(ENTRIES).drop_columns([name])
     with pytest.raises(errors.Corrupt):
         checked(wrong)
 
 
 @pytest.mark.parametrize("name", ["slice_first", "slice_last", "slice_level"])
 def test_a_damaged_spill_is_corrupt(name):
-    table = segments.spill([add_of(entry) for entry in ENTRIES], [])
+    table = spill_columns.to_spill([add_of(entry) for entry in ENTRIES], [])
     with pytest.raises(errors.Corrupt):
-        segments.from_spill(read_back(damaged(table, name, [None, 1, 1, 1])), 9)
+        spill_columns.from_spill(read_back(damaged(table, name, [None, 1, 1, 1])), 9)
 
 
 @pytest.mark.parametrize("keyframe_commits", ["1", "64"])

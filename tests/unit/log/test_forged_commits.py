@@ -5,7 +5,8 @@ from support.builders import create, events, live, replaced
 from support.damage import Damaged
 
 from eventlog import Table, errors
-from eventlog.format import codec, keys, segments
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes
 from eventlog.log import spills
 from eventlog.model.actions import SetSchema
 from eventlog.model.entries import Column, Schema, Spill
@@ -155,8 +156,8 @@ def test_a_delta_in_a_spill_has_the_same_order(monkeypatch):
     def turned(commit):
         spill = commit.delta.spill
         stored = damaged.store.get(keys.frame_key(spill.sha256))
-        table = segments.from_parquet(stored, spill.adds, spilled=True)
-        body = segments.to_parquet(table.take([1, 0, *range(2, table.num_rows)]))
+        table = frame_bytes.from_parquet(stored, spill.adds, spilled=True)
+        body = frame_bytes.to_parquet(table.take([1, 0, *range(2, table.num_rows)]))
         damaged.store.put_if_absent(keys.frame_key(codec.sha256(body)), body)
         named = replaced(spill, sha256=codec.sha256(body), size=len(body))
         return replaced(commit, delta=replaced(commit.delta, spill=named))

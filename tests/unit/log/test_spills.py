@@ -6,7 +6,8 @@ from support.builders import add, check_sound, create, drop_of, events, live, re
 
 from eventlog import errors
 from eventlog.commit.proposal import propose
-from eventlog.format import keys, segments
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.log import spills
 from eventlog.state import fold
 from eventlog.writers import append
@@ -57,9 +58,9 @@ def test_the_places_stand_in_a_spill_only_where_they_cannot_be_counted():
     adds = live(reopen(table.store).head())
     version = adds[-1].version
     older, *own = sorted(adds, key=lambda s: (s.version, s.partition))
-    explicit = segments.spill([older, *own], [], version)
+    explicit = spill_columns.to_spill([older, *own], [], version)
     assert explicit.column("partition").to_pylist() == [0, 0, 2]
-    counted = segments.spill([older, own[0]], [], version)
+    counted = spill_columns.to_spill([older, own[0]], [], version)
     assert counted.column("partition").to_pylist() == [0, None]
 
 
@@ -73,25 +74,25 @@ def test_a_spill_has_one_form_and_no_halves():
     dropped_again(table, 1)
     adds = sorted(live(reopen(table.store).head()), key=lambda s: (s.version, s.partition))
     version = adds[-1].version
-    whole = segments.spill(adds, [], version)
-    assert segments.from_spill(whole, version)[0] == adds
+    whole = spill_columns.to_spill(adds, [], version)
+    assert spill_columns.from_spill(whole, version)[0] == adds
     dense = changed(whole, "partition", [0, 0, 1])  # with places that could have been counted
-    assert [s.partition for s in segments.from_spill(dense, version)[0]] == [0, 0, 1]
+    assert [s.partition for s in spill_columns.from_spill(dense, version)[0]] == [0, 0, 1]
     for wrong in (
         changed(whole, "partition", [0, None, 2]),
         changed(whole, "version", [1, None, version]),
         changed(changed(whole, "version", [1, None, version]), "partition", [0, None, 2]),
     ):
         with pytest.raises(errors.Corrupt):
-            segments.from_spill(wrong, version)
+            spill_columns.from_spill(wrong, version)
 
 
 @pytest.mark.parametrize("name", ["epoch", "rows", "bytes", "nulls_1"])
 def test_a_frame_object_has_no_negative_count(name):
     table = create()
     append(table, events(1))
-    entries = segments.from_segments(live(table.head()))
-    assert segments.from_parquet(segments.to_parquet(entries), 1).equals(entries)
-    body = segments.to_parquet(changed(entries, name, [-1]))
+    entries = entry_columns.from_segments(live(table.head()))
+    assert frame_bytes.from_parquet(frame_bytes.to_parquet(entries), 1).equals(entries)
+    body = frame_bytes.to_parquet(changed(entries, name, [-1]))
     with pytest.raises(errors.Corrupt, match="negative"):
-        segments.from_parquet(body, 1)
+        frame_bytes.from_parquet(body, 1)

@@ -16,7 +16,7 @@ from support.builders import (
 from support.folds import advance
 
 from eventlog import errors
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop, Fence, Replace, SetGranularity, SetLayout, Unchanged
 from eventlog.model.entries import Layout
 from eventlog.model.records import App, Transaction
@@ -129,7 +129,7 @@ def test_the_order_of_entries_is_that_of_the_transactions(table):
         (s for s in live(table.head()) if s.version == version), key=lambda s: s.partition
     )
     assert [s.id for s in found] == [a.id for a in actions]
-    ordered = segments.to_segments(table.head().entries())
+    ordered = entry_columns.to_segments(table.head().entries())
     assert {s.id for s in ordered} == {s.id for s in live(table.head())}
 
 

@@ -4,7 +4,7 @@ import pytest
 from support.builders import add as added
 from support.builders import commit, create, drop_of, live, reopen, replaced
 
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Add, Drop, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import App, Token
@@ -120,5 +120,5 @@ def test_a_question_reads_nothing_that_it_did_not_name(table):
     some = [drop_of(segment) for segment in live(table.head())[:2]]
     question = Judging([table.transaction("test", some)])
     needed = {leaf.sha256: table.session.log.leaf(leaf) for leaf in question.needs(state)}
-    others = {leaf.sha256: segments.EMPTY for leaf in state.base.leaves}
+    others = {leaf.sha256: entry_columns.EMPTY for leaf in state.base.leaves}
     assert question.answer(state, needed) == question.answer(state, others | needed)

@@ -12,7 +12,7 @@ from support.effort import calls_of
 from support.planned_states import Planned, leaf_of, leaves_of
 
 from eventlog.errors import InvalidInput
-from eventlog.format import segments
+from eventlog.format.frames import entry_columns
 from eventlog.model import stats
 from eventlog.model.chunks import DAY_MS, TimeChunk, chunk_of
 from eventlog.model.entries import ColumnStats, Segment
@@ -263,7 +263,7 @@ def million():
         segment(n, 0, [ColumnStats(1, low, low + 9, 0), ids(n, n + 50), names("a", "b", 1)])
         for n in range(2740)
     ]
-    first, leaves = segments.from_segments(listed), []
+    first, leaves = entry_columns.from_segments(listed), []
     for day in range(365):
         entries = first
         for name in ("chunk_start", "chunk_end", "min_1", "max_1"):
@@ -271,7 +271,7 @@ def million():
             at = entries.column_names.index(name)
             entries = entries.set_column(at, name, pc.add(entries.column(name), by))
         if day == 6:  # the one that is read has its own hashes
-            entries = segments.from_segments(segments.to_segments(entries))
+            entries = entry_columns.from_segments(entry_columns.to_segments(entries))
         leaves.append(leaf_of(entries))
     return Planned(leaves, STORED)
 

@@ -1,0 +1,5 @@
+"""The objects under `_frames/`: leaves of key frames, and spills of commits.
+
+Both are tables of segment entries as Parquet. `entry_columns` has the entries as columns,
+`spill_columns` the adds and drops of a spill, and `frame_bytes` the bytes, written and checked.
+"""

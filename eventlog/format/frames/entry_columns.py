@@ -1,0 +1,263 @@
+"""Segment entries in columns: the Arrow form of key frame leaves, spills and large snapshots.
+
+One row per entry: ids and hashes as binary, the chunk as its bounds, statistics as `min_<id>`,
+`max_<id>`, `nulls_<id>` by column id (FORMAT.md "Key frame leaf"). `spill_columns` has the rows of
+spills, and `frame_bytes` the bytes of these tables in the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
+
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.format import codec
+from eventlog.model.actions import Add
+from eventlog.model.chunks import chunk_name, parse_chunk
+from eventlog.model.entries import ColumnStats, Segment, Slice, Tail
+
+FIXED = pa.schema(
+    [
+        ("chunk_start", pa.int64()),
+        ("chunk_end", pa.int64()),
+        ("id", pa.binary(16)),
+        ("epoch", pa.int64()),
+        ("version", pa.int64()),
+        ("partition", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.binary(32)),
+        ("schema", pa.int64()),
+        ("hash", pa.binary(32)),
+        ("tail_size", pa.int64()),
+        ("tail_sha256", pa.binary(32)),
+    ]
+)
+# In keyed tables, between those and the statistics.
+SLICE = pa.schema(
+    [
+        ("slice_kind", pa.string()),
+        ("slice_first", pa.int64()),
+        ("slice_last", pa.int64()),
+        ("slice_low", pa.int64()),
+        ("slice_high", pa.int64()),
+        ("slice_level", pa.int64()),
+        ("slice_ordinal", pa.int64()),
+    ]
+)
+SPLITS = pa.field("slice_splits", pa.int64())  # after those, where an entry has it
+OF_COMMIT = ("low", "high", "ordinal")  # what an add leaves to its commit
+SPILL_ACTION = pa.field("drop", pa.bool_())
+POSITION = ("chunk_start", "chunk_end", "id")
+TAIL = ("tail_size", "tail_sha256")
+ORDER = [("chunk_start", "ascending"), ("chunk_end", "ascending"), ("id", "ascending")]
+# Schema.empty_table would import pandas, which costs half a second in every process.
+EMPTY = pa.Table.from_batches([], schema=FIXED)
+
+
+def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = None) -> pa.Table:
+    """Return the entries as a table, in the order given.
+
+    Args:
+        segments: the entries.
+        hashes: their `codec.entry_hash`, where known.
+    """
+    columns = fixed_columns(segments)
+    columns["version"] = [s.version for s in segments]
+    columns["partition"] = [s.partition for s in segments]
+    if hashes is None:
+        columns["hash"] = codec.entry_digests(segments)
+    else:
+        columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
+    try:
+        return table_of(columns, segments)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
+
+
+def to_segments(table: pa.Table) -> list[Segment]:
+    """Return the entries of a table as values, in row order."""
+    fixed = {name: table.column(name).to_pylist() for name in FIXED.names if name != "hash"}
+    return list(
+        map(
+            Segment,
+            map(bytes.hex, fixed["id"]),
+            chunk_names(fixed["chunk_start"], fixed["chunk_end"]),
+            fixed["epoch"],
+            fixed["version"],
+            fixed["partition"],
+            fixed["rows"],
+            fixed["bytes"],
+            map(bytes.hex, fixed["checksum"]),
+            fixed["schema"],
+            _stats_rows(table),
+            _tails(table),
+            _slices(table),
+        )
+    )
+
+
+def hash_sum(table: pa.Table) -> int:
+    """Return the sum of the entries' hashes mod 2^256."""
+    # from_bytes takes the bytes as big-endian; a hash is never null here.
+    return sum(map(int.from_bytes, table.column("hash").to_pylist())) % codec.HASH_MODULUS
+
+
+def hashes_hold(table: pa.Table) -> bool:
+    """Say whether the column `hash` matches the other columns (FORMAT.md R8.1)."""
+    stored: list[bytes] = table.column("hash").to_pylist()
+    return codec.entry_digests(to_segments(table)) == stored
+
+
+def ordered(table: pa.Table) -> bool:
+    """Say whether the entries are in leaf order, without duplicates."""
+    rising = pa.array([False] * max(0, table.num_rows - 1), pa.bool_())
+    for name, _ in reversed(ORDER):
+        column = table.column(name).combine_chunks()
+        before, after = column.slice(0, len(rising)), column.slice(1)
+        rising = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), rising))
+    return bool(pc.all(rising).as_py()) if len(rising) else True
+
+
+def concat(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables; statistics columns that a table lacks are null."""
+    filled = [table for table in tables if table.num_rows]
+    try:
+        return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
+    except pa.ArrowException as error:
+        raise Corrupt(f"segment entries do not fit together: {error}") from None
+
+
+def stats_ids(table: pa.Table) -> list[int]:
+    """Return the ids of the columns that have statistics in this table, ascending."""
+    return stats_ids_in(table.column_names)
+
+
+def stats_ids_in(names: Iterable[str]) -> list[int]:
+    """Return the ids of the columns whose statistics are in columns of these names, ascending."""
+    return sorted(int(n.removeprefix("nulls_")) for n in names if n.startswith("nulls_"))
+
+
+def table_of(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
+    """Return a table of entries.
+
+    Args:
+        columns: values by column: those of `FIXED`, and those of `SLICE` that replace the entries'.
+        entries: the entries, which give the places in slices and the statistics.
+    """
+    columns = _slice_columns(entries) | columns
+    present = [*FIXED, *(field for field in (*SLICE, SPLITS) if field.name in columns)]
+    arrays = [pa.array(columns[field.name], field.type) for field in present]
+    fields = list(present)
+    by_column: dict[int, dict[int, ColumnStats]] = {}
+    for row, entry in enumerate(entries):
+        for stat in entry.stats:
+            by_column.setdefault(stat.column, {})[row] = stat
+    for column, rows in sorted(by_column.items()):
+        stats = [rows.get(row) for row in range(len(entries))]
+        bound = _bound_type([bound for s in rows.values() for bound in (s.min, s.max)])
+        for name, kind in (("min", bound), ("max", bound), ("nulls", pa.int64())):
+            fields.append(pa.field(f"{name}_{column}", kind))
+            arrays.append(pa.array([s and getattr(s, name) for s in stats], kind))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def fixed_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
+    """Return the values of those columns of `FIXED` that adds and live segments both have."""
+    chunks = [parse_chunk(entry.chunk) for entry in entries]
+    return {
+        "chunk_start": [c.start for c in chunks],
+        "chunk_end": [c.end for c in chunks],
+        "id": [bytes.fromhex(e.id) for e in entries],
+        "epoch": [e.epoch for e in entries],
+        "rows": [e.rows for e in entries],
+        "bytes": [e.bytes for e in entries],
+        "checksum": [bytes.fromhex(e.checksum) for e in entries],
+        "schema": [e.schema for e in entries],
+        "tail_size": [e.tail and e.tail.size for e in entries],
+        "tail_sha256": [e.tail and bytes.fromhex(e.tail.sha256) for e in entries],
+    }
+
+
+def chunk_names(starts: list[int], ends: list[int]) -> list[str]:
+    """Return the names of time chunks by their bounds, in ms UTC.
+
+    Raises:
+        Corrupt: bounds are those of no chunk.
+    """
+    try:
+        return [chunk_name(start, end) for start, end in zip(starts, ends, strict=True)]
+    except (InvalidInput, TypeError) as error:
+        raise Corrupt(f"a frame object has an invalid time chunk: {error}") from None
+
+
+def check_filled(table: pa.Table, names: Iterable[str]) -> None:
+    """Refuse nulls in columns that every entry must fill."""
+    for name in names:
+        if table.column(name).null_count:
+            raise Corrupt(f"a frame object has nulls in its column {name!r}")
+
+
+def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
+    """Return the columns of the places in slices; none where no entry has one."""
+    places = [None if isinstance(entry.slice, UnsetType) else entry.slice for entry in entries]
+    if not any(places):
+        return {}
+    names = [name.removeprefix("slice_") for name in SLICE.names]
+    columns = {f"slice_{n}": [None if p is None else getattr(p, n) for p in places] for n in names}
+    splits = [None if p is None or isinstance(p.splits, UnsetType) else p.splits for p in places]
+    # Tables that were never split keep the bytes that they had.
+    return columns | ({SPLITS.name: splits} if any(splits) else {})
+
+
+def _bound_type(bounds: list[int | str | None]) -> pa.DataType:
+    """Return the narrowest type; of nulls alone that is null, which merges with any other type."""
+    if any(isinstance(bound, str) for bound in bounds):
+        return pa.string()
+    return pa.null() if all(bound is None for bound in bounds) else pa.int64()
+
+
+def _slices(table: pa.Table) -> list[Slice | UnsetType]:
+    if "slice_kind" not in table.column_names:
+        return [UNSET] * table.num_rows
+    columns = [table.column(name).to_pylist() for name in SLICE.names]
+    splits: list[int | None] = [None] * table.num_rows
+    if SPLITS.name in table.column_names:
+        splits = table.column(SPLITS.name).to_pylist()
+    columns.append([UNSET if count is None else count for count in splits])
+    return [UNSET if row[0] is None else Slice(*row) for row in zip(*columns, strict=True)]
+
+
+def _stats_rows(table: pa.Table) -> list[tuple[ColumnStats, ...]]:
+    columns: list[Iterable[ColumnStats | None]] = []
+    complete = True
+    for column in stats_ids(table):
+        low, high, nulls = (
+            table.column(f"{name}_{column}").to_pylist() for name in ("min", "max", "nulls")
+        )
+        stats = map(ColumnStats, repeat(column), low, high, nulls)
+        if None in nulls:  # some entries have no statistics of the column
+            complete = False
+            pairs = zip(stats, nulls, strict=True)
+            columns.append([None if count is None else stat for stat, count in pairs])
+        else:
+            columns.append(stats)
+    if not columns:
+        return [()] * table.num_rows
+    rows = zip(*columns, strict=True)
+    return list(rows) if complete else [tuple(s for s in row if s is not None) for row in rows]
+
+
+def _tails(table: pa.Table) -> list[Tail | None]:
+    if table.column("tail_size").null_count == table.num_rows:
+        return [None] * table.num_rows
+    sizes, hashes = (table.column(name).to_pylist() for name in TAIL)
+    return [
+        None if size is None else Tail(size, sha256.hex())
+        for size, sha256 in zip(sizes, hashes, strict=True)
+    ]

@@ -1,0 +1,305 @@
+"""The bytes of objects under `_frames/`: tables of entries as Parquet, written and read.
+
+Other programs and damage can change these bytes, so a reader checks all that FORMAT.md R9.3 and
+R6.4 demand, and its memory is bounded by `limits.FRAME_BYTES`, whatever a footer claims.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eventlog import limits
+from eventlog.decoding import decode, most_bytes
+from eventlog.errors import Corrupt, InvalidInput
+from eventlog.format.frames import entry_columns
+from eventlog.format.frames.entry_columns import (
+    FIXED,
+    OF_COMMIT,
+    SLICE,
+    SPILL_ACTION,
+    SPLITS,
+    TAIL,
+)
+
+_MAX_SPLITS = 12
+_SLICE_KINDS = ("base", "late", "log")
+_COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
+# The Parquet types of the columns, each with its logical type (FORMAT.md R9.3). An INT32 has nulls
+# only: bounds of which there is none.
+_PHYSICAL: dict[tuple[str, str], Any] = {
+    ("BOOLEAN", "None"): pa.bool_(),
+    ("INT32", "Null"): pa.null(),
+    ("INT64", "None"): pa.int64(),
+    ("BYTE_ARRAY", "String"): pa.string(),
+    ("FIXED_LEN_BYTE_ARRAY", "None"): "fixed",
+}
+_BOUND_TYPES = (pa.string(), pa.null())
+# Columns of unique values, for which a dictionary would only take more space.
+_PLAIN = ("id", "checksum", "hash", "tail_sha256")
+_COUNTS = (
+    "epoch",
+    "version",
+    "partition",
+    "rows",
+    "bytes",
+    "schema",
+    "tail_size",
+    *(name for name in SLICE.names if name != "slice_kind"),
+    SPLITS.name,
+)
+_MAX_FRAME_BYTES = limits.FRAME_BYTES
+# What is decoded at once, and kept before the whole size is known: rows also, since a footer may
+# lie about bytes.
+_ONCE_BYTES = 32 * 2**20
+_ONCE_ROWS = 256
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Return the table as Parquet: the same bytes for the same rows and library release.
+
+    Raises:
+        InvalidInput: it is larger than readers accept.
+    """
+    if table.nbytes > _MAX_FRAME_BYTES // 2 and _plain_bytes(table) > _MAX_FRAME_BYTES:
+        raise InvalidInput(
+            f"{table.num_rows} segment entries take more than the {_MAX_FRAME_BYTES} bytes that "
+            "one object may have: commit fewer at once, or keep statistics of fewer columns"
+        )
+    sink = pa.BufferOutputStream()
+    dictionary = [name for name in table.column_names if name not in _PLAIN]
+    pq.write_table(
+        table.replace_schema_metadata(None),
+        sink,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=dictionary,
+        write_statistics=False,
+        store_schema=False,
+        row_group_size=max(1, table.num_rows),
+    )
+    return bytes(sink.getvalue())
+
+
+def _plain_bytes(table: pa.Table) -> int:
+    """Return an upper bound on the bytes of all columns before compression."""
+    size: int = table.nbytes + 16 * table.num_rows * table.num_columns
+    return size
+
+
+def from_parquet(body: bytes, rows: int, *, spilled: bool = False) -> pa.Table:
+    """Return the entry table in `body`.
+
+    Args:
+        body: the bytes of a leaf or spill.
+        rows: the number of its rows.
+        spilled: it is a spill, which has the column `drop`, and not a leaf.
+
+    Raises:
+        Corrupt: it is not Parquet, does not have `rows` rows, or other columns than FORMAT.md R9.3
+            and R6.4 name, of other types or in another order.
+    """
+    table = read_frame(body, rows)
+    try:
+        return _conform(table, spilled=spilled)
+    except UnicodeDecodeError:
+        raise Corrupt("a frame object has text that is not valid UTF-8") from None
+
+
+def read_frame(body: bytes, rows: int) -> pa.Table:
+    """Return the table in the bytes of an object under `_frames/`, whatever its columns.
+
+    Raises:
+        Corrupt: it is not Parquet, does not have `rows` rows, or has a column of a type that no
+            object there has.
+    """
+    try:
+        source = pa.BufferReader(body)
+        file = pq.ParquetFile(source, pre_buffer=False)
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        # Decided by the footer, before anything is decompressed.
+        if (
+            file.metadata.num_rows != rows
+            or sum(group.num_rows for group in groups) != rows
+            or sum(g.total_byte_size for g in groups) > _MAX_FRAME_BYTES
+        ):
+            raise Corrupt(
+                f"a frame object has {file.metadata.num_rows} rows instead of {rows}, or more than "
+                f"{_MAX_FRAME_BYTES} bytes"
+            )
+        plain = _plain_schema(file.schema, file.schema_arrow.names)
+        return _decoded(source, file, plain)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, Corrupt):
+            raise
+        raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
+
+
+def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) -> pa.Table:
+    """Return the rows of a frame object in the types of `plain`.
+
+    Memory is bounded by what is decoded: a dictionary repeats its texts, and a footer may lie.
+
+    Raises:
+        Corrupt: they take more than `_MAX_FRAME_BYTES`.
+    """
+    footer = file.metadata
+    groups, columns = range(footer.num_row_groups), range(footer.num_columns)
+    enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
+    most = most_bytes(source, footer, groups, columns, enough)
+    few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // max(1, most.size)))
+    once = None if most.sure else _ONCE_BYTES
+    # Other programs note types of their own beside those of Parquet.
+    foreign = file.schema_arrow.types != plain.types
+    size, held = 0, []
+    for batch in decode(source, footer, groups, columns, few, once=once):
+        piece = batch.cast(plain) if foreign else batch
+        # The first is quicker, but counts what pieces share in each of them.
+        size += piece.get_total_buffer_size() if size <= _ONCE_BYTES else piece.nbytes
+        if size > _MAX_FRAME_BYTES:
+            raise Corrupt(f"a frame object decodes to more than {_MAX_FRAME_BYTES} bytes")
+        if size <= _ONCE_BYTES:
+            held.append(piece)
+    # Nothing large is kept before its size is known.
+    table = file.read() if size > _ONCE_BYTES else pa.Table.from_batches(held, file.schema_arrow)
+    return table.cast(plain) if table.schema.types != plain.types else table
+
+
+def _plain_schema(schema: Any, names: Sequence[str]) -> pa.Schema:
+    """Return the columns by their Parquet types, before anything is decoded.
+
+    Raises:
+        Corrupt: one has a type that no column of these objects has.
+    """
+    fields = []
+    for place in range(len(schema)):
+        column = schema.column(place)
+        plain = _PHYSICAL.get((column.physical_type, str(column.logical_type)))
+        flat = len(schema) == len(names) and column.max_repetition_level == 0
+        if not flat or column.max_definition_level > 1 or plain is None:
+            raise Corrupt(
+                f"a frame object has a column {column.path[:80]!r} of the Parquet type "
+                f"{column.physical_type} {column.logical_type}"
+            )
+        fields.append(
+            pa.field(column.name, pa.binary(column.length) if plain == "fixed" else plain)
+        )
+    return pa.schema(fields)
+
+
+def _conform(table: pa.Table, *, spilled: bool) -> pa.Table:
+    """Check the columns of a decoded frame object, and give them exactly their types."""
+    exact = _exact(table.schema, spilled=spilled)
+    if not spilled:
+        entry_columns.check_filled(table, (name for name in FIXED.names if name not in TAIL))
+        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
+        entry_columns.chunk_names(starts, ends)
+    sizes, hashes = (pc.is_null(table.column(name)) for name in TAIL)
+    if not sizes.equals(hashes):
+        raise Corrupt("a frame object has incomplete tails")
+    try:
+        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
+        if not table.schema.equals(exact, check_metadata=True):
+            table = table.cast(exact)
+    except (pa.ArrowException, ValueError) as error:
+        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
+    _check_slices(table, spilled=spilled)
+    _check_counts(table)
+    if not spilled:
+        _check_entries(table)
+    return table
+
+
+def _check_entries(table: pa.Table) -> None:
+    """Refuse entries of a leaf as `keys.check_entry` does those of JSON."""
+    columns = [(table.column("tail_size"), table.column("bytes"))]
+    columns.append((pa.scalar(1, pa.int64()), table.column("schema")))
+    if "slice_kind" in table.column_names:
+        names = (("first", "last"), ("low", "high"))
+        columns += [tuple(table.column(f"slice_{name}") for name in pair) for pair in names]
+        columns.append((table.column("slice_high"), table.column("version")))
+    for least, most in columns:
+        if pc.any(pc.greater(least, most), min_count=0).as_py():
+            raise Corrupt("a frame object has an entry whose parts contradict each other")
+
+
+def _check_slices(table: pa.Table, *, spilled: bool) -> None:
+    """Refuse places in slices of which a part is missing, or of an unknown kind."""
+    if "slice_kind" not in table.column_names:
+        return
+    kinds = table.column("slice_kind")
+    absent = pc.is_null(kinds)
+    for name in SLICE.names:
+        missing = pc.is_null(table.column(name))
+        if name.removeprefix("slice_") in OF_COMMIT and spilled:
+            if pc.any(pc.and_(absent, pc.invert(missing)), min_count=0).as_py():
+                raise Corrupt("a frame object has incomplete slices")
+        elif not missing.equals(absent):
+            raise Corrupt("a frame object has incomplete slices")
+    if SPLITS.name in table.column_names:
+        _check_splits(table.column(SPLITS.name), absent)
+    low, high = (pc.is_null(table.column(name)) for name in ("slice_low", "slice_high"))
+    if not low.equals(high):
+        raise Corrupt("a frame object has incomplete slices")
+    if not pc.all(
+        pc.is_in(kinds.drop_null(), value_set=pa.array(_SLICE_KINDS)), min_count=0
+    ).as_py():
+        raise Corrupt("a frame object has a slice of an unknown kind")
+
+
+def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
+    if pc.any(pc.and_(absent, pc.is_valid(splits)), min_count=0).as_py():
+        raise Corrupt("a frame object has incomplete slices")
+    possible = pc.and_(pc.greater_equal(splits, 1), pc.less_equal(splits, _MAX_SPLITS))
+    if not pc.all(possible, min_count=0).as_py():
+        raise Corrupt("a frame object has a slice of impossible splits")
+
+
+@lru_cache(maxsize=64)  # the objects of one table have few schemas
+def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
+    """Check the columns of a decoded frame object, and return them with their exact types."""
+    fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS)}, []
+    known = fixed | ({SPILL_ACTION.name: SPILL_ACTION} if spilled else {})
+    for field in schema:
+        stem, _, number = field.name.partition("_")
+        if field.name in known:
+            fields.append(known[field.name])
+        elif stem in ("min", "max", "nulls") and _COLUMN_ID.fullmatch(number):
+            kept = stem != "nulls" and field.type in _BOUND_TYPES
+            fields.append(pa.field(field.name, field.type if kept else pa.int64()))
+        else:
+            raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
+    if [name for name in schema.names if name in fixed] not in (
+        FIXED.names,
+        [*FIXED.names, *SLICE.names],
+        [*FIXED.names, *SLICE.names, SPLITS.name],
+    ):
+        raise Corrupt("a frame object lacks a column of an entry, or has them in another order")
+    odd = next((f.name for f, to in zip(schema, fields, strict=True) if f.type != to.type), None)
+    if odd is not None:
+        raise Corrupt(f"a frame object has a column {odd!r} of the wrong type")
+    columns = entry_columns.stats_ids_in(schema.names)
+    wanted = {f"{stem}_{column}" for column in columns for stem in ("min", "max", "nulls")}
+    stats = [name for name in schema.names if name not in fixed and name != SPILL_ACTION.name]
+    if sorted(stats) != sorted(wanted) or schema.names.count(SPILL_ACTION.name) != int(spilled):
+        raise Corrupt("a frame object has incomplete statistics, or a spill lacks 'drop'")
+    for number in columns:
+        kinds = {schema.field(f"{stem}_{number}").type for stem in ("min", "max")} - {pa.null()}
+        if len(kinds) > 1:
+            raise Corrupt(f"a frame object has texts and numbers as bounds of column {number}")
+    return pa.schema(fields)
+
+
+def _check_counts(table: pa.Table) -> None:
+    """Refuse what JSON could not say either (FORMAT.md R5.2)."""
+    counts = [name for name in _COUNTS if name in table.column_names]
+    for name in (*counts, *(name for name in table.column_names if name.startswith("nulls_"))):
+        least = pc.min(table.column(name)).as_py()
+        if least is not None and least < 0:
+            raise Corrupt(f"a frame object has a negative count in its column {name!r}")
