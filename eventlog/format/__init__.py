@@ -1,4 +1,4 @@
 """The bytes and keys of stored objects: keys, canonical JSON, segment entries, digests.
 
-No I/O; imports `model`. Start at `codec`, then `keys`, then `segments`.
+No I/O; imports `model`. Start at `codec`, then `keys`, then the room `frames`.
 """
