@@ -247,7 +247,7 @@ class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unk
     """Precondition: the adds contain the rows of the drops, less the deleted ones.
 
     The fold checks the number of rows. The adds of the transaction are one atomic group and
-    overshadow its drops (`eventlog.recovery.timeline`).
+    overshadow its drops (`eventlog.recovery.overshadowing`).
 
     Attributes:
         version: the version that the replacement was planned at; it contains no later rows.

@@ -1,4 +1,5 @@
 """Which segments replace which, what can be read for a lost segment, and what vacuum may delete.
 
-`lineage`, `timeline` and `garbage` do no I/O; `fallback` reads the log. Imports `log` and below.
+`lineage`, `overshadowing` and `garbage` do no I/O; `fallback` reads the log. Imports `log` and
+below.
 """

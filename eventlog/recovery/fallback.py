@@ -1,10 +1,10 @@
 """Fallback: what can be read in place of lost segments that a version needs.
 
 The outputs of a rewrite contain the rows of its inputs, so a version whose compacted segment is
-lost can still be read exactly while the inputs exist. `eventlog.recovery.timeline` decides which
-segments to read instead. This module reads the log for it: which transactions created the lost
-segments, generation by generation, and what the rest of their groups was replaced by. It is used
-only after a loss (FORMAT.md R14.3).
+lost can still be read exactly while the inputs exist. `eventlog.recovery.overshadowing` decides
+which segments to read instead. This module reads the log for it: which transactions created the
+lost segments, generation by generation, and what the rest of their groups was replaced by. It is
+used only after a loss (FORMAT.md R14.3).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
 from eventlog.recovery.lineage import Change, change_of, members
-from eventlog.recovery.timeline import Timeline
+from eventlog.recovery.overshadowing import resolve
 from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 
@@ -145,18 +145,18 @@ class _Search:
             queue.extend(self._droppers(step.adds))
 
     def result(self) -> Fallback:
-        """Return the fallback that the timeline of the collected members gives."""
+        """Return the fallback that the states of the collected members give."""
         known = members(step.change() for _, step in sorted(self._steps.items()))
         there = {name for name in known if self._there.get(name, name in self._live)}
-        timeline = Timeline(
+        states = resolve(
             (member for name, member in known.items() if name in there),
             lost=(member for name, member in known.items() if name not in there),
         )
-        missing = timeline.missing | (self._lost.keys() - known.keys())
+        missing = states.missing | (self._lost.keys() - known.keys())
         out = [s for name, s in self._entries.items() if name in self._live]
         return Fallback(
-            out=tuple(s for s in out if s.id not in timeline.visible | missing),
-            back=tuple(self._entries[n] for n in sorted(timeline.visible - self._live)),
+            out=tuple(s for s in out if s.id not in states.visible | missing),
+            back=tuple(self._entries[n] for n in sorted(states.visible - self._live)),
             missing=tuple(self._lost[name] for name in sorted(missing & self._lost.keys())),
         )
 

@@ -15,7 +15,7 @@ from eventlog.model.records import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A segment in the timeline.
+    """A segment with what its transaction overshadows.
 
     Attributes:
         id: of the segment.

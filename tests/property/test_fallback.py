@@ -1,4 +1,4 @@
-"""Any history, any loss: what is read instead is what the whole log's timeline says, row by row."""
+"""Any history, any loss: what is read instead is what the whole log's lineage says, row by row."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from eventlog.log import spills
 from eventlog.readers import scan
 from eventlog.recovery import fallback
 from eventlog.recovery.lineage import change_of, members
-from eventlog.recovery.timeline import Timeline
+from eventlog.recovery.overshadowing import resolve
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
@@ -46,14 +46,14 @@ def take(table, step, number):
     return number
 
 
-def whole_timeline(table, lost):
+def whole_states(table, lost):
     """What every accepted transaction of the log says, with these objects lost."""
     changes = []
     for version, body in enumerate(bodies(table.store)):
         commit = spills.unpack(codec.decode_commit(body, version), table.session.log.spill)
         changes += [change_of(transaction) for transaction in commit.transactions]
     found = members(changes).values()
-    return Timeline((m for m in found if m.id not in lost), lost=(m for m in found if m.id in lost))
+    return resolve((m for m in found if m.id not in lost), lost=(m for m in found if m.id in lost))
 
 
 @given(st.lists(steps, min_size=1, max_size=7), st.lists(some, min_size=1, max_size=3))
@@ -68,15 +68,15 @@ def test_what_is_read_instead_is_what_the_whole_log_says(history, picks):
     lost = {keys.parse_segment_key(key)[2] for key in gone}
     current = live(table.refresh())
     found = fallback.find(table.session.log, table.head(), [s for s in current if s.id in lost])
-    timeline = whole_timeline(table, lost)
-    assert {s.id for s in found.missing} == timeline.missing
-    assert {s.id for s in found.back} == timeline.visible - {s.id for s in current}
+    states = whole_states(table, lost)
+    assert {s.id for s in found.missing} == states.missing
+    assert {s.id for s in found.back} == states.visible - {s.id for s in current}
     left = {s.id for s in current} - {s.id for s in (*found.out, *found.missing)}
-    assert left | {s.id for s in found.back} == timeline.visible
+    assert left | {s.id for s in found.back} == states.visible
     try:
         read = scan(table, fallback=True).to_table().column("name").to_pylist()
     except errors.DataLoss:
-        assert timeline.missing
+        assert states.missing
     else:
-        assert not timeline.missing
+        assert not states.missing
         assert sorted(read) == wanted
