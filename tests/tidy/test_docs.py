@@ -25,6 +25,8 @@ PROSE = [
 ]
 _FENCE = re.compile(r"\s*(```|~~~)")
 _MAY_BE_WIDE = re.compile(r"\s*(\||!\[|<!--|members: )")  # tables, pictures, comments, API options
+# Words of other languages in English letters: say "again", "permanently", "except", "is to".
+_ODD = re.compile(r"\b(?:anew|for\s+good|but\s+for|shall)\b")
 _ENTRY = re.compile(r"^- \[\d{4}\]\(([^)]+)\) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -89,6 +91,11 @@ def wide(text: str) -> list[int]:
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_prose_is_as_wide_as_code(page):
     assert wide(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_has_no_words_that_only_its_author_uses(page):
+    assert _ODD.findall(page.read_text(encoding="utf-8")) == []
 
 
 def test_a_line_of_prose_that_is_too_long_is_found():
