@@ -99,7 +99,8 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
 
     Raises: as `append`.
     """
-    head = t.head()
+    session = t.session
+    head = session.head()
     done = already(head, app)
     if done is not None:  # a restore may have let it be loaded again since the handle looked
         head = t.refresh()
@@ -112,10 +113,11 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
     rows = to_reader(data)
     head = _fitting_head(t, head, rows.schema)
     adds = stage(t, head, rows, memory_bytes, missing)
+    version = head.state.header.version
     if not adds and app is None:
-        return head.version
-    transaction = t.transaction(operation, adds, read_version=head.version, app=app)
-    return commit_staged(t.session, transaction)
+        return version
+    transaction = session.transaction(operation, adds, read_version=version, app=app)
+    return commit_staged(session, transaction)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -230,7 +232,7 @@ def make_app(app_id: str | None, app_seq: int | None) -> App | None:
 
 def already(snapshot: Snapshot, app: App | None) -> int | None:
     """Return a version that includes the app's unit of work, if the snapshot records one."""
-    mark = rules.done(snapshot.meta, app)
+    mark = rules.done(snapshot.state.meta, app)
     return None if mark is None else mark.version
 
 
@@ -314,8 +316,8 @@ def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot
 
     Columns may have been added since, or a column that the rows lack may have become nullable.
     """
-    given = {*given_schema.names} - ({OP} if keyed_of(head.layout) else set())
-    columns = head.stored_schema.columns
+    given = {*given_schema.names} - ({OP} if keyed_of(head.state.layout) else set())
+    columns = head.state.stored_schema.columns
     fit = given <= {c.name for c in columns} and all(c.nullable or c.name in given for c in columns)
     return head if fit else t.refresh()
 
@@ -330,25 +332,28 @@ def stage(
         TableNotFound: the table of this handle was removed, or replaced by another.
         Unavailable: the store does not answer.
     """
-    reader = to_reader(rows)
+    session, reader = t.session, to_reader(rows)
     recipe = Recipe.of(head, fills=missing is not None)
-    wanted = head.schema
+    wanted, time_column = head.schema, recipe.layout.time_column
     if recipe.rule is not None:
         wanted = incoming(wanted, recipe.rule, reader.schema)
-    check_columns(reader.schema, wanted, head.layout.time_column)
+    check_columns(reader.schema, wanted, time_column)
     check_complete(head.schema, recipe.rule, reader.schema.names, missing)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
-        with t.session.verifying(), Stager(t.store, t.clock, recipe, memory_bytes) as stager:
-            for batch in batches(reader, wanted, head.layout.time_column):
+        with (
+            session.verifying(),
+            Stager(session.store, session.clock, recipe, memory_bytes) as stager,
+        ):
+            for batch in batches(reader, wanted, time_column):
                 stager.write(batch)
             adds = stager.finish()
     except InvalidInput:
         # A column may have become nullable: refresh, so that a retry on this handle sees it.
         with contextlib.suppress(EventLogError):
-            t.refresh()
+            session.refresh()
         raise
-    t.session.log.vouch(adds)
+    session.log.vouch(adds)
     return adds
 
 

@@ -74,7 +74,7 @@ def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
 
 def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:
     """Return the head over its own key frame, if that is due and another writer has written it."""
-    if not keyframe_due(head):
+    if not keyframe_due(head.state):
         return head
     try:
         return head.on_keyframe(log.keyframe(head.version))
@@ -88,7 +88,7 @@ def after(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     It never raises: the commit is already accepted. If the key frame is not due or cannot be
     written, `head` is returned.
     """
-    if not keyframe_due(head):
+    if not keyframe_due(head.state):
         return head
     try:
         return write_keyframe(log, clock, head)

@@ -61,7 +61,7 @@ class Identity:
         """
         if not self.is_due(window_s):
             return
-        header = known.header
+        header = known.state.header
         forks = self._log.store.forks
         if forks and header.version <= forks[0].version:  # the parent has it, whatever became
             check_there(self._log.store)
@@ -105,7 +105,7 @@ class Identity:
         self.check(known)
         store = self._log.store
         if store.unproven is not None:
-            retrying(self._clock)(check_promise, store, known.header.table, self._clock.token)
+            retrying(self._clock)(check_promise, store, known.state.header.table, self._clock.token)
 
     def _age_s(self) -> float:
         if self._seen is None:

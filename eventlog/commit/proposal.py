@@ -70,11 +70,14 @@ def propose(
         InvalidInput: the commit would exceed the limits of the format, or break it.
     """
     objects: dict[str, bytes] = {}
-    version = head.version + 1 if head else 0
-    base = head.base if head else None
-    delta = (head.delta if head else Delta()).then(effect.adds, effect.drops)
+    before = head.state if head else None
+    version = before.header.version + 1 if before else 0
+    base = before.base if before else None
+    delta = (before.delta if before else Delta()).then(effect.adds, effect.drops)
     packed = tuple(spills.pack(transaction, objects) for transaction in transactions)
-    totals, state_hash = fold.after(head.header if head else None, _meta(head), effect)
+    totals, state_hash = fold.after(
+        before.header if before else None, before.meta if before else Meta(), effect
+    )
     header = Header(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
@@ -82,7 +85,7 @@ def propose(
         features=fold.features(effect.meta),
         table=table_id,
         version=version,
-        prev=head.commit_hash if head else None,
+        prev=before.commit_hash if before else None,
         time=time_ms,
         keyframe=base.version if base else None,
         totals=totals,
@@ -120,14 +123,13 @@ def check_writable(header: Header) -> None:
         )
 
 
-def keyframe_due(snapshot: Snapshot) -> bool:
+def keyframe_due(state: VersionState) -> bool:
     """Return whether a key frame is due at this version. Every writer gets the same answer."""
-    start = snapshot.base.version if snapshot.base else -1
-    commits = setting(snapshot.properties, "keyframe_commits")
-    size = setting(snapshot.properties, "keyframe_bytes")
-    return snapshot.version > start and (
-        snapshot.version - start >= commits or snapshot.commit_bytes > size
-    )
+    start = state.base.version if state.base else -1
+    commits = setting(state.meta.properties, "keyframe_commits")
+    size = setting(state.meta.properties, "keyframe_bytes")
+    since = state.header.version - start
+    return since > 0 and (since >= commits or state.commit_bytes > size)
 
 
 def check_transaction(transaction: Transaction) -> None:
@@ -173,7 +175,3 @@ def _checked(body: bytes, version: int) -> bytes:
     except Corrupt as error:
         raise InvalidInput(f"the commit would break the format: {error.message}") from None
     return body
-
-
-def _meta(head: Snapshot | None) -> Meta:
-    return head.meta if head else Meta()

@@ -389,7 +389,7 @@ class Walk:
         # A snapshot over an older key frame than its commit names has a longer delta, and would
         # seem due too early.
         base = snapshot.base.version if snapshot.base else None
-        if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot):
+        if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot.state):
             self._note_missing(head, "the newest version's key frame is due, but does not exist")
 
     def _check_stray(self, version: int) -> None:

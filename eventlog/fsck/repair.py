@@ -135,7 +135,7 @@ class _Repairer:
             return
         if base is None or base in frames.good or base < self._first:
             seen = frames.bad | frames.with_bad_leaves.keys() | frames.missing
-            if head not in seen and keyframe_due(self._log.snapshot(head)):
+            if head not in seen and keyframe_due(self._log.snapshot(head).state):
                 self.write_root(head, "written: it was due")
             return
         if head in frames.bad or head in frames.with_bad_leaves:

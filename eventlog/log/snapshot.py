@@ -112,7 +112,7 @@ class Snapshot:
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return to_arrow(self.stored_schema)
+        return to_arrow(self.state.stored_schema)
 
     @property
     def stored_schema(self) -> Schema:

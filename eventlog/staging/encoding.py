@@ -84,25 +84,27 @@ class Recipe:
         Raises:
             UnsupportedFormat: the table requires a newer writer.
         """
-        check_writable(snapshot.header)  # before anything is staged
-        stored_time_column(snapshot.stored_schema, snapshot.layout.time_column)
-        setting_text = snapshot.properties.get(stats.PROPERTY)
-        kinds = {column.name: column.type for column in snapshot.stored_schema.columns}
+        header, properties = snapshot.state.header, snapshot.state.meta.properties
+        schema, layout = snapshot.state.stored_schema, snapshot.state.layout
+        check_writable(header)  # before anything is staged
+        stored_time_column(schema, layout.time_column)
+        setting_text = properties.get(stats.PROPERTY)
+        kinds = {column.name: column.type for column in schema.columns}
         # Older releases accepted columns that have no order; they are ignored.
-        order = tuple(n for n in snapshot.layout.order_by if isinstance(kinds.get(n), str))
-        layout = msgspec.structs.replace(snapshot.layout, order_by=order)
+        order = tuple(n for n in layout.order_by if isinstance(kinds.get(n), str))
+        layout = msgspec.structs.replace(layout, order_by=order)
         return cls(
-            epoch=snapshot.version,
-            schema=snapshot.stored_schema,
+            epoch=header.version,
+            schema=schema,
             layout=layout,
             stats_columns=_with_key(
-                stats.stats_columns(snapshot.stored_schema, setting_text, layout.time_column),
-                snapshot.stored_schema,
+                stats.stats_columns(schema, setting_text, layout.time_column),
+                schema,
                 keyed_of(layout),
             ),
-            segment_bytes=setting(snapshot.properties, "segment_bytes"),
-            rule=stored_rule(layout, snapshot.stored_schema, snapshot.properties),
-            bucket_bytes=setting(snapshot.properties, "bucket_bytes"),
+            segment_bytes=setting(properties, "segment_bytes"),
+            rule=stored_rule(layout, schema, properties),
+            bucket_bytes=setting(properties, "bucket_bytes"),
             fills=fills,
         )
 

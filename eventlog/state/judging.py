@@ -118,7 +118,7 @@ class Judging:
         known |= state.find((drop.id for drop in self._sought(judged, state)), leaves)
         compared = any(isinstance(action, SameSegments) for action in actions)
         return KnownState(
-            version=state.version,
+            version=state.header.version,
             meta=state.meta,
             hashes=state.hash_sum() if compared else None,
             segments=known,
@@ -134,7 +134,7 @@ class Judging:
 
         Later ones are always kept: the small state before them is not known yet.
         """
-        if self.transactions and _void(self.transactions[0], state.meta, state.version + 1):
+        if self.transactions and _void(self.transactions[0], state.meta, state.header.version + 1):
             return self.transactions[1:]
         return self.transactions
 

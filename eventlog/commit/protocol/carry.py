@@ -90,7 +90,7 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Co
             branch that was deleted, and what was committed there went with it.
         Unavailable: the store does not answer, or every race was lost; nothing was committed.
     """
-    check_writable(head.header)
+    check_writable(head.state.header)
     memory.contention.resume((yield Elapsed()))
     try:
         outcome = yield from _carry(memory, transaction, head)
@@ -142,9 +142,9 @@ def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Co
 
     A transaction in `memory.unsettled` may still take effect.
     """
-    if transaction.read_version > head.version:
+    if transaction.read_version > head.state.header.version:
         head = yield Newest(head)
-    losses = patience(transaction, setting(head.properties, "combine_after"))
+    losses = patience(transaction, setting(head.state.meta.properties, "combine_after"))
     for lost in range(MAX_LOST_RACES):
         if transaction.id in memory.unsettled:  # against another-slot-while-unclear
             outcome = yield from _settle_earlier(memory, transaction.id)

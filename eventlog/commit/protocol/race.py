@@ -51,24 +51,25 @@ def race(
     """
     viewed: Viewed = yield LoadView(head, (transaction, *others))
     head, view = viewed.head, viewed.view
+    header = head.state.header
     now_ms: int = yield Now()
-    time_ms = commit_time(head.header, now_ms, transaction)
+    time_ms = commit_time(header, now_ms, transaction)
     verdict = rebase(transaction, view, time_ms, others)
     if isinstance(verdict, Done):
         yield CheckIdentity(head)
         return CommitOutcome(verdict.version, head)
     if isinstance(verdict, RebaseConflict):
         newer = yield from newest(transaction, head)
-        if isinstance(newer, Snapshot) and newer.version == head.version:
+        if isinstance(newer, Snapshot) and newer.state.header.version == header.version:
             yield CheckIdentity(head)
-            raise refusal(transaction, head.header, head.meta, verdict, memory.table)
+            raise refusal(transaction, header, head.state.meta, verdict, memory.table)
         return newer
     try:
         proposal = propose(
             head,
             verdict.transactions,
             verdict.effect,
-            table_id=head.header.table,
+            table_id=header.table,
             time_ms=time_ms,
             log=memory.log,
         )
@@ -86,7 +87,7 @@ def _try_slot(
 ) -> Steps[CommitOutcome | Snapshot]:
     """Store the proposal in its slot; return the outcome, or the snapshot of the commit there."""
     yield CheckIdentity(head, writes=True)
-    version = proposal.snapshot.version
+    version = proposal.snapshot.state.header.version
     earlier = memory.unsettled.get(transaction.id)
     if earlier is None:
         memory.unsettled[transaction.id] = Unsettled(transaction, range(version, version + 1))

@@ -79,7 +79,7 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
         InvalidInput: the store refused the commit; nothing was stored.
         Unavailable: the store does not answer; nothing was stored.
     """
-    version = proposal.snapshot.version
+    version = proposal.snapshot.state.header.version
     put = PutSlot(version, proposal.body)
     contention = memory.contention
     sent_s: float = yield Elapsed()
@@ -111,7 +111,7 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
 def _unknown(
     memory: Memory, proposal: Proposal, transaction_id: str, error: EventLogError
 ) -> CommitUnknown:
-    version = proposal.snapshot.version
+    version = proposal.snapshot.state.header.version
     return CommitUnknown(
         f"it is unknown whether version {version} was committed: {error.message}. Commit the same "
         "transaction again, or call Table.find_transaction once the table has that version",
