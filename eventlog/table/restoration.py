@@ -1,6 +1,6 @@
 """Restore: the transaction that makes the segments of an earlier version live again. Also drops.
 
-`prepared` says what a restore does, and `Prepared.commit` does it. Nothing is copied: segments
+`planned` returns what a restore does, and `RestorePlan.commit` does it. Nothing is copied: segments
 above the horizon cannot have been vacuumed, so they are added again under their own ids (FORMAT.md
 R12.3).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
@@ -135,7 +135,7 @@ def units_text(units: Sequence[UndoneUnits]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class RestorePlan:
     """A restore that is not committed yet.
 
     Attributes:
@@ -143,15 +143,17 @@ class Prepared:
         target: the version to bring back.
         actions: what it commits; none if the target's segments are the live ones.
         undone: the units of work that it undoes.
+        session: commits it.
     """
 
     head: Snapshot
     target: Snapshot
     actions: Sequence[Action]
     undone: tuple[UndoneUnits, ...]
+    session: Session = field(repr=False)
 
-    def commit(self, session: Session) -> int:
-        """Commit it, and return the committed version; that of `head` without actions.
+    def commit(self) -> int:
+        """Commit the restore and return the committed version; that of `head` without actions.
 
         Rows committed after `head` are a conflict.
 
@@ -160,15 +162,15 @@ class Prepared:
         head, version = self.head.version, self.target.version
         if not self.actions:
             return head
-        session.log.check_there(self.actions, version)
+        self.session.log.check_there(self.actions, version)
         info = {"restored": str(version)}
-        done = session.transaction("restore", self.actions, read_version=head, info=info)
-        return session.commit(done)
+        done = self.session.transaction("restore", self.actions, read_version=head, info=info)
+        return self.session.commit(done)
 
 
-def prepared(
+def planned(
     session: Session, head: Snapshot, target: Snapshot, *, forget_units: bool = False
-) -> Prepared:
+) -> RestorePlan:
     """Return what restoring `target` does; see `restoration`.
 
     Raises:
@@ -178,7 +180,7 @@ def prepared(
     session.log.check_linked(head, target)  # against restored-from-another-log
     held = held_from(session.store.forks)
     actions = restoration(head, target, session.uri, held, forget_units=forget_units)
-    return Prepared(head, target, actions, undone(head, target))
+    return RestorePlan(head, target, actions, undone(head, target), session)
 
 
 def commit_drops(session: Session, drops: Sequence[Drop], reason: str) -> int:

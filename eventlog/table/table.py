@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, overload
 
 import pyarrow as pa
 
@@ -39,7 +40,7 @@ from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
 from eventlog.table.leases import Lease
-from eventlog.table.restoration import UndoneUnits
+from eventlog.table.restoration import RestorePlan, UndoneUnits
 
 
 class Table:
@@ -297,7 +298,19 @@ class Table:
             self.session.log, wanted, first, self.refresh().version, last
         )
 
-    def restore(self, version: int, *, forget_units: bool = False) -> int:
+    @overload
+    def restore(
+        self, version: int, *, forget_units: bool = False, dry_run: Literal[False] = False
+    ) -> int: ...
+
+    @overload
+    def restore(
+        self, version: int, *, forget_units: bool = False, dry_run: Literal[True]
+    ) -> RestorePlan: ...
+
+    def restore(
+        self, version: int, *, forget_units: bool = False, dry_run: bool = False
+    ) -> int | RestorePlan:
         """Make the segments of `version` live again, and return the committed version.
 
         Nothing is copied. Schema and properties stay as they are. Only the segments that are
@@ -311,6 +324,7 @@ class Table:
             version: the version to bring back.
             forget_units: let the units of work that are undone be loaded again, under the same app
                 ids and sequences. Also where an earlier restore has brought the version back.
+            dry_run: commit nothing; return what the restore would do, with a method `commit`.
 
         Raises:
             CommitConflict: another writer committed rows in the meantime; nothing was changed.
@@ -320,10 +334,12 @@ class Table:
             VersionVacuumed: the version is below the horizon.
         """
         head, target = self.refresh(), self.snapshot(version)
-        restore = restoration.prepared(self.session, head, target, forget_units=forget_units)
-        committed = restore.commit(self.session)
-        if restore.actions and not forget_units:
-            restoration.warn_undone(restore.undone, target.version)
+        plan = restoration.planned(self.session, head, target, forget_units=forget_units)
+        if dry_run:
+            return plan
+        committed = plan.commit()
+        if plan.actions and not forget_units:
+            restoration.warn_undone(plan.undone, target.version)
         return committed
 
     def undone_units(self, version: int) -> tuple[UndoneUnits, ...]:

@@ -26,7 +26,7 @@ from eventlog.recovery.fallback import is_whole
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
-from eventlog.table.restoration import prepared, units_text
+from eventlog.table.restoration import units_text
 
 _owner = click.option("--owner", help="Owner of the pin; by default this user on this host.")
 
@@ -148,12 +148,11 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
     Schema and properties stay as they are. Rows committed in the meantime are a conflict.
     """
     table = place.open()
-    head, target = table.snapshot(), table.snapshot(version)
-    restore = prepared(table.session, head, target, forget_units=forget_units)
-    actions, units = restore.actions, restore.undone
+    plan = table.restore(version, forget_units=forget_units, dry_run=True)
+    head, target, actions, units = plan.head, plan.target, plan.actions, plan.undone
     adds = [action for action in actions if isinstance(action, Add)]
     drops = sum(isinstance(action, Drop) for action in actions)
-    committed = None if dry_run else restore.commit(table.session)
+    committed = None if dry_run else plan.commit()
     if place.as_json:
         terminal.json_document(
             {

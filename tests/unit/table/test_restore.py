@@ -236,3 +236,13 @@ def test_what_earlier_transactions_of_a_commit_do_is_seen():
     first, second = (table.transaction("test", [wanted, stored(table)]) for _ in range(2))
     effect = fold.judge([first, second], builders.view_of(table, first, second), 2**40)
     assert list(effect.void) == [second.id]
+
+
+def test_a_dry_run_says_what_a_restore_does_and_commits_nothing():
+    table = history(5)
+    head = table.head()
+    plan = table.restore(3, dry_run=True)
+    assert table.refresh().version == head.version
+    assert (plan.head.version, plan.target.version) == (head.version, 3)
+    assert plan.commit() == head.version + 1
+    assert live(table) == live(table, 3)
