@@ -27,7 +27,7 @@ from eventlog.fsck.key_rows import (
     key_text,
 )
 from eventlog.fsck.rows import REWRITE, damage_of
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.placement import applied
 from eventlog.keyed.rule import OP, MergeRule
 from eventlog.keyed.slices import Run, buckets_in, runs, segments_of
@@ -256,15 +256,15 @@ class _KeyCheck:
 
 def _shown_keys(bases: pa.Table, late: pa.Table, logs: pa.Table, rule: MergeRule) -> pa.Table:
     """Return the keys that a reader sees, each once (FORMAT.md 4.4.1)."""
-    touched = row_merging.distinct(logs, rule.key)
-    late = late.filter(row_merging.among(late, touched, rule.key))
-    hit = row_merging.among(bases, touched, rule.key)
+    touched = key_lookup.distinct(logs, rule.key)
+    late = late.filter(key_lookup.among(late, touched, rule.key))
+    hit = key_lookup.among(bases, touched, rule.key)
     below = bases.filter(hit)
-    known = row_merging.among(below, row_merging.distinct(late, rule.key), rule.key)
+    known = key_lookup.among(below, key_lookup.distinct(late, rule.key), rule.key)
     rows = pa.concat_tables([below.filter(pc.invert(known)), late, logs]).combine_chunks()
     merged = row_merging.shown(rows, rule).select(list(rule.key))
     free = bases.filter(pc.invert(hit)).select(list(rule.key))
-    return row_merging.distinct(pa.concat_tables([free, merged]), rule.key)
+    return key_lookup.distinct(pa.concat_tables([free, merged]), rule.key)
 
 
 def _keys(rows: pa.Table, rule: MergeRule) -> pa.Table:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
+from eventlog.keyed.log_rows import row_buckets
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
@@ -91,7 +91,7 @@ def buckets(predicate: Predicate, rule: MergeRule) -> set[int] | None:
     table = pa.table(
         [pa.concat_arrays([pa.repeat(v, 1) for v in column]) for column in named], list(rule.key)
     )
-    return set(buckets_of(table, rule.key, rule.buckets, rule.splits).to_pylist())
+    return set(row_buckets(table, rule).to_pylist())
 
 
 def key_values(condition: c.Condition, key: Sequence[str]) -> list[list[pa.Scalar]] | None:

@@ -19,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
+from eventlog.keyed.key_lookup import (
+    among,
+    in_one_piece,
+    key_aliases,
+    numbered_keys,
+    row_numbers,
+)
+from eventlog.keyed.log_rows import deleted
+from eventlog.keyed.rule import OP, UPSERT, VERSION, MergeRule
 
 _WIDE_SUM = pa.decimal256(76, 0)
 
@@ -116,56 +124,13 @@ def telling(rows: pa.Table, rule: MergeRule) -> pa.Table:
         rows: what `kept` returned for the bottom of a slice.
         rule: the merge rule.
     """
-    keys = _keys(rows, rule.key)
+    keys = numbered_keys(rows, rule.key)
     counted = _grouped(keys, [("row", "count")])
     several = counted.filter(pc.greater(counted.column("row_count"), 1))
-    told = among(rows, several.select(_aliases(rule.key)).rename_columns(list(rule.key)), rule.key)
-    return rows.filter(pc.or_(told, _deleted(rows)))
-
-
-def among(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
-    """Return which rows have one of the given keys.
-
-    Args:
-        rows: rows with the key columns.
-        keys: a table with the key columns.
-        key: their names.
-    """
-    if not keys.num_rows or not rows.num_rows:
-        return pa.repeat(pa.scalar(False), rows.num_rows)
-    if len(key) == 1:
-        values = keys.column(key[0])
-        return pc.is_in(in_one_piece(rows.column(key[0])), value_set=in_one_piece(values))
-    left = _keys(rows, key)
-    right = _keys(keys, key).select(_aliases(key)).group_by(_aliases(key)).aggregate([])
-    hits = left.join(right, keys=_aliases(key), join_type="left semi", use_threads=False)
-    return pc.is_in(row_numbers(rows.num_rows), value_set=in_one_piece(hits.column("row")))
-
-
-def places(rows: pa.Table, keys: pa.Table, key: Sequence[str]) -> pa.Array:
-    """Return for each row the place of its key in a table of keys; null where it is not there.
-
-    Args:
-        rows: rows with the key columns.
-        keys: a table with the key columns, each key once.
-        key: their names.
-    """
-    if len(key) == 1:
-        value_set = in_one_piece(keys.column(key[0]))
-        return pc.index_in(in_one_piece(rows.column(key[0])), value_set=value_set).cast(pa.int64())
-    right = _keys(keys, key).rename_columns([*_aliases(key), "place"])
-    left = _keys(rows, key)
-    joined = left.join(right, keys=_aliases(key), join_type="left outer", use_threads=False)
-    return in_one_piece(joined.sort_by("row").column("place"))
-
-
-def distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the keys of the rows, each once."""
-    if len(key) == 1:
-        field = rows.schema.field(key[0])
-        return pa.table([pc.unique(rows.column(key[0]))], schema=pa.schema([field]))
-    keys = _keys(rows, key).select(_aliases(key))
-    return keys.group_by(_aliases(key), use_threads=False).aggregate([]).rename_columns(list(key))
+    told = among(
+        rows, several.select(key_aliases(rule.key)).rename_columns(list(rule.key)), rule.key
+    )
+    return rows.filter(pc.or_(told, deleted(rows)))
 
 
 class _Rows:
@@ -174,8 +139,8 @@ class _Rows:
     def __init__(self, rows: pa.Table, rule: MergeRule) -> None:
         self.rows, self.rule = rows, rule
         self.values = [name for name in rows.column_names if name not in (*rule.key, OP, VERSION)]
-        self.keys = _keys(rows, rule.key)
-        self.deleted = _deleted(rows)
+        self.keys = numbered_keys(rows, rule.key)
+        self.deleted = deleted(rows)
         self.has_deletes = bool(pc.any(self.deleted, min_count=0).as_py())
         self.alive = pc.invert(self.deleted)
         self._orders: dict[str | None, tuple[pa.Array, pa.Array]] = {}
@@ -191,7 +156,7 @@ class _Rows:
         keys = self.keys.take(sources.column("first_min"))
         columns = {
             name: keys.column(alias)
-            for name, alias in zip(rule.key, _aliases(rule.key), strict=True)
+            for name, alias in zip(rule.key, key_aliases(rule.key), strict=True)
         }
         for place, name in enumerate(self.values):
             columns[name] = self._value(name, place, sources, alive)
@@ -289,7 +254,7 @@ class _Rows:
 
     def _of_key(self, rows: pa.Array, values: pa.Array) -> pa.Array:
         """Return for each row the value of the one among `rows` with its key; -1 without one."""
-        aliases = _aliases(self.rule.key)
+        aliases = key_aliases(self.rule.key)
         right = self.keys.select(aliases).take(rows).append_column("value", values.take(rows))
         joined = self.keys.join(right, keys=aliases, join_type="left outer", use_threads=False)
         joined = joined.select(["row", "value"]).sort_by("row")
@@ -495,39 +460,7 @@ def _key_text(keys: pa.Table) -> str:
     return ", ".join(values)
 
 
-def _keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the key columns and the number of each row.
-
-    The columns are renamed: Arrow parses a name that starts with a dot as a path.
-    """
-    columns = [in_one_piece(rows.column(name)) for name in key]
-    return pa.table([*columns, row_numbers(rows.num_rows)], [*_aliases(key), "row"])
-
-
-def _aliases(key: Sequence[str]) -> list[str]:
-    return [f"k{place}" for place in range(len(key))]
-
-
 def _grouped(table: pa.Table, functions: Sequence[tuple[str, str]]) -> pa.Table:
     """Return the aggregates of each key. The order of the keys depends on the keys alone."""
     aliases = [name for name in table.column_names if name.startswith("k")]
     return table.group_by(aliases, use_threads=False).aggregate(list(functions))
-
-
-def _deleted(rows: pa.Table) -> pa.Array:
-    if OP not in rows.column_names:
-        return pa.repeat(pa.scalar(False), rows.num_rows)
-    return pc.fill_null(pc.equal(in_one_piece(rows.column(OP)), DELETE), False)
-
-
-def row_numbers(count: int) -> pa.Array:
-    """Return the numbers from 0 on, so many."""
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
-
-
-def in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
-    if isinstance(column, pa.Array):
-        return column
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)

@@ -19,11 +19,11 @@ from msgspec import UNSET, Struct
 
 from eventlog import Snapshot, Table
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
-from eventlog.format.buckets import buckets_of
 from eventlog.format.frames.entry_columns import to_segments
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
+from eventlog.keyed.log_rows import as_log, deleted, in_key_order, log_schema, row_buckets
 from eventlog.keyed.placement import applied, finer, reach, slice_of
-from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, buckets_split
+from eventlog.keyed.rule import VERSION, MergeRule, buckets_split
 from eventlog.keyed.slices import Run, readable, taken_in
 from eventlog.log.history import checked_version_at
 from eventlog.model.actions import Add, Merge
@@ -35,7 +35,6 @@ from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
-from eventlog.staging.upserts import in_order
 from eventlog.state.fold import segment_of
 from eventlog.state.small.timing import effective
 from eventlog.store.port import store_time_ms
@@ -247,10 +246,7 @@ class _Work:
     @property
     def _schema(self) -> pa.Schema:
         """The schema of rows of logs."""
-        fields = [
-            f.with_nullable(f.name not in self.rule.key) for f in to_arrow(self.recipe.schema)
-        ]
-        return pa.schema([*fields, pa.field(OP, pa.string()), pa.field(VERSION, pa.int64())])
+        return log_schema(to_arrow(self.recipe.schema), self.rule, versions=True)
 
     @property
     def _rank(self) -> str:
@@ -276,19 +272,19 @@ class _Work:
                     self.read += pc.sum(mask).as_py() or 0
                 self.progress("rows", self.read, self.task.rows)
                 if is_base and late_keys.num_rows:  # its late rows say it better
-                    told = row_merging.among(rows, late_keys, self.rule.key)
+                    told = key_lookup.among(rows, late_keys, self.rule.key)
                     mask = pc.and_(mask, pc.invert(told))
                 numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
                 rank += rows.num_rows
-                stored = slice_of(segment).level > 0
                 # The rows of an overwrite lie at its read version, and are as old as its commit.
-                filled = _as_log(rows, schema, segment.version, stored=stored)
+                version = None if slice_of(segment).level else segment.version
+                filled = as_log(rows, schema, version)
                 filled = filled.append_column(_BUCKET, found).append_column(self._rank, numbers)
                 yield filled.filter(mask)
 
     def _found(self, rows: pa.Table) -> pa.Array:
         """Return the bucket of each row."""
-        return buckets_of(rows, self.rule.key, self.rule.buckets, self.rule.splits)
+        return row_buckets(rows, self.rule)
 
     def _late_keys(self, here: Sequence[Run]) -> pa.Table:
         """Return the keys of which late segments have rows."""
@@ -301,7 +297,7 @@ class _Work:
             for rows in self._batches(segment, schema):
                 found = self._found(rows)
                 parts.append(rows.filter(pc.is_in(found, value_set=counting)))
-        return row_merging.distinct(pa.concat_tables(parts), self.rule.key)
+        return key_lookup.distinct(pa.concat_tables(parts), self.rule.key)
 
     def _batches(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
         head = self.t.head()
@@ -383,13 +379,13 @@ class _Work:
 
     def _remembered(self, kept: pa.Table) -> pa.Table:
         """Return the rows without tombstones that need hide nothing any more."""
-        deleted = pc.fill_null(pc.equal(kept.column(OP), DELETE), False)
-        if not pc.any(deleted, min_count=0).as_py():
+        deletes = deleted(kept)
+        if not pc.any(deletes, min_count=0).as_py():
             return kept
         if self.forgotten is None:  # asked once, and only where there are tombstones
             self.forgotten = _forgettable(self.t, self.task, self.here, self.buckets.high)
         old = pc.less_equal(kept.column(VERSION), self.forgotten)
-        return kept.filter(pc.invert(pc.and_(deleted, pc.fill_null(old, False))))
+        return kept.filter(pc.invert(pc.and_(deletes, pc.fill_null(old, False))))
 
 
 class _Outputs:
@@ -444,29 +440,9 @@ class _Outputs:
         )
 
 
-def _as_log(rows: pa.Table, schema: pa.Schema, version: int, *, stored: bool) -> pa.Table:
-    """Return rows of a segment with `_op`, and with the version of each delete.
-
-    Args:
-        rows: rows of a base, or of a log or late segment.
-        schema: that of the result.
-        version: the commit of the segment's rows, where all are of one.
-        stored: whether the segment has the versions itself.
-    """
-    if OP not in rows.column_names:
-        rows = rows.append_column(OP, pa.nulls(rows.num_rows, pa.string()))
-        rows = rows.append_column(VERSION, pa.nulls(rows.num_rows, pa.int64()))
-    elif not stored:
-        deleted = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
-        versions = pc.if_else(deleted, version, pa.scalar(None, pa.int64()))
-        at = rows.schema.get_field_index(VERSION)
-        rows = rows.set_column(at, VERSION, versions)
-    return rows.select(schema.names).cast(schema)
-
-
 def _by_key(rows: pa.Table, rule: MergeRule) -> pa.Table:
     """Return rows in the order of bucket and key; those of one key stay in theirs."""
-    return in_order(rows, rule)[0]
+    return in_key_order(rows, rule)[0]
 
 
 def _buckets_of(segment: Segment, here: Sequence[Run], at: Buckets) -> set[int]:

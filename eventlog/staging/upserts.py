@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.format.buckets import buckets_of
 from eventlog.keyed import row_merging
+from eventlog.keyed.log_rows import deleted, in_key_order, log_schema
 from eventlog.keyed.rule import DELETE, OP, UPSERT, MergeRule
 from eventlog.staging.rows import Problem
 
 Missing = Literal["null"]  # what a column that rows lack stands for
 MISSING: tuple[Missing, ...] = ("null",)
 _WHOLE = ("last", "first")  # the rules under which a row counts with its nulls
-_BUCKET = ""  # no table has such a column: column names are not empty
 
 
 class Cut(NamedTuple):
@@ -40,10 +39,7 @@ def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
         rule: its merge rule.
         given: what the writer has; with `_op`, a row may be a delete, which has only a key.
     """
-    if OP not in given.names:
-        return table
-    fields = [field.with_nullable(field.nullable or field.name not in rule.key) for field in table]
-    return pa.schema([*fields, pa.field(OP, pa.string())])
+    return log_schema(table, rule) if OP in given.names else table
 
 
 def left_out(table: pa.Schema, rule: MergeRule | None, given: Iterable[str]) -> list[str]:
@@ -146,10 +142,7 @@ def checked(
 
 def _incomplete_problem(rows: pa.Table, rule: MergeRule, lacking: Sequence[str]) -> Problem | None:
     """Return the problem of upserts that lack columns; None if all rows are deletes."""
-    deletes = pa.repeat(pa.scalar(False), rows.num_rows)
-    if OP in rows.column_names:
-        deletes = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
-    upserts = rows.filter(pc.invert(deletes))
+    upserts = rows.filter(pc.invert(deleted(rows)))
     if not upserts.num_rows:
         return None
     why = f"upserts lack it; {_erasure(rule)}"
@@ -218,7 +211,7 @@ def cut(
     rows = row_merging.kept(rows, rule, bottom=False)
     if unfit.num_rows:
         rows = pa.concat_tables([rows, unfit])
-    rows, buckets = in_order(rows, rule)
+    rows, buckets = in_key_order(rows, rule)
     if rows.nbytes <= bucket_bytes:
         yield Cut(buckets[0].as_py(), buckets[-1].as_py(), stored(rows, table))
         return
@@ -226,24 +219,10 @@ def cut(
         yield Cut(bucket, bucket, stored(part, table))
 
 
-def in_order(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Array]:
-    """Return the rows in the order of bucket and key, and their buckets.
-
-    Rows of one key keep their order.
-    """
-    buckets = buckets_of(rows, rule.key, rule.buckets, rule.splits)
-    names = [_BUCKET, *(str(place) for place in range(len(rule.key)))]
-    keys = pa.table([buckets, *(rows.column(name) for name in rule.key)], names)
-    order = pc.sort_indices(keys, [(name, "ascending") for name in names])
-    return rows.take(order), buckets.take(order)
-
-
 def stored(rows: pa.Table, table: pa.Schema) -> pa.Table:
     """Return the rows with the schema of a segment: without what is the same in all of them."""
-    if OP in rows.column_names:
-        deletes = pc.equal(pc.fill_null(rows.column(OP), UPSERT), DELETE)
-        if not pc.any(deletes, min_count=0).as_py():
-            rows = rows.drop_columns([OP])
+    if OP in rows.column_names and not pc.any(deleted(rows), min_count=0).as_py():
+        rows = rows.drop_columns([OP])
     complete = all(f.nullable or not rows.column(f.name).null_count for f in table)
     if complete and rows.column_names == table.names:
         return rows.cast(table)

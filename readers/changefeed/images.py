@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.rule import MergeRule
 from eventlog.readers.keyed.merging import AT
 
@@ -48,9 +48,9 @@ def of_versions(
     Raises:
         SumOverflow: a sum does not fit its column; the error has the version.
     """
-    keys = row_merging.distinct(rows, rule.key)
+    keys = key_lookup.distinct(rows, rule.key)
     key = free_name(rows.column_names)
-    numbers = row_merging.places(rows, keys, rule.key)
+    numbers = key_lookup.places(rows, keys, rule.key)
     names = [name for name in rows.column_names if name not in rule.key]
     bare = replace(rule, key=(key,))
     for part in _of_few_keys(rows.select(names).append_column(key, numbers), key, most_bytes):
@@ -119,14 +119,14 @@ def between(
         As `of_versions`.
     """
     rows = pa.concat_tables([before, after]).combine_chunks()
-    keys = row_merging.distinct(rows, rule.key)
+    keys = key_lookup.distinct(rows, rule.key)
     key = free_name(rows.column_names)
     versions = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
     versions.append(pa.repeat(pa.scalar(version, pa.int64()), after.num_rows))
     images = rows.select([name for name in rows.column_names if name not in rule.key])
-    images = images.append_column(key, row_merging.places(rows, keys, rule.key))
+    images = images.append_column(key, key_lookup.places(rows, keys, rule.key))
     images = images.append_column(AT, pa.concat_arrays(versions))
-    every = row_merging.row_numbers(keys.num_rows)
+    every = key_lookup.row_numbers(keys.num_rows)
     touches = pa.table(
         {
             key: pa.concat_arrays([every, every]),
@@ -178,7 +178,7 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
     signs = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
     signs.append(pa.repeat(pa.scalar(1, pa.int64()), after.num_rows))
     told = told.append_column("sign", pa.concat_arrays(signs))
-    told = told.append_column("row", row_merging.row_numbers(rows.num_rows))
+    told = told.append_column("row", key_lookup.row_numbers(rows.num_rows))
     grouped = told.group_by(aliases, use_threads=False).aggregate([("sign", "sum"), ("row", "min")])
     parts = []
     for change, sign in ((DELETE, -1), (INSERT, 1)):
@@ -203,7 +203,7 @@ def _windows(before: pa.Table, rows: pa.Table, key: str, most_bytes: int) -> Ite
     each = max(1, (before.nbytes + rows.nbytes) // everything)
     most = max(1, most_bytes // each)
     versions = pc.unique(
-        row_merging.in_one_piece(rows.column(AT))
+        key_lookup.in_one_piece(rows.column(AT))
     ).to_pylist()  # rows are in their order
     if len(versions) == 1 or _at_most(before, rows, key) <= most:
         yield rows
@@ -251,7 +251,7 @@ def _offsets(rows: pa.Table, versions: Sequence[int]) -> list[int]:
 
 def _counted(rows: pa.Table, key: str) -> dict[int, int]:
     """Return the number of rows of each key."""
-    counts = pc.value_counts(row_merging.in_one_piece(rows.column(key)))
+    counts = pc.value_counts(key_lookup.in_one_piece(rows.column(key)))
     return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
 
 
@@ -269,16 +269,16 @@ def _of_window(
         {
             "key": known.column(key),
             "at": known.column(AT),
-            "row": row_merging.row_numbers(known.num_rows),
+            "row": key_lookup.row_numbers(known.num_rows),
         }
     )
     wanted = pa.table({"key": touches.column(key), "until": touches.column(AT)})
     spread = rows.join(wanted, keys="key", join_type="inner", use_threads=False)
     spread = spread.filter(pc.less_equal(spread.column("at"), spread.column("until")))
     spread = spread.take(pc.sort_indices(spread.column("row")))
-    copies = known.drop_columns([AT]).take(row_merging.in_one_piece(spread.column("row")))
+    copies = known.drop_columns([AT]).take(key_lookup.in_one_piece(spread.column("row")))
     copies = copies.append_column(
-        AT, row_merging.in_one_piece(spread.column("until"))
+        AT, key_lookup.in_one_piece(spread.column("until"))
     ).combine_chunks()
     images = row_merging.shown(copies, replace(rule, key=(key, AT)))
     yield _differences(images, touches, after, key, compared)
@@ -300,15 +300,15 @@ def _differences(
         {
             "key": images.column(key),
             "at": images.column(AT),
-            "image": row_merging.row_numbers(images.num_rows),
+            "image": key_lookup.row_numbers(images.num_rows),
         }
     )
     wanted = pa.table({"key": touches.column(key), "at": touches.column(AT)})
     line = wanted.join(numbered, keys=["key", "at"], join_type="left outer", use_threads=False)
     line = line.sort_by([("key", "ascending"), ("at", "ascending")])
     at, now = (
-        row_merging.in_one_piece(line.column("at")),
-        row_merging.in_one_piece(line.column("image")),
+        key_lookup.in_one_piece(line.column("at")),
+        key_lookup.in_one_piece(line.column("image")),
     )
     then = pa.concat_arrays(
         [pa.nulls(min(1, len(now)), pa.int64()), now.slice(0, max(0, len(now) - 1))]
@@ -345,7 +345,7 @@ def of_view(changes: pa.Table, passes: pa.Array, columns: Sequence[str]) -> pa.T
         passes: whether each row passes the filter.
         columns: the columns of the view.
     """
-    before = pc.equal(row_merging.in_one_piece(changes.column(CHANGE)), BEFORE)
+    before = pc.equal(key_lookup.in_one_piece(changes.column(CHANGE)), BEFORE)
     firsts = pc.indices_nonzero(before)
     seconds = pc.add(firsts, pa.scalar(1, firsts.type))
     both = pc.and_(passes.take(firsts), passes.take(seconds))
@@ -358,7 +358,7 @@ def of_view(changes: pa.Table, passes: pa.Array, columns: Sequence[str]) -> pa.T
 
 def _with_keys(changes: pa.Table, keys: pa.Table, key: str) -> pa.Table:
     """Return changes with the key columns in place of their number."""
-    numbers = row_merging.in_one_piece(changes.column(key))
+    numbers = key_lookup.in_one_piece(changes.column(key))
     changes = changes.drop_columns([key])
     for name in reversed(keys.column_names):
         changes = changes.add_column(0, keys.schema.field(name), keys.column(name).take(numbers))
@@ -395,7 +395,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
 
     A NaN is the same as itself here, and -0.0 is not 0.0.
     """
-    whole = row_merging.in_one_piece(column)
+    whole = key_lookup.in_one_piece(column)
     if pa.types.is_floating(whole.type):
         return whole.view(f"int{whole.type.bit_width}")
     if pa.types.is_nested(whole.type):
@@ -422,7 +422,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     """Return each value so many times."""
     if pc.all(pc.equal(counts, 1), min_count=0).as_py():
-        return row_merging.in_one_piece(values)
+        return key_lookup.in_one_piece(values)
     parts = [pa.repeat(value, count.as_py()) for value, count in zip(values, counts, strict=True)]
     return pa.concat_arrays([pa.nulls(0, values.type), *parts])
 

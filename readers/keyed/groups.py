@@ -12,7 +12,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from eventlog.format.buckets import buckets_of
+from eventlog.keyed.log_rows import row_buckets
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, buckets_in
@@ -65,7 +65,7 @@ def alike(
 
 def of_keys(runs: Sequence[Run], keys: pa.Table, rule: MergeRule) -> list[Run]:
     """Return the runs that have a bucket of one of these keys."""
-    places = sorted(set(buckets_of(keys, rule.key, rule.buckets, rule.splits).to_pylist()))
+    places = sorted(set(row_buckets(keys, rule).to_pylist()))
     return [r for r in runs if bisect_left(places, r.first) < bisect_right(places, r.last)]
 
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.format.buckets import buckets_of
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
+from eventlog.keyed.log_rows import as_log, log_schema, row_buckets
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.pruning import is_plain
-from eventlog.keyed.rule import OP, MergeRule
+from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, segments_of
 from eventlog.model.entries import SliceKind
 from eventlog.readers.keyed.groups import alike, grouped, of_keys, parts
@@ -109,21 +109,21 @@ class Slices:
             is_new = pc.greater(rows.column(AT), after)
             if not pc.any(is_new, min_count=0).as_py():
                 continue
-            touched = row_merging.distinct(
+            touched = key_lookup.distinct(
                 rows.select([*self.rule.key]).filter(is_new), self.rule.key
             )
-            late = portion.late.filter(row_merging.among(portion.late, touched, self.rule.key))
+            late = portion.late.filter(key_lookup.among(portion.late, touched, self.rule.key))
             if not pc.all(is_new).as_py():
-                rows = rows.filter(row_merging.among(rows, touched, self.rule.key))
+                rows = rows.filter(key_lookup.among(rows, touched, self.rule.key))
             rows = _in_order_of_versions(rows)
-            known = row_merging.distinct(late, self.rule.key)
+            known = key_lookup.distinct(late, self.rule.key)
             held = _Held(pa.concat_tables([late, rows]), self.rule.key, self.most)
             wanted = _having(touched)
             wanted = portion.share if wanted is None else wanted
             for _, base in self._pieces(portion.runs, columns, wanted):
-                hits = base.filter(row_merging.among(base, touched, self.rule.key))
-                hits = hits.filter(pc.invert(row_merging.among(hits, known, self.rule.key)))
-                hits = _at(_as_log(hits, self._log_schema(columns)), [(after, hits.num_rows)])
+                hits = base.filter(key_lookup.among(base, touched, self.rule.key))
+                hits = hits.filter(pc.invert(key_lookup.among(hits, known, self.rule.key)))
+                hits = _at(as_log(hits, self._log_schema(columns)), [(after, hits.num_rows)])
                 if found := held.add(hits):
                     yield pa.concat_tables(found)
             yield pa.concat_tables(held.rest())
@@ -222,7 +222,7 @@ class Slices:
             every = chain(rows(before, None), given_up(found), new)
         else:
             written = _whole(found, with_versions)
-            touched = row_merging.distinct(written, self.rule.key)
+            touched = key_lookup.distinct(written, self.rule.key)
             runs = of_keys(runs, touched, self.rule)
             before = [log for log in segments_of(runs, "log") if log.low <= after]
             every = chain(rows(before, touched), [written])
@@ -250,7 +250,7 @@ class Slices:
             return
         above = _whole(found, schema)
         # Late rows count only where there are rows above.
-        rows = late(row_merging.distinct(above, self.rule.key)) if above.num_rows else iter(())
+        rows = late(key_lookup.distinct(above, self.rule.key)) if above.num_rows else iter(())
         found, more = taken(rows, self.most - above.nbytes)
         if more:
             rows = chain(given_up(found), rows)
@@ -291,20 +291,20 @@ class Slices:
             for rows in bases:
                 yield from self._wanted(rows)
             return
-        touched = row_merging.distinct(above, key)
-        late = late.filter(row_merging.among(late, touched, key))
-        known = row_merging.distinct(late, key)
+        touched = key_lookup.distinct(above, key)
+        late = late.filter(key_lookup.among(late, touched, key))
+        known = key_lookup.distinct(late, key)
         held = _Held(pa.concat_tables([late, above]), key, self.most)
         for rows in bases:
-            touches = row_merging.among(rows, touched, key)
+            touches = key_lookup.among(rows, touched, key)
             free = rows.filter(pc.invert(touches))
             if free.num_rows:
                 yield from self._wanted(free)
             hit = rows.filter(touches)
             if known.num_rows:
-                hit = hit.filter(pc.invert(row_merging.among(hit, known, key)))
+                hit = hit.filter(pc.invert(key_lookup.among(hit, known, key)))
             if hit.num_rows:
-                yield from self._shown(held.add(_as_log(hit, above.schema)), runs)
+                yield from self._shown(held.add(as_log(hit, above.schema)), runs)
         waiting += held.rest()
 
     def located(self, error: row_merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
@@ -312,7 +312,7 @@ class Slices:
 
         A `version` that it has already stands; else it is that which is read.
         """
-        bucket = buckets_of(error.keys, self.rule.key, self.rule.buckets, self.rule.splits)[0]
+        bucket = row_buckets(error.keys, self.rule)[0]
         version = self.reading.version if error.version is None else error.version
         return InvalidInput(
             f"{error.message} at version {version} (chunk {runs[0].chunk}, bucket {bucket}): "
@@ -339,8 +339,7 @@ class Slices:
     def _log_schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the schema of rows of logs, which may be deletes."""
         fields = [self.reading.table_schema.field(name) for name in columns]
-        relaxed = [f.with_nullable(f.nullable or f.name not in self.rule.key) for f in fields]
-        return pa.schema([*relaxed, pa.field(OP, pa.string())])
+        return log_schema(pa.schema(fields), self.rule)
 
     def _pieces(
         self, runs: Sequence[Run], columns: Sequence[str], wanted: pc.Expression | None = None
@@ -387,7 +386,7 @@ class Slices:
                     rows = _at(rows, [(after, rows.num_rows)])
                 rows = self._of_buckets(rows, chosen)
                 if among is not None:
-                    rows = rows.filter(row_merging.among(rows, among, self.rule.key))
+                    rows = rows.filter(key_lookup.among(rows, among, self.rule.key))
                 if rows.num_rows:
                     yield rows
 
@@ -413,7 +412,7 @@ class Slices:
         """Return the rows in some buckets; None: in all."""
         if chosen is None or not rows.num_rows:
             return rows
-        buckets = buckets_of(rows, self.rule.key, self.rule.buckets, self.rule.splits)
+        buckets = row_buckets(rows, self.rule)
         return rows.filter(pc.is_in(buckets, value_set=pa.array(sorted(chosen), pa.int32())))
 
     def _wanted(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -455,16 +454,16 @@ class _Held:
         if self._size <= self._most:
             return []
         found = pa.concat_tables(self._waiting)
-        keys = row_merging.distinct(found, self._key)
+        keys = key_lookup.distinct(found, self._key)
         self._done.append(keys)
         self._waiting, self._size = [], 0
-        return [found, self._above.filter(row_merging.among(self._above, keys, self._key))]
+        return [found, self._above.filter(key_lookup.among(self._above, keys, self._key))]
 
     def rest(self) -> list[pa.Table]:
         """Return all rows of the keys that `add` has not returned."""
         above = self._above
         if self._done:
-            done = row_merging.among(above, pa.concat_tables(self._done), self._key)
+            done = key_lookup.among(above, pa.concat_tables(self._done), self._key)
             above = above.filter(pc.invert(done))
         return [rows for rows in (*self._waiting, above) if rows.num_rows] or [above]
 
@@ -498,15 +497,9 @@ def _at(rows: pa.Table, versions: Sequence[tuple[int, int]]) -> pa.Table:
 
 def _in_order_of_versions(rows: pa.Table) -> pa.Table:
     """Return rows in the order of `AT`; those of a key and a version stay in theirs."""
-    versions = row_merging.in_one_piece(rows.column(AT))
+    versions = key_lookup.in_one_piece(rows.column(AT))
     falls = pc.less(versions.slice(1), versions.slice(0, max(0, len(versions) - 1)))
     return rows.take(pc.sort_indices(versions)) if pc.any(falls).as_py() else rows  # stable
-
-
-def _as_log(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of a base as upserts."""
-    nothing = pa.nulls(rows.num_rows, pa.string())
-    return retyped(rows.append_column(OP, nothing), schema)
 
 
 def _together(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
@@ -613,7 +606,7 @@ def _split(rows: pa.Table, units: Sequence[_Unit], rule: MergeRule) -> list[pa.T
     """Return the rows of each unit, in their order."""
     if len(units) == 1 or not rows.num_rows:
         return [rows] * len(units)
-    buckets = buckets_of(rows, rule.key, rule.buckets, rule.splits)
+    buckets = row_buckets(rows, rule)
     order = pc.sort_indices(buckets)  # stable
     rows, buckets = rows.take(order), buckets.take(order)
     runs = pc.run_end_encode(buckets)

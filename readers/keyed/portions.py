@@ -14,7 +14,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.format.buckets import buckets_of
+from eventlog.keyed.log_rows import row_buckets
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
@@ -62,7 +62,7 @@ def sorted_portions(
     def marked(tables: Iterable[pa.Table], *, is_late: bool) -> Iterator[pa.Table]:
         for rows in tables:
             if alone is None:
-                places = buckets_of(rows, rule.key, rule.buckets, rule.splits)
+                places = row_buckets(rows, rule)
             else:
                 places = pa.repeat(pa.scalar(alone, pa.int32()), rows.num_rows)
             marks = pa.repeat(pa.scalar(is_late), rows.num_rows)

@@ -29,7 +29,7 @@ from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
-from eventlog.keyed import placement, row_merging, slices
+from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, MergeRule, stored_rule
 from eventlog.model import stats
 from eventlog.model.actions import (
@@ -127,7 +127,7 @@ def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
 def store(t: Table, rows: pa.Table, chunk: str, place: Slice) -> Add:
     """Store a segment, and return what adds it."""
     recipe, schema, rule = Recipe.of(t.head()), t.head().schema, rule_of(t)
-    rows, _ = upserts.in_order(rows, rule)
+    rows, _ = log_rows.in_key_order(rows, rule)
     if VERSION in rows.column_names and rows.column(VERSION).null_count == rows.num_rows:
         rows = rows.drop_columns([VERSION])
     rows = upserts.stored(rows, schema)
@@ -183,12 +183,12 @@ def merging_of(
     read = {s.id: stored_rows(t, s, found[s.id][1]) for s in inputs}
     kinds = {s.id: placement.slice_of(s).kind for s in inputs}
     late = [read[s.id] for s in inputs if kinds[s.id] == "late"]
-    told = row_merging.distinct(pa.concat_tables(late), rule.key) if late else None
+    told = key_lookup.distinct(pa.concat_tables(late), rule.key) if late else None
     parts = []
     for segment in inputs:
         rows = read[segment.id]
         if kinds[segment.id] == "base" and told is not None:
-            rows = rows.filter(pc.invert(row_merging.among(rows, told, rule.key)))
+            rows = rows.filter(pc.invert(key_lookup.among(rows, told, rule.key)))
         parts.append(rows)
     kept = row_merging.kept(pa.concat_tables(parts), rule, bottom=bottom)
     level = 1 + max(placement.slice_of(s).level for s in inputs)

@@ -8,7 +8,7 @@ import pytest
 from support.keyed_tables import FUNCTIONS, KINDS, model_of, ordered
 from support.repeatable import EXAMPLES
 
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.rule import MergeRule
 
 SCHEMA = pa.schema(
@@ -112,12 +112,12 @@ def check_base(chance, rule, parts, answer):
     base, late = row_merging.shown(kept, rule), row_merging.telling(kept, rule)
     keys = [tuple(row[n] for n in rule.key) for row in base.to_pylist()]
     assert len(set(keys)) == len(keys)
-    touched = row_merging.distinct(high, rule.key)
-    mask = row_merging.among(base, touched, rule.key)
+    touched = key_lookup.distinct(high, rule.key)
+    mask = key_lookup.among(base, touched, rule.key)
     free, hit = base.filter(pc.invert(mask)), base.filter(mask)
-    late = late.filter(row_merging.among(late, touched, rule.key))
+    late = late.filter(key_lookup.among(late, touched, rule.key))
     hit = hit.filter(
-        pc.invert(row_merging.among(hit, row_merging.distinct(late, rule.key), rule.key))
+        pc.invert(key_lookup.among(hit, key_lookup.distinct(late, rule.key), rule.key))
     )
     hit = hit.append_column("_op", pa.nulls(hit.num_rows, pa.string())).select(SCHEMA.names)
     merged = row_merging.shown(pa.concat_tables([hit.cast(SCHEMA), late, high]), rule)

@@ -19,7 +19,7 @@ from eventlog import Table
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
-from eventlog.keyed import placement, row_merging, slices
+from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, rule_of
 from eventlog.model import stats
 from eventlog.model.actions import Merge
@@ -139,7 +139,7 @@ def merged(  # noqa: PLR0917 - the run
         outputs = [(row_merging.shown(kept, rule), "base"), (late, "late")]
     adds = []
     for part, kind in outputs:
-        part, buckets = upserts.in_order(part, rule)  # noqa: PLW2901
+        part, buckets = log_rows.in_key_order(part, rule)  # noqa: PLW2901
         for f, e in [(first, last)] if wide else [(b, b) for b in range(first, last + 1)]:
             mask = pc.and_(pc.greater_equal(buckets, f), pc.less_equal(buckets, e))
             mine = spoil(part.filter(mask), kind)
@@ -188,7 +188,7 @@ def _below_late(inputs, read, rule):
         parts[placement.slice_of(segment).kind].append(read[segment.id])
     empty = next(iter(read.values())).slice(0, 0)
     base, late, logs = (pa.concat_tables([empty, *parts[k]]) for k in ("base", "late", "log"))
-    known = row_merging.among(base, row_merging.distinct(late, rule.key), rule.key)
+    known = key_lookup.among(base, key_lookup.distinct(late, rule.key), rule.key)
     return pa.concat_tables([base.filter(pc.invert(known)), late, logs]).combine_chunks()
 
 

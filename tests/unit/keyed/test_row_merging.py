@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog.errors import InvalidInput
-from eventlog.keyed import row_merging
+from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.rule import MergeRule
 
 
@@ -145,11 +145,11 @@ def test_what_a_base_does_not_show_is_told_beside_it():
 def test_among_and_distinct():
     table = pa.table({"k": [1, 2, 3, 2], "s": ["a", "b", "c", "x"]})
     some = pa.table({"k": [2, 2, 9], "s": ["b", "b", "c"]})
-    assert row_merging.among(table, some, ["k"]).to_pylist() == [False, True, False, True]
-    assert row_merging.among(table, some, ["k", "s"]).to_pylist() == [False, True, False, False]
-    assert row_merging.among(table, some.slice(0, 0), ["k"]).to_pylist() == [False] * 4
-    assert row_merging.among(table.slice(0, 0), some, ["k", "s"]).to_pylist() == []
-    assert row_merging.distinct(some, ["k", "s"]).to_pylist() == [
+    assert key_lookup.among(table, some, ["k"]).to_pylist() == [False, True, False, True]
+    assert key_lookup.among(table, some, ["k", "s"]).to_pylist() == [False, True, False, False]
+    assert key_lookup.among(table, some.slice(0, 0), ["k"]).to_pylist() == [False] * 4
+    assert key_lookup.among(table.slice(0, 0), some, ["k", "s"]).to_pylist() == []
+    assert key_lookup.distinct(some, ["k", "s"]).to_pylist() == [
         {"k": 2, "s": "b"},
         {"k": 9, "s": "c"},
     ]

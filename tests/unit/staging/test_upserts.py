@@ -10,9 +10,9 @@ from support.builders import DAY_US, SCHEMA, create, events, live
 from eventlog import errors
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.keyed import log_rows
 from eventlog.keyed.rule import MergeRule
 from eventlog.readers import count, scan
-from eventlog.staging import upserts
 from eventlog.writers import append, delete, overwrite, upsert
 
 OP = pa.field("_op", pa.string())
@@ -212,7 +212,7 @@ def test_many_key_columns_keep_the_order_of_rows():
     schema = pa.schema([*((n, pa.int64()) for n in names), ("v", pa.int64())])
     rule = MergeRule(tuple(names), 4, None, "last", {}, {})
     table = pa.table([*([[n % 3 for n in range(300)]] * 16), list(range(300))], schema=schema)
-    found, buckets = upserts.in_order(table, rule)
+    found, buckets = log_rows.in_key_order(table, rule)
     by_key = {}
     for row in found.to_pylist():
         by_key.setdefault(row["c0"], []).append(row["v"])
