@@ -27,7 +27,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
-from eventlog.readers.keyed import Slices
+from eventlog.readers.keyed import SliceReader
 from eventlog.recovery import fallback
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
@@ -190,7 +190,7 @@ class Scan(Rows):
         try:
             if self.plan.rule is not None:
                 bare = replace(self.reading, schema=pa.schema([]))
-                slices = Slices(bare, self.plan.rule)
+                slices = SliceReader(bare, self.plan.rule)
                 return sum(batch.num_rows for batch in slices.batches(self.plan.runs))
             return self.reading.count(self.plan.in_scan_order())
         except DataLoss as error:
@@ -205,7 +205,7 @@ class Scan(Rows):
         """Yield the rows of the version's own segments."""
         try:
             if self.plan.rule is not None:
-                yield from Slices(self.reading, self.plan.rule).batches(self.plan.runs)
+                yield from SliceReader(self.reading, self.plan.rule).batches(self.plan.runs)
             else:
                 yield from self.reading.batches(self.plan.in_scan_order())
         except DataLoss as error:

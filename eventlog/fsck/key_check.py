@@ -8,7 +8,7 @@ on the size of the table. Reads the key columns, the order, the event time and `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
 import pyarrow as pa
@@ -185,10 +185,7 @@ class _KeyCheck:
         names = [n for n in (*self._rule.key, self._rule.order, OP) if n is not None]
         schema = pa.schema([f for f in self._columns.schema if f.name in names])
         found = [pa.Table.from_batches([], schema)]
-        here = [
-            replace(run, first=max(run.first, share.first), last=min(run.last, share.last))
-            for run in of_chunk
-        ]
+        here = [run.cut(share.first, share.last) for run in of_chunk]
         for one in segments_of(here, kind):
             wanted = pa.array(sorted(buckets_in(one, here)), pa.int32())
             parts = self._columns.read(one.segment, names)

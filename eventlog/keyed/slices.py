@@ -8,7 +8,7 @@ segment that many buckets share stays live until it counts in none of them (FORM
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from eventlog.errors import Corrupt
@@ -39,6 +39,10 @@ class Run:
     def width(self) -> int:
         """The number of buckets."""
         return self.last - self.first + 1
+
+    def cut(self, first: int, last: int) -> Run:
+        """Return the part of it that lies in these buckets."""
+        return replace(self, first=max(self.first, first), last=min(self.last, last))
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.rule import MergeRule
-from eventlog.readers.keyed.merging import AT
+from eventlog.readers.keyed.segment_rows import AT
 
 # Columns beside the table's.
 CHANGE, VERSION, TIME = "_change", "_version", "_time"
@@ -33,7 +33,7 @@ def of_versions(
     """Yield what each version did to the keys that it wrote.
 
     Args:
-        rows: the rows of those keys, as `Slices.written` returns them.
+        rows: the rows of those keys, as `SliceReader.written` returns them.
         rule: the merge rule.
         after: the version before the first one.
         compared: the columns whose values make an update. Others, such as those that order the

@@ -28,7 +28,7 @@ from eventlog.readers.changefeed import images, planning, steps
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Step, Written
-from eventlog.readers.keyed import Slices
+from eventlog.readers.keyed import SliceReader
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.readers.scanner import Rows, kept_snapshot, table_at
 from eventlog.segments.batches import given_up, joined, passing, predicate_error, retyped, taken
@@ -121,11 +121,11 @@ class ChangeReading:
                 for one, other in self._paired(old, new, slices.reading.schema, slices.rule.key):
                     yield images.between(one, other, slices.rule, version, compared)
 
-    def _slices(self) -> Slices:
+    def _slices(self) -> SliceReader:
         """Return how the rows of slices are read: with key and filter columns, unfiltered."""
         if self.rule is None:
             raise InvalidInput("these are steps of a keyed table")
-        return Slices(self._unfiltered(self.rule.key), self.rule, self.portion_bytes)
+        return SliceReader(self._unfiltered(self.rule.key), self.rule, self.portion_bytes)
 
     def _unfiltered(self, more: Sequence[str] = ()) -> Reading:
         """Return how to read all rows, with the columns wanted, of the filter, and these."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, readable
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.readers.keyed.groups import grouped, parts
+from eventlog.readers.keyed.cuts import filled, grouped, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,29 +235,17 @@ def segments_of(step: Step) -> list[Segment]:
 
 
 def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
-    held: list[tuple[Run, Run]] = []
-    size = 0.0
-
-    def together() -> Replaced:
-        return replace(step, before=tuple(a for a, _ in held), after=tuple(b for _, b in held))
-
-    for old, new in zip(step.before, step.after, strict=True):
-        each = sum(one.bytes_in(1) for one in (*old.placed, *new.placed))
-        first = old.first
-        while first <= old.last:
-            # A key is unique in its chunk only.
-            if held and (held[-1][0].chunk != old.chunk or size + each > most_bytes):
-                yield together()
-                held, size = [], 0.0
-            room = max(1, int((most_bytes - size) // each)) if each else old.last - first + 1
-            last = min(old.last, first + room - 1)
-            held.append(
-                (replace(old, first=first, last=last), replace(new, first=first, last=last))
+    both = zip(step.before, step.after, strict=True)
+    for _, of_chunk in groupby(both, lambda pair: pair[0].chunk):  # a key is unique in its chunk
+        pairs = list(of_chunk)
+        sizes = [sum([p.bytes_in(1) for p in (*old.placed, *new.placed)]) for old, new in pairs]
+        spans = [(old.first, old.last, size) for (old, _), size in zip(pairs, sizes, strict=True)]
+        for part in filled(spans, most_bytes):
+            before, after = (
+                tuple(pairs[number][side].cut(first, last) for number, first, last in part)
+                for side in (0, 1)
             )
-            size += each * (last - first + 1)
-            first = last + 1
-    if held:
-        yield together()
+            yield replace(step, before=before, after=after)
 
 
 def _aligned(

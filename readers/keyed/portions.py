@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
@@ -28,13 +28,13 @@ class Portion:
         runs: the runs of slices, cut to the buckets of these keys.
         above: the rows of logs; those of a key are in commit order.
         late: the late rows, likewise.
-        share: the rows of bases that belong to this portion; None: all in these buckets.
+        key_range: a filter of its keys, where it has some of a bucket only; None: all in the runs.
     """
 
     runs: Sequence[Run]
     above: pa.Table
     late: pa.Table
-    share: pc.Expression | None = None
+    key_range: pc.Expression | None = None
 
 
 def sorted_portions(
@@ -78,7 +78,7 @@ def sorted_portions(
             rows = rows.drop_columns([bucket, older])
             yield Portion(
                 [
-                    replace(run, first=max(run.first, cut.first), last=min(run.last, cut.last))
+                    run.cut(cut.first, cut.last)
                     for run in runs
                     if run.first <= cut.last and cut.first <= run.last
                 ],

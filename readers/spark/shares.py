@@ -18,7 +18,7 @@ from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import MergeRule
 from eventlog.query.predicate import Where
-from eventlog.readers.keyed import Slices
+from eventlog.readers.keyed import SliceReader
 from eventlog.readers.scanner import kept_snapshot
 from eventlog.readers.spark import slices
 from eventlog.readers.spark.expressions import unpack_expression
@@ -122,7 +122,7 @@ class ScanWork(Work):
         if self.rule is None:
             yield from self.reading.batches(_segments.decode(share))
         else:
-            yield from Slices(self.reading, self.rule).batches(slices.decode(share))
+            yield from SliceReader(self.reading, self.rule).batches(slices.decode(share))
 
 
 def share_out(  # noqa: PLR0917 - what a plan needs to become work

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from eventlog.keyed.placement import place
 from eventlog.keyed.slices import Run
 from eventlog.model.entries import Segment, Slice
-from eventlog.readers.keyed.groups import alike, parts
+from eventlog.readers.keyed.cuts import parts
+from eventlog.readers.keyed.segment_rows import alike
 
 
 def segment(kind, first, last, size):

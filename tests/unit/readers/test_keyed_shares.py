@@ -11,7 +11,7 @@ from support.keyed_tables import SCHEMA, WITH_OP, merged, ordered, properties_of
 
 from eventlog.format.buckets import buckets_of
 from eventlog.readers import changes, scan
-from eventlog.readers.keyed import merging
+from eventlog.readers.keyed import cuts
 from eventlog.writers import delete, upsert
 
 KEYS = {"k": ("k",), "s": ("s",), "both": ("s", "k")}
@@ -56,14 +56,14 @@ CASES = [(kind, "both") for kind in ("last", "partial")] + [
 def test_little_memory_gives_the_same_rows(kind, key, monkeypatch):
     chance = random.Random(f"{kind} {key}")
     table = table_of(kind, KEYS[key], chance, buckets=chance.choice([1, 3]))
-    found, whole = [], merging.sorted_portions
+    found, whole = [], cuts.sorted_portions
 
     def watched(*args):
         for portion in whole(*args):
-            found.append(portion.share is not None)
+            found.append(portion.key_range is not None)
             yield portion
 
-    monkeypatch.setattr(merging, "sorted_portions", watched)
+    monkeypatch.setattr(cuts, "sorted_portions", watched)
     for where in (None, "k > 20", "a = 3"):
         query = scan(table, where=where)
         expected = rows_of(query)

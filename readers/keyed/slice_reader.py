@@ -1,0 +1,352 @@
+"""Reads keyed tables: rows of one key are merged, in bounded memory.
+
+Imports eventlog and the other modules of readers.keyed. A base streams through: rows whose keys no
+row above it has pass as they are. The others are merged with the rows of logs
+(`eventlog.keyed.row_merging`), which are held in memory, or read in portions of whole keys if they
+are too large for that (`cuts`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from eventlog.keyed import key_lookup, row_merging
+from eventlog.keyed.log_rows import as_log, row_buckets
+from eventlog.keyed.placement import Placed
+from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slices import Run, segments_of
+from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, grouped, unit_of, whole
+from eventlog.readers.keyed.portions import Portion
+from eventlog.readers.keyed.segment_rows import (
+    AT,
+    SegmentRows,
+    at,
+    having,
+    in_order_of_versions,
+    of_keys,
+)
+from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken
+from eventlog.segments.fragments import Reading
+
+# What an expression calls, as it prints itself, and what of that has a value for all arguments.
+_CALLED = re.compile(r"(\w+)\(")
+_TOTAL = frozenset(
+    ("coalesce", "decimal128", "if_else", "invert", "is_in", "is_null", "is_valid", "starts_with")
+)
+_FEW_BASES = 4  # that a look-up reads
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReader:
+    """Runs of slices become batches. Can be pickled.
+
+    Attributes:
+        reading: how their segments are read; its filter is that of the result.
+        rule: the merge rule.
+        most_bytes: bytes of Arrow data that rows above the bases, and the rows of bases that are
+            merged with them, may take at once; as many as are read ahead if None. Merging holds
+            them about three times. All rows of one key are held, whatever they take.
+    """
+
+    reading: Reading
+    rule: MergeRule
+    most_bytes: int | None = None
+
+    @property
+    def cuts(self) -> Cuts:
+        """How rows are cut."""
+        most = self.reading.ahead_bytes // 2 if self.most_bytes is None else self.most_bytes
+        return Cuts(self.rule, max(1, most))
+
+    def at(self, version: int) -> SliceReader:
+        """Return the same for runs of another version."""
+        return replace(self, reading=replace(self.reading, version=version))
+
+    def batches(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these runs, one a key, in the schema of `reading`.
+
+        The order is that of the bases, then that of keys that were added since.
+
+        Raises: as `Reading.batches`.
+        """
+        for plain, groups in groupby(grouped(runs), lambda group: all(map(is_plain, group))):
+            if plain:  # all that follow each other at once: they are read ahead
+                bases = {b.segment.id: b.segment for g in groups for run in g for b in run.base}
+                yield from self.reading.batches(bases.values())
+            else:
+                for group in groups:
+                    for part in self.cuts.parts(group):
+                        yield from self._merged(part)
+
+    def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of these runs, which need not take in all buckets of their segments.
+
+        Raises: as `Reading.batches`.
+        """
+        yield from self._merged([run for run in runs if run.placed])
+
+    def written(self, runs: Sequence[Run], after: int) -> Iterator[pa.Table]:
+        """Yield the rows of those keys that were written after a version, before the merge.
+
+        Args:
+            runs: runs of one part (see `Cuts`).
+            after: the version.
+
+        Returns:
+            Tables with all rows of some of these keys. They have the columns of `reading` and those
+            that a merge of them needs, `_op`, and `AT`: the version of a row; `after` if it is
+            older. The rows are in commit order.
+
+        Raises: as `merged`.
+        """
+        key, source = self.rule.key, self._source()
+        for portion in self._portions_written(source, runs, after):
+            rows = portion.above
+            is_new = pc.greater(rows.column(AT), after)
+            if not pc.any(is_new, min_count=0).as_py():
+                continue
+            touched = key_lookup.distinct(rows.select([*key]).filter(is_new), key)
+            late = portion.late.filter(key_lookup.among(portion.late, touched, key))
+            if not pc.all(is_new).as_py():
+                rows = rows.filter(key_lookup.among(rows, touched, key))
+            rows = in_order_of_versions(rows)
+            known = key_lookup.distinct(late, key)
+            pairs = _Pairing(pa.concat_tables([late, rows]), key, self.cuts.most_bytes)
+            wanted = having(touched)
+            wanted = portion.key_range if wanted is None else wanted
+            for _, base in source.pieces(portion.runs, wanted):
+                hits = base.filter(key_lookup.among(base, touched, key))
+                hits = hits.filter(pc.invert(key_lookup.among(hits, known, key)))
+                hits = at(as_log(hits, source.log_schema), [(after, hits.num_rows)])
+                if complete := pairs.add(hits):
+                    yield pa.concat_tables(complete)
+            yield pa.concat_tables(pairs.rest())
+
+    def known(self, runs: Sequence[Run], after: int) -> Iterator[pa.Table]:
+        """Yield the merged rows of the keys that were written after a version.
+
+        Args:
+            runs: runs of one part.
+            after: the version.
+
+        Raises: as `merged`.
+        """
+        for written in self.written(runs, after):
+            rows = self._one_a_key(written.drop_columns([AT]), runs)
+            yield retyped(rows, self.reading.schema)
+
+    def located(self, error: row_merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
+        """Return the error of a sum in these runs, with where it is and what to do.
+
+        A `version` that it has already stands; else it is that which is read.
+        """
+        bucket = row_buckets(error.keys, self.rule)[0]
+        version = self.reading.version if error.version is None else error.version
+        return InvalidInput(
+            f"{error.message} at version {version} (chunk {runs[0].chunk}, bucket {bucket}): "
+            "upsert a row of this key that takes a part back, and read a later version; or read "
+            "null in place of such sums: `overflow='null'`, in the shell `--overflow null`",
+            table=self.reading.store.uri,
+            version=version,
+        )
+
+    def _source(self) -> SegmentRows:
+        """Return how rows are read before the merge, with the columns that it needs."""
+        reading = self.reading
+        wanted = self.rule.needed([*reading.schema.names, *sorted(reading.filter_columns)])
+        columns = [name for name in reading.table_schema.names if name in wanted]
+        return SegmentRows(reading, self.rule, columns, self.cuts.piece_bytes)
+
+    def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        source, wanted = self._source(), self._filter_of_keys(runs)
+
+        def late(keys: pa.Table | None) -> Iterator[pa.Table]:
+            return source.above(segments_of(runs, "late"), runs, keys=keys, wanted=wanted)
+
+        logs = source.above(segments_of(runs, "log"), runs, wanted=wanted)
+        for portion in self.cuts.portions(logs, late, runs, source.log_schema):
+            yield from self._of_portion(source, portion, wanted)
+
+    def _portions_written(
+        self, source: SegmentRows, runs: Sequence[Run], after: int
+    ) -> Iterator[Portion]:
+        """Yield the rows above the bases, at least of the keys that were written after a version.
+
+        They have a column `AT`; see `written`.
+        """
+        logs = segments_of(runs, "log")
+        before = [log for log in logs if log.low <= after]
+
+        def rows(placed: Sequence[Placed], keys: pa.Table | None) -> Iterator[pa.Table]:
+            return source.above(placed, runs, keys=keys, after=after)
+
+        def late(keys: pa.Table | None) -> Iterator[pa.Table]:
+            return rows(segments_of(runs, "late"), keys)
+
+        new = rows([log for log in logs if log.low > after], None)
+        first, more = taken(new, self.cuts.most_bytes)
+        with_versions = at(source.log_schema.empty_table(), []).schema
+        if more:
+            every = chain(rows(before, None), given_up(first), new)
+        else:
+            written = whole(first, with_versions)
+            touched = key_lookup.distinct(written, self.rule.key)
+            runs = of_keys(runs, touched, self.rule)
+            before = [log for log in segments_of(runs, "log") if log.low <= after]
+            every = chain(rows(before, touched), [written])
+        yield from self.cuts.portions(every, late, runs, with_versions)
+
+    def _filter_of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
+        """Return the filter of a look-up, which is applied before the merge, too.
+
+        It reads no other columns than those of the key, which a merge does not change, and does not
+        fail on rows that a merge removes. Row groups are then left out by their statistics.
+        """
+        reading = self.reading
+        keys_only = reading.filter_columns <= set(self.rule.key)
+        few = len(segments_of(runs, "base")) <= _FEW_BASES
+        return reading.filter if keys_only and few and _never_fails(reading.filter) else None
+
+    def _of_portion(
+        self, source: SegmentRows, portion: Portion, wanted: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        runs = portion.runs
+        if portion.key_range is not None:
+            wanted = portion.key_range if wanted is None else portion.key_range & wanted
+        units = self.cuts.units(portion, divided=wanted is None)
+        pieces = groupby(source.pieces(runs, wanted), lambda piece: unit_of(piece[0], units))
+        number, bases = next(pieces, (None, None))
+        waiting: list[pa.Table] = []
+        for place, unit in enumerate(units):
+            mine: Iterable[pa.Table] = ()
+            if bases is not None and number == place:
+                mine = (rows for _, rows in bases)
+            yield from self._of_unit(unit, mine, waiting, runs)
+            if mine:
+                number, bases = next(pieces, (None, None))
+            if place == len(units) - 1 or self._are_many(waiting):
+                yield from self._shown(waiting, runs)
+                waiting = []
+
+    def _are_many(self, tables: Sequence[pa.Table]) -> bool:
+        """Return whether so many rows are better merged now."""
+        size = sum(table.nbytes for table in tables)
+        return sum(map(len, tables)) >= UNIT_ROWS or size >= self.cuts.most_bytes
+
+    def _of_unit(
+        self,
+        unit: BucketUnit,
+        bases: Iterable[pa.Table],
+        waiting: list[pa.Table],
+        runs: Sequence[Run],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that nothing is applied to; add the others to `waiting`, to be merged.
+
+        Args:
+            unit: rows above the bases.
+            bases: the rows of bases in its buckets.
+            waiting: gets all rows of the keys that logs have, in commit order.
+            runs: where they lie, for errors.
+        """
+        key, above = self.rule.key, unit.above
+        if not above.num_rows:  # late rows count only where there are rows above
+            for rows in bases:
+                yield from self._wanted(rows)
+            return
+        touched = key_lookup.distinct(above, key)
+        late = unit.late.filter(key_lookup.among(unit.late, touched, key))
+        known = key_lookup.distinct(late, key)
+        pairs = _Pairing(pa.concat_tables([late, above]), key, self.cuts.most_bytes)
+        for rows in bases:
+            touches = key_lookup.among(rows, touched, key)
+            free = rows.filter(pc.invert(touches))
+            if free.num_rows:
+                yield from self._wanted(free)
+            hit = rows.filter(touches)
+            if known.num_rows:
+                hit = hit.filter(pc.invert(key_lookup.among(hit, known, key)))
+            if hit.num_rows:
+                yield from self._shown(pairs.add(as_log(hit, above.schema)), runs)
+        waiting += pairs.rest()
+
+    def _one_a_key(self, rows: pa.Table, runs: Sequence[Run]) -> pa.Table:
+        try:
+            return row_merging.shown(rows, self.rule)
+        except row_merging.SumOverflow as error:
+            raise self.located(error, runs) from None
+
+    def _shown(self, tables: Sequence[pa.Table], runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of some keys, given all their rows."""
+        if not any(map(len, tables)):
+            return
+        merged = self._one_a_key(pa.concat_tables(tables), runs)
+        fields = [self.reading.table_schema.field(name) for name in merged.column_names]
+        yield from self._wanted(retyped(merged, pa.schema(fields)))
+
+    def _wanted(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass, with exactly the schema of the result."""
+        reading = self.reading
+        if reading.filter is not None:
+            try:
+                rows = filtered(rows, reading.filter)
+            except (pa.ArrowException, ValueError) as error:
+                raise predicate_error(error, reading.store.uri) from error
+        if not rows.num_rows:
+            return
+        if not reading.schema.names:
+            yield counted(rows.num_rows)
+            return
+        rows = retyped(rows, reading.schema)
+        yield from rows.to_batches(max_chunksize=reading.batch_rows)
+
+
+class _Pairing:
+    """Rows of bases that wait until they are merged with the rows above that have their keys.
+
+    Args:
+        above: the rows above, of whole keys.
+        key: names of the key columns.
+        most_bytes: bytes of Arrow data that the rows of bases may take.
+    """
+
+    def __init__(self, above: pa.Table, key: Sequence[str], most_bytes: int) -> None:
+        self._above, self._key, self._most = above, key, most_bytes
+        self._waiting: list[pa.Table] = []
+        self._size = 0
+        self._done: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> list[pa.Table]:
+        """Add rows of bases. If there are too many, return all rows of their keys, else none."""
+        self._waiting.append(rows)
+        self._size += rows.nbytes
+        if self._size <= self._most:
+            return []
+        bases = pa.concat_tables(self._waiting)
+        keys = key_lookup.distinct(bases, self._key)
+        self._done.append(keys)
+        self._waiting, self._size = [], 0
+        return [bases, self._above.filter(key_lookup.among(self._above, keys, self._key))]
+
+    def rest(self) -> list[pa.Table]:
+        """Return all rows of the keys that `add` has not returned."""
+        above = self._above
+        if self._done:
+            done = key_lookup.among(above, pa.concat_tables(self._done), self._key)
+            above = above.filter(pc.invert(done))
+        return [rows for rows in (*self._waiting, above) if rows.num_rows] or [above]
+
+
+def _never_fails(wanted: pc.Expression | None) -> bool:
+    """Return whether a filter calls only functions that have a value for all arguments.
+
+    It is taken from the text of the expression: a literal that looks like a call counts as one.
+    """
+    return set(_CALLED.findall(str(wanted))) <= _TOTAL
