@@ -249,7 +249,7 @@ class _Attempt:
             self._pulse()
             head = t.refresh()
             # against fenced-outputs-given-up
-            t.session.log.vouch(made.adds)
+            t.session.log.staged.vouch(made.adds)
             version = commit_staged(t.session, replacement(t, task, made, self._lease))
             if self._lease is not None:
                 self._lease.forget()

@@ -284,7 +284,7 @@ def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
     try:
         return history.version_at(t.session.log, head, time_ms, known)
     except VersionNotReplicated as missing:  # against vacuum-stopped-by-a-gap
-        start = t.session.log.start_above(missing.version or 0)
+        start = t.session.log.starts.above(missing.version or 0)
         return known if start is None else max(known, start.after)
 
 
@@ -332,7 +332,7 @@ class _Sweep:
         self._recorded = set(self._found)
         horizon = self._marks.horizon
         # Before the drops are read: a backfill may close the gap at any time.
-        self._absent = self._log.absent_below(horizon)  # against absent-versions-forgotten
+        self._absent = self._log.starts.absent_below(horizon)  # against absent-versions-forgotten
         start = horizon if self._last is None else self._last.version
         linked = range(0)
         if horizon > self._head.meta.horizon:  # against horizon-by-another-log
@@ -440,7 +440,7 @@ class _Sweep:
         if last.pending is None:
             return {}
         try:
-            body = self._log.frame(last.pending)
+            body = self._log.spill_bytes(last.pending)
             return garbage.from_object(body, last.pending.drops, last.version)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
@@ -550,7 +550,7 @@ class _Sweep:
         try:
             return self._log.snapshot(version)
         except VersionNotReplicated:
-            start = self._log.start_above(version)
+            start = self._log.starts.above(version)
             return self._head if start is None else self._log.snapshot(start.version)
 
     def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:

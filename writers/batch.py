@@ -353,7 +353,7 @@ def stage(
         with contextlib.suppress(EventLogError):
             session.refresh()
         raise
-    session.log.vouch(adds)
+    session.log.staged.vouch(adds)
     return adds
 
 

@@ -155,7 +155,7 @@ class Committer:
                 return self.identity.seen()
             case c.LoadView(head, transactions):
                 head = framing.on_own_keyframe(self._log, head)
-                return c.Viewed(*self._log.judged_on(head, transactions))
+                return c.Viewed(*self._log.load_view(head, transactions))
             case c.PutObjects(objects):
                 for key, body in objects.items():
                     put_once(self._log.store, self._clock, key, body)
@@ -259,7 +259,7 @@ class Committer:
             for key, transaction in intents.items()
             if transaction is not None
         }
-        lost = self._log.lost(a for own in adds.values() for a in own)
+        lost = self._log.staged.lost(a for own in adds.values() for a in own)
         for key, own in adds.items():
             # against intent-of-another-root-taken
             if not lost.isdisjoint(a.id for a in own):

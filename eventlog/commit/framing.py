@@ -45,7 +45,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     root_key = keys.keyframe_key(head.version)
     # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
-    log.remember_root(frame.root)
+    log.key_frames.remember(frame.root)
     return head.on_keyframe(frame.root)
 
 
@@ -60,7 +60,7 @@ def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
         Corrupt: the state does not add up.
         Unavailable: the store does not answer.
     """
-    head, leaves = log.touched(head)
+    head, leaves = log.load_touched(head)
     frame = keyframe.build(
         head.base,
         head.delta,
@@ -77,7 +77,7 @@ def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:
     if not keyframe_due(head.state):
         return head
     try:
-        return head.on_keyframe(log.keyframe(head.version))
+        return head.on_keyframe(log.key_frames.root(head.version))
     except EventLogError:
         return head  # not written yet, or unusable: continue with the older one
 

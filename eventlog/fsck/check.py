@@ -518,7 +518,7 @@ class _Run:
         if key is None or not self._pending_seen or last is None or last.pending is None:
             return
         try:
-            garbage.from_object(log.frame(last.pending), last.pending.drops, last.version)
+            garbage.from_object(log.spill_bytes(last.pending), last.pending.drops, last.version)
         except Corrupt as error:
             message = (
                 "the last vacuum's record is damaged, and the next vacuum starts without it: "
@@ -582,7 +582,7 @@ def _waiting(store: ObjectStore, head: int) -> Waiting | None:
         if last is not None and last.place in (UNSET, place_of(store)):
             rows: Mapping[str, garbage.Dropped] = {}
             if last.pending is not None:
-                body = log.frame(last.pending)
+                body = log.spill_bytes(last.pending)
                 rows = garbage.from_object(body, last.pending.drops, last.version)
             return Waiting(rows, last.version, last.horizon)
     return None
@@ -612,7 +612,9 @@ def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log:
         return []
     if last.pending is not None:
         try:
-            waiting = garbage.from_object(log.frame(last.pending), last.pending.drops, last.version)
+            waiting = garbage.from_object(
+                log.spill_bytes(last.pending), last.pending.drops, last.version
+            )
         except Corrupt:
             return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.

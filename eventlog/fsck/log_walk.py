@@ -32,6 +32,7 @@ from eventlog.fsck.leftovers import UnnamedObjects, Waiting
 from eventlog.log import chain, commit_state, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.log.starts import has_commit
 from eventlog.model.actions import Add, Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, KeyFrame, Leaf, Meta, Start
@@ -205,27 +206,27 @@ class Walk:
 
     def _look_at_starts(self) -> None:
         """Read the starts; report those that no follower of this log can have left."""
-        versions = [*self.log.start_versions()]
+        versions = [*self.log.starts.versions()]
         try:
             table = self.log.header(self.listed.head).table if versions else ""
         except (Corrupt, NotFound, UnsupportedFormat) as error:
             self._find("warning", f"no start can be read: {error.message}", keys.STARTS_PREFIX)
             return
         for version in versions:
-            there, key = self.log.has(version), keys.start_key(version)
+            present, key = has_commit(self.log.store, version), keys.start_key(version)
             ignored = "readers ignore it, and the object can be removed by hand"
             try:
-                start = self.log.start_at(version, table)
+                start = self.log.starts.at(version, table)
             except (Corrupt, NotFound, UnsupportedFormat) as error:
-                if there:
+                if present:
                     self._unreadable[version] = error.message
                 else:
                     self._find("warning", f"{error.message}; {ignored}", key)
                 continue
             # One that died before its first commit leaves a start above what was there (R17.5).
-            if there:
+            if present:
                 self._starts.append(start)
-            elif start.after < 0 or not self.log.has(start.after):
+            elif start.after < 0 or not has_commit(self.log.store, start.after):
                 ends = f"({start.after} and {version})"
                 message = f"no version that this start names is in the log {ends}: {ignored}"
                 self._find("warning", message, key)
@@ -351,7 +352,7 @@ class Walk:
         version = commit.header.version
         try:
             if version == self._first:
-                root = self.log.keyframe(version)
+                root = self.log.key_frames.root(version)
                 snapshot = Snapshot(commit_state.at_keyframe(commit, body, root), self.log)
             else:
                 snapshot = self.log.resolve(commit, body)
@@ -412,7 +413,7 @@ class Walk:
     def _check_keyframe(self, version: int, pool: ThreadPoolExecutor) -> None:
         key = keys.keyframe_key(version)
         try:
-            root = self.log.keyframe(version)
+            root = self.log.key_frames.root(version)
         except UnsupportedFormat as error:
             # Only the key frame needs a newer release; the log itself can be read.
             self.frames.newer.add(version)
@@ -478,10 +479,10 @@ class Walk:
         try:
             return _past(self.log.snapshot(version))
         except VersionNotReplicated:  # a replica starts above its key frame
-            root = self.log.keyframe(version)
+            root = self.log.key_frames.root(version)
             live = [*root.segments]
             for leaf in root.leaves:
-                live += entry_columns.to_segments(self.log.leaf(leaf))
+                live += entry_columns.to_segments(self.log.key_frames.leaf(leaf))
             return AuditPast(root.state, {segment.id: segment for segment in live})
 
     def _earlier(self, version: int, adds: Sequence[Add]) -> Mapping[str, Segment]:

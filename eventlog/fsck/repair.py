@@ -203,7 +203,7 @@ class _Repairer:
 
 def _shared(log: Log, snapshot: Snapshot) -> Frame:
     """Return the key frame that a committer would write: it shares leaves with the previous one."""
-    snapshot, leaves = log.touched(snapshot)
+    snapshot, leaves = log.load_touched(snapshot)
     return _build(snapshot, snapshot.base, snapshot.delta, leaves)
 
 

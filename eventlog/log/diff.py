@@ -96,8 +96,8 @@ def dropped(
             below: what was dropped is not known then.
         VersionNotFound: a version is missing that no gap explains.
     """
-    starts = [] if known else log.starts()
-    gaps = [gap for gap in map(log.absent, starts) if gap]
+    starts = [] if known else log.starts.all()
+    gaps = [gap for gap in map(log.starts.absent, starts) if gap]
     above = {gap.stop: gap.start - 1 for gap in gaps if after < gap.stop <= until}
     wanted = (*linked, *range(after + 1, until + 1))
     read = [v for v in wanted if not any(v in gap for gap in gaps)]

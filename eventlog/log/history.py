@@ -83,7 +83,7 @@ def history(
             yield entry(header)
             missing = header.version - 1
     except VersionNotFound:
-        if missing == start or log.not_replicated(missing) is None:
+        if missing == start or log.starts.not_replicated(missing) is None:
             raise
 
 
@@ -190,7 +190,7 @@ def _bisected(
         try:
             later = is_later(middle)
         except VersionNotFound:
-            edge = log.start_above(middle)
+            edge = log.starts.above(middle)
             if edge is None:
                 raise
             later = low < edge.after and is_later(edge.after)
@@ -210,7 +210,7 @@ def _bisected(
 def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:
     """Return why there is no version of a time; -1: all versions are later."""
     if version >= 0:
-        return log.not_replicated(version) or VersionNotFound(
+        return log.starts.not_replicated(version) or VersionNotFound(
             f"version {version} is missing: run `eventlog fsck`",
             table=log.store.uri,
             version=version,

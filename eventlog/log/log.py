@@ -7,8 +7,7 @@ costs one LIST more, whatever the length of the history (FORMAT.md "Opening a ve
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from threading import Lock
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -30,22 +29,23 @@ from eventlog.format.frames import frame_bytes
 from eventlog.log import chain, commit_state, spills
 from eventlog.log.keyframes import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
+from eventlog.log.staged_segments import StagedSegments
+from eventlog.log.starts import Starts
 from eventlog.model.actions import Action, Add
 from eventlog.model.entries import Spill
-from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Start, Transaction
+from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
 from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
 from eventlog.store.branching.roots import check_there, held_from, unless_deleted
-from eventlog.store.parallel import INTENT_THREADS, each
+from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 LINKED = 1000  # versions above an old one that are read before something is built on it
 HEAD_PAGE = 16  # keys per head LIST: the newest commits, their key frames, and foreign objects
 MAX_STEPPED_BACK = 16  # versions whose unusable key frames are remembered
-MAX_VOUCHED = 100_000  # ids of uploads that are remembered as fresh
 
 logger = logging.getLogger(__name__)
 
@@ -56,23 +56,29 @@ class Log:
     Attributes:
         store: the store of the table.
         table: the id of the table that commits must belong to; None: any table.
+        key_frames: reads roots and leaves of key frames.
+        staged: the objects of segments that adds name: which are missing, and which are fresh.
     """
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.table: str | None = None
-        self._lock = Lock()
-        self._frames = KeyFrameReader(store)
+        self.key_frames = KeyFrameReader(store)
+        self.staged = StagedSegments(store)
         # By commit hash: the key frames that turned out to be unusable for the state after that
         # commit, and the same state over an older key frame.
         self._stepped_back: Cache[str, tuple[frozenset[int], VersionState]] = Cache(
             MAX_STEPPED_BACK
         )
-        self._vouched: set[tuple[str, int, str]] = set()  # (id, epoch, chunk) of uploads
 
     def __reduce__(self) -> tuple[object, ...]:
         # Caches stay behind; the other process opens the same table, or fails.
         return (_opened, (self.store, self.table))
+
+    @property
+    def starts(self) -> Starts:
+        """Where a copy begins, and which versions it lacks."""
+        return Starts(self.store, self._table_id)
 
     def head(self) -> Snapshot:
         """Return the snapshot of the head: one LIST, one commit and one key frame root.
@@ -90,7 +96,7 @@ class Log:
         if framed:
             try:
                 return self._snapshot(
-                    commit_state.at_keyframe(commit, body, self.keyframe(version))
+                    commit_state.at_keyframe(commit, body, self.key_frames.root(version))
                 )
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
@@ -135,7 +141,7 @@ class Log:
         gaps = chain.gaps([*versions, -1] if last else versions)
         if gaps:  # against gap-not-checked
             with unless_deleted(self.store):  # what was committed late to it lies alone
-                chain.check_explained(gaps, self.starts(), self.store.uri)
+                chain.check_explained(gaps, self.starts.all(), self.store.uri)
         for fork in self.store.forks[:1]:
             if versions[0] < fork.version:  # against head-below-the-fork
                 self.check_fork()  # a LIST may be stale
@@ -228,7 +234,7 @@ class Log:
         try:
             return self.read(version)
         except VersionNotFound as missing:
-            raise self.not_replicated(version) or missing from None
+            raise self.starts.not_replicated(version) or missing from None
 
     def hash_at(self, head: Snapshot, version: int) -> str | None:
         """Return the hash of the commit of a version, or None above the head. One small GET.
@@ -257,7 +263,7 @@ class Log:
         try:
             return self.header(version + 1)
         except VersionNotFound:
-            if self.not_replicated(version + 1) is not None:
+            if self.starts.not_replicated(version + 1) is not None:
                 return None
             raise self._lost(version + 1) from None
 
@@ -296,7 +302,7 @@ class Log:
         try:
             return self.read(version)
         except VersionNotFound:
-            if self.not_replicated(version) is not None:
+            if self.starts.not_replicated(version) is not None:
                 return None
             raise self._lost(version) from None
 
@@ -306,129 +312,6 @@ class Log:
             f"log: run {command('fsck', self.store.uri)}, and put it back from a copy",
             table=self.store.uri,
             key=keys.commit_key(version),
-            version=version,
-        )
-
-    def starts(self) -> list[Start]:
-        """Return where this replica starts, the newest first; nothing if it has all versions.
-
-        One LIST, and two GETs for each of them (FORMAT.md R17.4). A start whose version is not in
-        the log is left out: it explains nothing.
-
-        Raises:
-            Corrupt: one of them breaks the format.
-            UnsupportedFormat: a newer reader is needed.
-        """
-        found: list[Start] = []
-        table = self.table
-        for version in self.start_versions():
-            # Before it is read: it may be damaged, or of a table that was here.
-            if self.has(version):  # against start-without-its-version
-                # Not of its own commit: a follower may have died before that (R17.5).
-                table = table or self.header(self._listed()[0][0]).table
-                found.append(self.start_at(version, table))
-        return found
-
-    def start_versions(self) -> Iterator[int]:
-        """Yield the versions of the objects under `_starts/`, the newest first."""
-        for row in self.store.list(keys.STARTS_PREFIX):
-            version = keys.parse_start_key(row.key)
-            if version is not None:
-                yield version
-
-    def start_at(self, version: int, table: str) -> Start:
-        """Return the start of a version. One GET.
-
-        Args:
-            version: the version.
-            table: the id of the table.
-
-        Raises:
-            Corrupt: it breaks the format.
-            KeyNotFound: there is none.
-            UnsupportedFormat: a newer reader is needed.
-        """
-        key = keys.start_key(version)
-        try:
-            body = self.store.get(key, length=codec.MAX_START_BYTES + 1)
-            return codec.decode_start(body, version, table)
-        except (Corrupt, UnsupportedFormat) as error:
-            raise self._located(error, key, version) from None
-
-    def has(self, version: int) -> bool:
-        """Return whether there is an object under the key of a commit. One GET."""
-        try:
-            self.store.get(keys.commit_key(version), length=1)
-        except KeyNotFound:
-            return False
-        return True
-
-    def start_above(self, version: int) -> Start | None:
-        """Return where this replica starts above a version that it need not have, if it does.
-
-        Args:
-            version: a version whose commit is missing.
-        """
-        return next((s for s in self.starts() if s.after < version < s.version), None)
-
-    def absent_below(self, horizon: int) -> int:
-        """Return a version below which this copy lacks versions that its horizon keeps.
-
-        0 if it lacks none. One LIST, and for each start of the copy two GETs, and a LIST of each
-        1,000 objects from the horizon up to it.
-
-        Args:
-            horizon: of the newest version.
-
-        Raises:
-            Corrupt: a start breaks the format.
-            UnsupportedFormat: a newer reader is needed.
-        """
-        bound = 0
-        for start in () if self.store.forks else self.starts():
-            # Each is asked for: one may be lost among those that a backfill brought.
-            if self.absent(start, horizon):  # against lost-among-what-a-backfill-brought
-                bound = max(bound, start.version)
-        return bound
-
-    def absent(self, start: Start, oldest: int = 0) -> range:
-        """Return the versions that a copy lacks below one of its starts, ascending (R17.4).
-
-        Those between the first and the last one that it lacks are among them.
-
-        Args:
-            start: the start.
-            oldest: the first version that is asked for.
-        """
-        first, last = max(start.after + 1, oldest), start.version - 1
-        there = set[int]()
-        after = keys.commit_key(start.version)
-        for row in self.store.list(keys.LOG_PREFIX, after=after) if first <= last else ():
-            version, framed = keys.parse_log_key(row.key) or (start.version, True)
-            if version < first:
-                break
-            if not framed:
-                there.add(version)
-        while first <= last and first in there:
-            first += 1
-        while first <= last and last in there:
-            last -= 1
-        return range(first, last + 1)
-
-    def not_replicated(self, version: int) -> VersionNotReplicated | None:
-        """Return the error for a version that this replica does not have; None for other reasons.
-
-        Args:
-            version: a version whose commit is missing.
-        """
-        start = self.start_above(version)
-        if start is None:
-            return None
-        return VersionNotReplicated(
-            f"version {version} is not in this replica, which has the versions from "
-            f"{start.version} on: copy the older ones with `eventlog replicate --backfill`, or "
-            "read the table that it follows",
-            table=self.store.uri,
             version=version,
         )
 
@@ -573,14 +456,14 @@ class Log:
         with unless_deleted(self.store):
             chain.check_follows(before, commit, self.store.uri)  # against effect-on-another-log
         # Rewrites are many and tables large: what the commit's state hash confirms needs no more.
-        _, view = self.ask(before.state, Judging(transactions, own_chunks=True))
+        _, view = self.answer(before.state, Judging(transactions, own_chunks=True))
         effect = fold.judge(transactions, view, time_ms)
         after = fold.after(before.header, before.meta, effect)
         if after == (commit.header.totals, commit.header.state_hash):
             return effect
-        return fold.judge(transactions, self.judged_on(before, transactions)[1], time_ms)
+        return fold.judge(transactions, self.load_view(before, transactions)[1], time_ms)
 
-    def judged_on(
+    def load_view(
         self, head: Snapshot, transactions: Sequence[Transaction]
     ) -> tuple[Snapshot, fold.FoldView]:
         """Fetch what is needed to judge these transactions on `head`.
@@ -597,30 +480,30 @@ class Log:
             Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
-        adds = (
-            (a.id, a.epoch, a.chunk) for t in transactions for a in t.actions if isinstance(a, Add)
-        )
-        fresh = frozenset(add for add in adds if add in self._vouched)
-        state, view = self.ask(head.state, Judging(transactions, fresh))
+        adds = (a for t in transactions for a in t.actions if isinstance(a, Add))
+        fresh = self.staged.fresh(adds)
+        state, view = self.answer(head.state, Judging(transactions, fresh))
         return self._moved(head, state), view
 
-    def touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
+    def load_touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
         """Fetch the leaves that the key frame of `head` rewrites, as `keyframe.build` takes them.
 
         Args:
             head: the snapshot whose key frame is to be built.
 
         Returns:
-            The snapshot to continue with, as in `judged_on`, and the leaves by sha256.
+            The snapshot to continue with, as in `load_view`, and the leaves by sha256.
 
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
-        state, leaves = self.ask(head.state, Touched())
+        state, leaves = self.answer(head.state, Touched())
         return self._moved(head, state), leaves
 
-    def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
+    def answer(
+        self, state: VersionState, question: Question[Answer]
+    ) -> tuple[VersionState, Answer]:
         """Fetch the leaves that a question needs, and return its answer.
 
         If the key frame is unusable, an older one is used instead (hazard P1).
@@ -639,7 +522,7 @@ class Log:
         state = self.usable(state)
         while True:
             try:
-                leaves = self._frames.leaves(question.needs(state), checked=question.checked)
+                leaves = self.key_frames.leaves(question.needs(state), checked=question.checked)
                 return state, question.answer(state, leaves)
             except (Corrupt, KeyNotFound) as error:
                 state = self._over_older(state, error)
@@ -649,19 +532,7 @@ class Log:
         versions, older = self._stepped_back.get(state.commit_hash) or (frozenset(), state)
         return older if state.base is not None and state.base.version in versions else state
 
-    def keyframe(self, version: int) -> KeyFrame:
-        """See `KeyFrameReader.root`."""
-        return self._frames.root(version)
-
-    def remember_root(self, root: KeyFrame) -> None:
-        """See `KeyFrameReader.remember`."""
-        self._frames.remember(root)
-
-    def leaf(self, leaf: Leaf) -> pa.Table:
-        """See `KeyFrameReader.leaf`."""
-        return self._frames.leaf(leaf)
-
-    def check_there(self, actions: Iterable[Action], version: int) -> None:
+    def check_uploaded(self, actions: Iterable[Action], version: int) -> None:
         """Check that the objects of these adds exist, with one GET of one byte each.
 
         Args:
@@ -674,7 +545,7 @@ class Log:
             VersionVacuumed: objects are missing because the version was vacuumed meanwhile.
         """
         adds = [action for action in actions if isinstance(action, Add)]
-        lost = [key for key in each(self._absent, adds) if key is not None]
+        lost = self.staged.missing(adds)
         if lost:
             check_there(self.store)
             newest = self.head()
@@ -688,51 +559,17 @@ class Log:
                 version=version,
             )
 
-    def lost(self, adds: Iterable[Add]) -> set[str]:
-        """Return the ids of adds whose objects are not there. One GET of one byte each.
-
-        None of those that this process has stored, or asked for before (`vouch`).
-
-        Raises:
-            Unavailable: the store does not answer.
-        """
-        unknown = [a for a in adds if (a.id, a.epoch, a.chunk) not in self._vouched]
-        gone = each(self._is_gone, unknown, count=INTENT_THREADS)
-        return {add.id for add, is_gone in zip(unknown, gone, strict=True) if is_gone}
-
-    def _is_gone(self, add: Add) -> bool:
-        try:
-            return self._absent(add) is not None
-        except Corrupt:  # no object has such a name
-            return True
-
-    def _absent(self, add: Add) -> str | None:
-        key = keys.segment_key(add.epoch, add.chunk, add.id)
-        try:
-            self.store.get(key, length=1)
-        except KeyNotFound:
-            return key
-        return None
-
-    def vouch(self, adds: Iterable[Add]) -> None:
-        """Record uploads whose ids were generated at random for them alone.
-
-        Judging their adds needs no leaf of the key frame, because their ids cannot be in it.
-        """
-        with self._lock:
-            if len(self._vouched) > MAX_VOUCHED:
-                self._vouched.clear()  # only costs reads of leaves
-            self._vouched.update((add.id, add.epoch, add.chunk) for add in adds)
-
     def spill(self, spill: Spill) -> pa.Table:
         """Return the table of a spill object. One GET.
 
         Raises:
             Corrupt: it is missing or damaged. Unlike a key frame, it cannot be recomputed.
         """
-        return frame_bytes.from_parquet(self.frame(spill), spill.adds + spill.drops, spilled=True)
+        return frame_bytes.from_parquet(
+            self.spill_bytes(spill), spill.adds + spill.drops, spilled=True
+        )
 
-    def frame(self, spill: Spill) -> bytes:
+    def spill_bytes(self, spill: Spill) -> bytes:
         """Return the bytes of a spill object under `_frames/`. One GET.
 
         Raises:
@@ -783,7 +620,7 @@ class Log:
 
     def _on_keyframe(self, commit: Commit, body: bytes) -> VersionState:
         start = commit.header.keyframe
-        base = None if start is None else self.keyframe(start)
+        base = None if start is None else self.key_frames.root(start)
         delta = spills.delta_of(commit, self.spill)
         return commit_state.from_commit(commit, body, base, delta)
 
@@ -794,7 +631,7 @@ class Log:
         names.
         """
         try:
-            root = self.keyframe(commit.header.version)
+            root = self.key_frames.root(commit.header.version)
             return commit_state.at_keyframe(commit, body, root)
         except (Corrupt, KeyNotFound, UnsupportedFormat):
             return None
@@ -822,6 +659,10 @@ class Log:
             f"here (id {header.table}): open the table again",
             table=self.store.uri,
         )
+
+    def _table_id(self) -> str:
+        # The commit of the start itself may be missing: a follower may stop before it (R17.5).
+        return self.table or self.header(self._listed()[0][0]).table
 
     def _missing(self, key: str, version: int) -> VersionNotFound:
         return VersionNotFound(

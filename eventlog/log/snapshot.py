@@ -31,7 +31,9 @@ from eventlog.state.version import VersionState
 class Reader(Protocol):
     """Reads the leaves that a question needs. `Log` is one."""
 
-    def ask(self, state: VersionState, question: Question[Answer]) -> tuple[VersionState, Answer]:
+    def answer(
+        self, state: VersionState, question: Question[Answer]
+    ) -> tuple[VersionState, Answer]:
         """Return the state over the key frame that was used, and the answer."""
         ...
 
@@ -240,7 +242,7 @@ class Snapshot:
         return replace(self, state=self.state.on_keyframe(root))
 
     def _ask(self, question: Question[Answer]) -> Answer:
-        return self.log.ask(self.state, question)[1]
+        return self.log.answer(self.state, question)[1]
 
 
 def plan(
@@ -263,4 +265,4 @@ def plan(
         Corrupt: neither the key frame nor the commits before it give the entries.
     """
     question = scan.question(snapshot.state, columns, where, chunks)
-    return snapshot.log.ask(snapshot.state, question)[1]
+    return snapshot.log.answer(snapshot.state, question)[1]

@@ -107,7 +107,7 @@ def backfill(
         table.session, store, Copier(table.store, store, clock), progress or (lambda *_: None)
     )
     given_up = ours.meta.horizon
-    versions = sum(work.fill(start, given_up) for start in log.starts())
+    versions = sum(work.fill(start, given_up) for start in log.starts.all())
     return Backfilled(versions, work.copier.objects, work.copier.bytes)
 
 
@@ -134,7 +134,7 @@ class Filler:
             start: the start.
             given_up: versions below it cannot be read at the copy.
         """
-        lacking, oldest = Log(self.target).absent(start), self._oldest_kept()
+        lacking, oldest = Log(self.target).starts.absent(start), self._oldest_kept()
         # Of versions that the copy takes for readable it gets no commits without segments.
         least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
         least = max(least, lacking.start)
@@ -156,7 +156,7 @@ class Filler:
                 table=self.source.uri,
                 version=version,
             ) from None
-        if has > least and (missing := self.source.log.not_replicated(has - 1)):
+        if has > least and (missing := self.source.log.starts.not_replicated(has - 1)):
             raise missing
         if len(wanted) < len(lacking) and self.source.head().meta.horizon > given_up:
             raise VersionVacuumed(
@@ -170,7 +170,7 @@ class Filler:
     def _begins_below(self, wanted: range) -> int:
         """Return the version from which on the source has all that are wanted; 0: it has all."""
         log = self.source.log
-        gaps = [log.absent(start) for start in log.starts()]
+        gaps = [log.starts.absent(start) for start in log.starts.all()]
         return max((gap.stop for gap in gaps if gap and gap.start < wanted.stop), default=0)
 
     def _oldest_kept(self) -> int:
@@ -250,7 +250,7 @@ class Filler:
         framed.add(version)
         key = keys.keyframe_key(version)
         try:
-            root = self.source.log.keyframe(version)
+            root = self.source.log.key_frames.root(version)
             body = self.source.store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
             check(root)  # against key-frame-of-another-log-filled-in
         except KeyNotFound:

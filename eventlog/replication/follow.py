@@ -288,7 +288,7 @@ class Follower:
             return Target()
         self._check_behind(log, known, head)
         base = known.base
-        starts = log.starts()
+        starts = log.starts.all()
         headless, gaps = _missing(log, starts, known.version)
         return Target(
             version=known.version,
@@ -363,7 +363,7 @@ class Follower:
                     self._tell("versions", done, total)
             known.headless = False
         except VersionNotReplicated as missing:
-            start = self._source.log.start_above(missing.version or 0)
+            start = self._source.log.starts.above(missing.version or 0)
             self._least = start.version if start else self._least
             raise
         except DataLoss:

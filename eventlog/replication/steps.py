@@ -363,7 +363,7 @@ class Steps:
         self._known.framed.add(version)
         key = keys.keyframe_key(version)
         try:
-            root = self._log.keyframe(version)
+            root = self._log.key_frames.root(version)
             body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
             same = codec.decode_keyframe(body, version) == root
             check(root)  # against key-frame-of-another-log-copied

@@ -1,6 +1,6 @@
 """Questions about one version: which leaves each one needs, and its answer given those leaves.
 
-The caller (`Log.ask`) fetches what a question needs and passes it in. A question that finds the
+The caller (`Log.answer`) fetches what a question needs and passes it in. A question that finds the
 leaves to be wrong raises; the caller then repeats it over an older key frame (hazard P1).
 """
 

@@ -94,5 +94,5 @@ def _copied(session: Session, add: Add, epoch: int, transaction_id: str) -> Add:
         )
     fresh = msgspec.structs.replace(add, id=session.clock.token(), epoch=epoch)
     put_once(session.store, session.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
-    session.log.vouch([fresh])
+    session.log.staged.vouch([fresh])
     return fresh  # against restage-deletes

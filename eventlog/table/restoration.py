@@ -162,7 +162,7 @@ class RestorePlan:
         head, version = self.head.version, self.target.version
         if not self.actions:
             return head
-        self.session.log.check_there(self.actions, version)
+        self.session.log.check_uploaded(self.actions, version)
         info = {"restored": str(version)}
         done = self.session.transaction("restore", self.actions, read_version=head, info=info)
         return self.session.commit(done)

@@ -167,7 +167,7 @@ def plan_of_snapshot(
     Raises:
         Corrupt: neither a key frame nor the commits before it give the entries.
     """
-    found = snapshot.log.ask(snapshot.state, asked)[1]
+    found = snapshot.log.answer(snapshot.state, asked)[1]
     if asked.rule is None:
         return plan_of_segments(snapshot, found.in_scan_order(), asked, clock)
     return _appeared(snapshot, steps.appeared(snapshot.version, found.runs), asked, clock)

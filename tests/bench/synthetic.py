@@ -95,7 +95,7 @@ def build_eventlog(root, files, deadline, store=None):
             add_of(n, day_of(n, files), head.version, head.stored_schema.id)
             for n in range(done, upto)
         ]
-        table.session.log.vouch(adds)
+        table.session.log.staged.vouch(adds)
         table.commit(table.transaction("append", adds))
         done = upto
     return table, time.monotonic() - started, done
@@ -105,7 +105,7 @@ def append_one(table, number, day):
     """Commit one made-up segment."""
     head = table.head()
     add = add_of(number, day, head.version, head.stored_schema.id)
-    table.session.log.vouch([add])
+    table.session.log.staged.vouch([add])
     table.commit(table.transaction("append", [add]))
 
 

@@ -113,7 +113,7 @@ def put(t: Table, transactions: Sequence[Transaction], time_ms: int | None = Non
     """Commit transactions whatever the fold says of them, as no writer may."""
     # Another handle, which knows nothing of the ids that were drawn here.
     other = Table.open(t.uri, store=t.store, clock=t.clock)
-    head, view = other.session.log.judged_on(other.head(), transactions)
+    head, view = other.session.log.load_view(other.head(), transactions)
     time_ms = max(t.clock.now_ms(), head.header.time + 1) if time_ms is None else time_ms
     effect = fold.judge(transactions, view, time_ms)
     made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.session.log)

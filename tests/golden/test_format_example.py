@@ -52,7 +52,7 @@ def test_the_example_folds_to_its_headers_and_encodes_to_its_bytes():
         state, _ = advance(state, commit, codec.sha256(body))
         assert codec.encode_commit(commit) == body
         assert {s.id for s in table.snapshot(version).segments()} == set(state.segments)
-    root = table.session.log.keyframe(2)
+    root = table.session.log.key_frames.root(2)
     assert codec.encode_keyframe(root) == dict(_objects())[keyframe_key(2)]
     assert (root.state_hash, root.commit) == (state.header.state_hash, state.commit_hash)
 

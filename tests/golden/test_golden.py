@@ -93,7 +93,7 @@ def test_the_tables_hold_what_they_are_for():
             features |= {"published" for t in stored.transactions[1:] if t.until is not None}
             features |= {f"state {field}" for field in stored.state}
             if stored.header.keyframe is not None:
-                root = table.session.log.keyframe(stored.header.keyframe)
+                root = table.session.log.key_frames.root(stored.header.keyframe)
                 features.add("leaves" if root.leaves else "inlined")
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
         types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}

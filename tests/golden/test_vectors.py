@@ -112,7 +112,7 @@ def version_of_base(store, version):
     table = Table.open("memory:", store=store)
     snapshot = table.head()
     snapshot = snapshot if snapshot.version == version else table.snapshot(version)
-    state, _ = table.session.log.ask(snapshot.state, Entries())
+    state, _ = table.session.log.answer(snapshot.state, Entries())
     return state.base and state.base.version
 
 
@@ -163,7 +163,7 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
         for key in objects(name):
             parsed = keys.parse_log_key(key)
             if parsed and parsed[1]:
-                root = log.keyframe(parsed[0])
+                root = log.key_frames.root(parsed[0])
                 kinds |= {"root"} | ({"leaf"} if root.leaves else {"inlined"})
             elif parsed:
                 commit, _ = log.read(parsed[0])

@@ -311,7 +311,7 @@ def test_a_dead_one_that_a_commit_lists_is_void():
         commit(other, add(other))
     head = other.head()
     mine = appending(other)
-    _, view = other.session.log.judged_on(head, [mine, dead])
+    _, view = other.session.log.load_view(head, [mine, dead])
     effect = fold.judge([mine, dead], view, head.header.time + 1)
     assert "until version" in effect.void[dead.id]
     proposal = propose(

@@ -614,7 +614,7 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
     for _ in range(16):
         commit(table, add(table, "2013-02-01"))
     first = table.head().base.leaves[0]
-    roots = [table.session.log.keyframe(v) for v in range(2, 18, 3)]
+    roots = [table.session.log.key_frames.root(v) for v in range(2, 18, 3)]
     assert all(first in root.leaves for root in roots)
     store.delete([keys.frame_key(first.sha256)])
     table = reopen(store)
@@ -628,14 +628,14 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
 def test_p1_a_key_frame_of_another_commit_is_not_used():
     store = framed()
     table = reopen(store)
-    root = table.session.log.keyframe(5)
+    root = table.session.log.key_frames.root(5)
     at_five = table.snapshot(5)
     assert at_five.on_keyframe(root).base is root
     for changes in ({"commit": builders.HASH}, {"table": "f" * 32}):
         with pytest.raises(errors.Corrupt):
             at_five.on_keyframe(builders.replaced(root, **changes))
     with pytest.raises(errors.Corrupt):
-        at_five.on_keyframe(table.session.log.keyframe(2))
+        at_five.on_keyframe(table.session.log.key_frames.root(2))
 
 
 @pytest.mark.hazard("P2")
@@ -673,7 +673,7 @@ def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
     store = framed(commits=20, chunks=10, every=4)
     head = reopen(store).head()
     part = Delta(dict(list(head.delta.adds.items())[:-1]), head.delta.drops)
-    leaves = {leaf.sha256: head.log.leaf(leaf) for leaf in head.base.leaves}
+    leaves = {leaf.sha256: head.log.key_frames.leaf(leaf) for leaf in head.base.leaves}
     whole = {"header": head.header, "commit_hash": head.commit_hash, "meta": head.meta}
     keyframe.build(head.base, head.delta, leaves, **whole)
     with pytest.raises(errors.Corrupt):

@@ -15,6 +15,7 @@ from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
+from eventlog.log.starts import has_commit
 from eventlog.readers import changes, scan
 from eventlog.replication import Follower, backfill, follow, merge, replicas
 from eventlog.store.memory import MemoryStore
@@ -416,9 +417,9 @@ def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
         done = copy(table, store, start="keyframe")
     lowest, log = done.start, Log(store)
     base, own = log.header(lowest).keyframe, keys.keyframe_key(lowest)
-    assert not log.has(base)
-    mine = {leaf.sha256 for leaf in log.keyframe(lowest).leaves}
-    unshared = [at.sha256 for at in log.keyframe(base).leaves if at.sha256 not in mine]
+    assert not has_commit(log.store, base)
+    mine = {leaf.sha256 for leaf in log.key_frames.root(lowest).leaves}
+    unshared = [at.sha256 for at in log.key_frames.root(base).leaves if at.sha256 not in mine]
     damaged = keys.frame_key(unshared[0]) if leaf else keys.keyframe_key(base)
     body = store.get(damaged)
     replace_object(store, damaged, body[:-5])
@@ -515,10 +516,10 @@ def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damag
     if leaf and damage is foreign:
         return
     source, horizon = framed(horizon=True)
-    root = source.session.log.keyframe(7)
+    root = source.session.log.key_frames.root(7)
     assert (horizon, source.head().header.keyframe) == (9, 7)
     kept = objects(source.store)
-    older = {leaf.sha256 for leaf in source.session.log.keyframe(3).leaves}
+    older = {leaf.sha256 for leaf in source.session.log.key_frames.root(3).leaves}
     unshared = next(leaf.sha256 for leaf in root.leaves if leaf.sha256 not in older)
     damage(source.store, keys.frame_key(unshared) if leaf else keys.keyframe_key(7))
     store = MemoryStore()
@@ -534,8 +535,8 @@ def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damag
 @pytest.mark.parametrize("damage", [no_more, cut])
 def test_a_damaged_leaf_of_the_source_stops_no_follower(damage, caplog):
     source, _ = framed()
-    older = {leaf.sha256 for leaf in source.session.log.keyframe(3).leaves}
-    leaves = (leaf.sha256 for leaf in source.session.log.keyframe(7).leaves)
+    older = {leaf.sha256 for leaf in source.session.log.key_frames.root(3).leaves}
+    leaves = (leaf.sha256 for leaf in source.session.log.key_frames.root(7).leaves)
     key, store = keys.frame_key(next(one for one in leaves if one not in older)), MemoryStore()
     damage(source.store, key)
     assert copy(source, store).version == 9

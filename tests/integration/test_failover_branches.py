@@ -268,7 +268,7 @@ def copy_of_a_branch():
 @pytest.mark.parametrize("hours", [0, 4, 30, 1000])
 def test_w18_a_copy_that_begins_late_is_vacuumed_once_it_took_over(made, hours):
     copy, rows = made()
-    begins = Table(copy).session.log.starts()[0].version
+    begins = Table(copy).session.log.starts.all()[0].version
     age = {"retention": timedelta(hours=hours), "staging": timedelta(hours=hours)}
     for seed in (30, 60, 90):
         table = on(copy, seed=seed)

@@ -48,7 +48,7 @@ def test_a_void_transaction_is_not_found():
     change = SetProperties((PropertyChange("user.a", None, "b"),))
     good = table.transaction("properties", [change])
     void = table.transaction("replace", [drop_of(segment), drop_of(segment)])
-    _, view = table.session.log.judged_on(head, [good, void])
+    _, view = table.session.log.load_view(head, [good, void])
     effect = fold.judge([good, void], view, head.header.time + 1)
     assert void.id in effect.void
     made = proposal.propose(

@@ -119,7 +119,7 @@ def test_g1_nothing_is_visible_before_what_it_needs(source):
             assert at[keys.key_of(segment)] < at[commit_key]
         root = keys.keyframe_key(version)
         if root in at:
-            leaves = source.session.log.keyframe(version).leaves
+            leaves = source.session.log.key_frames.root(version).leaves
             assert at[commit_key] < at[root]
             assert all(at[keys.frame_key(leaf.sha256)] < at[root] for leaf in leaves)
 

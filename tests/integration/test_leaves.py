@@ -29,7 +29,9 @@ def forged(table, change):
     """Replace the newest key frame by one whose leaves `change` made of the entries."""
     version = table.head().version
     root = codec.decode_keyframe(table.store.get(keys.keyframe_key(version)), version)
-    entries = entry_columns.concat([table.session.log.leaf(leaf) for leaf in root.leaves])
+    entries = entry_columns.concat(
+        [table.session.log.key_frames.leaf(leaf) for leaf in root.leaves]
+    )
     leaves = []
     for rows, alter in change(entries):
         body = frame_bytes.to_parquet(rows)

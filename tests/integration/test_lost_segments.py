@@ -51,7 +51,7 @@ def test_what_a_vacuum_took_since_is_not_called_lost():
     append(table, events(1, first=2))
     vacuum(table, dry_run=False, **NOW)
     with pytest.raises(errors.VersionVacuumed):
-        behind.session.log.check_there(actions, 1)
+        behind.session.log.check_uploaded(actions, 1)
 
 
 @pytest.mark.parametrize("damage", ["missing", "shorter"])

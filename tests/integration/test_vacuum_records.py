@@ -269,7 +269,7 @@ def test_a_vacuum_checks_the_newest_version_that_a_record_covers_when_it_doubts_
 def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(said):
     table = pinned_and_vacuumed()
     last = table.head().meta.swept
-    body = table.session.log.frame(last.pending)
+    body = table.session.log.spill_bytes(last.pending)
     found = garbage.from_object(body, last.pending.drops, last.version)
     wrong = garbage.to_object([garbage.Dropped(d.key, said, d.bytes) for d in found.values()])
     pending = Spill(codec.sha256(wrong), len(wrong), 0, len(found))

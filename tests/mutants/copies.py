@@ -21,7 +21,7 @@ COPIES = (
         "lost-among-what-a-backfill-brought",
         "V2",
         "every version that a copy may lack is asked for, not only the one that comes last",
-        becomes("not self.has(max(horizon, start.after + 2))"),
+        becomes("not has_commit(self._store, max(horizon, start.after + 2))"),
         "test_v2_a_vacuum_spares_what_a_commit_that_a_filled_copy_lost_had_live",
     ),
     mutant(

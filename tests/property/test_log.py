@@ -108,7 +108,7 @@ def test_every_snapshot_is_the_fold_from_version_0(history):
     table = builders.check_sound(store)
     states = [state for state, _ in builders.fold_all(store)]
     for version in key_frames(store):
-        root = table.session.log.keyframe(version)
+        root = table.session.log.key_frames.root(version)
         keyframe.check(root)
         on = table.snapshot(version).on_keyframe(root)
         builders.check_snapshot(on, states[version])
@@ -193,7 +193,7 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
     table = reopen(store)
     frames = key_frames(store)
     for before, after in pairwise(frames):
-        old, new = table.session.log.keyframe(before), table.session.log.keyframe(after)
+        old, new = map(table.session.log.key_frames.root, (before, after))
         if table.snapshot(after).base != old:
             continue
         delta = table.snapshot(after).delta
@@ -272,10 +272,10 @@ def test_a_precondition_is_void_in_the_fold_exactly_when_the_writer_is_told(hist
 def test_bounds_of_leaves_enclose_their_entries():
     store = build((3, [Step(add=CHUNKS) for _ in range(4)]))
     table = reopen(store)
-    root = table.session.log.keyframe(key_frames(store)[-1])
+    root = table.session.log.key_frames.root(key_frames(store)[-1])
     assert len(root.leaves) > 3
     for leaf in root.leaves:
-        entries = entry_columns.to_segments(table.session.log.leaf(leaf))
+        entries = entry_columns.to_segments(table.session.log.key_frames.leaf(leaf))
         assert leaf.rows == sum(s.rows for s in entries)
         assert leaf.end == max(chunks.parse_chunk(s.chunk).end for s in entries)
         for stat in leaf.stats:

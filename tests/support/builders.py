@@ -132,7 +132,7 @@ def check_sound(store: ObjectStore) -> Table:
 
 def view_of(table: Table, *transactions: Transaction) -> fold.FoldView:
     """What judging the transactions on the table's head takes."""
-    return table.session.log.judged_on(table.head(), transactions)[1]
+    return table.session.log.load_view(table.head(), transactions)[1]
 
 
 def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:

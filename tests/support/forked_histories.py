@@ -628,7 +628,7 @@ class KeyedFork(ForkedHistory):
         one, two = (self.rows_at(side) for side in self.sides)
         assert one == two
         self.counts["converged"] += 1
-        if any(side.handle().session.log.starts() for side in self.sides):
+        if any(side.handle().session.log.starts.all() for side in self.sides):
             return
         logs = [self.acts(side) for side in self.sides]
         self.counts["repeated"] += any(len(a.adds) > 2 and a.carried for acts in logs for a in acts)

@@ -355,7 +355,7 @@ class HeldHistory:
     def read_new(self, place):
         table = self.open(place)
         head, floor = table.refresh().version, self.floor(table)
-        first = 0 if table.session.log.starts() else max(place.shown, default=-1) + 1
+        first = 0 if table.session.log.starts.all() else max(place.shown, default=-1) + 1
         for version in range(max(first, floor), head + 1):
             if version in place.shown:
                 continue

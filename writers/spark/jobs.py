@@ -147,7 +147,7 @@ class Job:
             return self.transaction.read_version
         _report_small(adds, self.recipe.layout.time_column)
         self.table.session.adopt(self.head)
-        self.table.session.log.vouch(adds)  # staged by the job's tasks
+        self.table.session.log.staged.vouch(adds)  # staged by the job's tasks
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
         try:
             return commit_staged(self.table.session, transaction)

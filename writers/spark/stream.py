@@ -184,7 +184,7 @@ class EventLogStreamWriter(_StreamWriter):
                 report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
                 return
             _report_missing(table, app)
-            table.session.log.vouch(adds)  # staged by the tasks of this batch
+            table.session.log.staged.vouch(adds)  # staged by the tasks of this batch
             commit_staged(table.session, table.transaction("append", adds, app=app))
             _repeated(table, app)  # raises if a later batch came between
         except EventLogError:

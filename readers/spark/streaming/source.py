@@ -392,7 +392,7 @@ class Source:
             error = self._problem(Appends(version, schema=snapshot.stored_schema))
             if error is not None:
                 raise error
-            plan = self.table.session.log.ask(snapshot.state, self._question)[1]
+            plan = self.table.session.log.answer(snapshot.state, self._question)[1]
             self._in_snapshot = version, plan.in_scan_order()
         return progress.after_place(self._in_snapshot[1], start, end)
 

@@ -321,7 +321,7 @@ def rebased(head, own, *others):
 
 
 def view_on(head, *transactions):
-    return head.log.judged_on(head, transactions)[1]
+    return head.log.load_view(head, transactions)[1]
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def _stored_transaction(damaged, version) -> Transaction:
 
 def _put_commit(damaged, head, transactions):
     """Store a hand-made commit after `head`, whose transactions have no effect."""
-    head, view = damaged.table.session.log.judged_on(head, transactions)
+    head, view = damaged.table.session.log.load_view(head, transactions)
     effect = fold.judge(transactions, view, head.header.time + 1)
     assert not effect.accepted
     header = msgspec.structs.replace(

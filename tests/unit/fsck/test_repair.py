@@ -37,7 +37,7 @@ def repaired(planted):
 def opens_on(planted):
     """The key frame from which a fresh handle reads the newest version, leaves included."""
     table = Table.open(planted.store.uri, store=planted.store)
-    base = table.session.log.ask(table.head().state, Entries())[0].base
+    base = table.session.log.answer(table.head().state, Entries())[0].base
     return base.version if base else None
 
 

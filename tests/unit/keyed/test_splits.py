@@ -136,7 +136,7 @@ def test_the_feature_begins_with_the_split(table):
         ("keyed",), ("keyed",), ("keyed", "split"),
     ]  # fmt: skip
     table.write_keyframe()
-    assert table.session.log.keyframe(3).features == ("keyed", "split")
+    assert table.session.log.key_frames.root(3).features == ("keyed", "split")
 
 
 def test_a_release_that_does_not_know_splits_refuses_from_there_on(table, monkeypatch):

@@ -72,7 +72,7 @@ def test_columns_and_the_horizon_are_told(table):
 def put_commit(table, transactions):
     """Commit these transactions together, also those that are void."""
     head = table.refresh()
-    _, view = table.session.log.judged_on(head, transactions)
+    _, view = table.session.log.load_view(head, transactions)
     effect = fold.judge(transactions, view, head.header.time + 1)
     made = proposal.propose(
         head,

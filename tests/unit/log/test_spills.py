@@ -16,7 +16,7 @@ from eventlog.writers import append
 def put(table, *transactions):
     """Commit several transactions; return what they did."""
     other = reopen(table.store)
-    head, view = other.session.log.judged_on(other.head(), transactions)
+    head, view = other.session.log.load_view(other.head(), transactions)
     time_ms = head.header.time + 1
     effect = fold.judge(transactions, view, time_ms)
     made = propose(
@@ -32,7 +32,7 @@ def dropped_again(table, *ordinals):
     """A commit of three adds, of which a second transaction of it drops some."""
     append(table, events(1))
     made = table.transaction("append", [add(table) for _ in range(3)])
-    head, view = table.session.log.judged_on(table.head(), [made])
+    head, view = table.session.log.load_view(table.head(), [made])
     own = fold.judge([made], view, head.header.time + 1).adds
     drops = [drop_of(own[n]) for n in ordinals]
     return put(table, made, table.transaction("drop", drops))

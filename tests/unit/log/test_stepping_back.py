@@ -41,7 +41,7 @@ def test_the_head_to_go_on_with_is_over_the_older_key_frame(store):
     table = reopen(store)
     head = table.head()
     lost = table.transaction("test", [drop_of(segment) for segment in wanted])
-    moved, view = table.session.log.judged_on(head, [lost])
+    moved, view = table.session.log.load_view(head, [lost])
     assert (head.base.version, moved.version) == (7, head.version)
     assert moved.base is None or moved.base.version < 7
     assert len(view.live(lost.actions)) == len(wanted)
@@ -67,7 +67,7 @@ def test_what_does_not_take_the_lost_leaf_stays_on_the_key_frame(store):
     table = reopen(store)
     head = table.head()
     kept = head.segments(chunks=[DAYS[4]])
-    moved, _ = table.session.log.judged_on(head, [table.transaction("test", [drop_of(kept[0])])])
+    moved, _ = table.session.log.load_view(head, [table.transaction("test", [drop_of(kept[0])])])
     assert moved is head
 
 
@@ -101,4 +101,4 @@ def test_a_damaged_leaf_is_noticed_as_a_missing_one_is(store):
     replace_object(store, key, body[:-9])
     table = reopen(store)
     assert live(table.head()) == wanted
-    assert table.session.log.touched(table.head())[0].base != table.head().base
+    assert table.session.log.load_touched(table.head())[0].base != table.head().base

@@ -88,7 +88,7 @@ def test_the_view_answers_what_was_asked_for_and_nothing_else(table):
     head = table.head()
     first, *rest = live(head)
     transaction = table.transaction("test", [drop_of(first), unchanged(first.chunk)])
-    _, view = table.session.log.judged_on(head, [transaction])
+    _, view = table.session.log.load_view(head, [transaction])
     assert view.live([drop_of(first)]) == {first.id: first}
     span = parse_chunk(first.chunk)
     assert view.arrived(span.start, span.end, transaction.read_version) is None
@@ -102,14 +102,14 @@ def test_the_view_answers_what_was_asked_for_and_nothing_else(table):
         with pytest.raises(LookupError):
             question()
     compared = table.transaction("test", [SameSegments(head.hash_sum())])
-    assert table.session.log.judged_on(head, [compared])[1].hash_sum() == head.hash_sum()
+    assert table.session.log.load_view(head, [compared])[1].hash_sum() == head.hash_sum()
 
 
 def test_what_arrived_before_the_key_frame_is_seen(table):
     span, third = parse_chunk(DAYS[2]), 3
     for read_version, arrives in ((third - 1, True), (third, False)):
         asked = table.transaction("test", [unchanged(DAYS[2])], read_version=read_version)
-        _, view = table.session.log.judged_on(table.head(), [asked])
+        _, view = table.session.log.load_view(table.head(), [asked])
         segment = view.arrived(span.start, span.end, read_version)
         assert (segment is not None and segment.version == third) == arrives
 
@@ -119,6 +119,8 @@ def test_a_question_reads_nothing_that_it_did_not_name(table):
     state = table.head().state
     some = [drop_of(segment) for segment in live(table.head())[:2]]
     question = Judging([table.transaction("test", some)])
-    needed = {leaf.sha256: table.session.log.leaf(leaf) for leaf in question.needs(state)}
+    needed = {
+        leaf.sha256: table.session.log.key_frames.leaf(leaf) for leaf in question.needs(state)
+    }
     others = {leaf.sha256: entry_columns.EMPTY for leaf in state.base.leaves}
     assert question.answer(state, needed) == question.answer(state, others | needed)
