@@ -35,6 +35,7 @@ from eventlog.model.actions import Action, Add
 from eventlog.model.entries import Spill
 from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
+from eventlog.state.appends import Appends, appends
 from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
@@ -462,6 +463,22 @@ class Log:
         if after == (commit.header.totals, commit.header.state_hash):
             return effect
         return fold.judge(transactions, self.load_view(before, transactions)[1], time_ms)
+
+    def appends(self, commit: Commit) -> Appends:
+        """Return what a commit appended. No request but one for each spill.
+
+        If one of its transactions is void, the commit is folded onto the version before it, which
+        has to be read for that.
+
+        Raises:
+            Corrupt: a spill, or the version before, cannot be read.
+            Unavailable: the store does not answer.
+        """
+        if commit.header.changes.transactions == len(commit.transactions):
+            transactions = spills.unpack(commit, self.spill).transactions
+        else:
+            transactions = self.effect(commit).taken
+        return appends(commit.header.version, transactions, commit.header.time)
 
     def load_view(
         self, head: Snapshot, transactions: Sequence[Transaction]

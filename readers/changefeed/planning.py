@@ -15,7 +15,6 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.pruning import prune
 from eventlog.keyed.rule import MergeRule, reader_rule
 from eventlog.log import chain
-from eventlog.log.appends import read_appends
 from eventlog.log.diff import diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import Correction, Segment
@@ -80,7 +79,7 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         else:
             chain.check_later(*last, commit, t.uri)
         last = commit, body
-        yield read_appends(t.session.log, commit)
+        yield t.session.log.appends(commit)
 
 
 def question(

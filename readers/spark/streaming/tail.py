@@ -12,7 +12,6 @@ from eventlog import Snapshot, Table
 from eventlog.errors import VersionNotFound
 from eventlog.format.codec import sha256
 from eventlog.log import chain
-from eventlog.log.appends import read_appends
 from eventlog.model.records import Commit
 from eventlog.state.appends import Appends
 from eventlog.store.parallel import WINDOW, each
@@ -115,6 +114,6 @@ class StreamTail:
         self._hashes[header.version] = sha256(body)
         if header.prev is not None:
             self._hashes.setdefault(header.version - 1, header.prev)
-        appended = read_appends(self._log, commit)
+        appended = self._log.appends(commit)
         self._appends[header.version] = appended
         self.horizon = max(self.horizon, appended.horizon)

@@ -8,7 +8,6 @@ from support.replacements import rewrite
 from eventlog.commit import proposal
 from eventlog.format import keys
 from eventlog.log import spills
-from eventlog.log.appends import read_appends
 from eventlog.state import fold
 from eventlog.state.appends import Appends
 from eventlog.store.memory import MemoryStore
@@ -18,7 +17,7 @@ from eventlog.writers import append, overwrite
 
 def appended(table, version):
     commit, _ = table.session.log.read(version)
-    return read_appends(table.session.log, commit)
+    return table.session.log.appends(commit)
 
 
 @pytest.fixture
