@@ -1,4 +1,4 @@
-"""The starts of a copy: which versions a replica has, and which it lacks (MERGING.md R17.4).
+"""The starts of a copy: which versions a replica has, and which it lacks (FORMAT.md R17.4).
 
 A copy may begin at a key frame, and be filled with the older versions later. Each version whose
 predecessor the copy lacks has an object under `_starts/`.
@@ -28,7 +28,7 @@ class Starts:
     def all(self) -> list[Start]:
         """Return the starts of this replica, the newest first; none if it has all versions.
 
-        One LIST, and two GETs for each start (MERGING.md R17.4). A start whose version is not in
+        One LIST, and two GETs for each start (FORMAT.md R17.4). A start whose version is not in
         the log is left out: it explains nothing.
 
         Raises:
