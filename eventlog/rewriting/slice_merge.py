@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,9 +22,9 @@ from eventlog.errors import Corrupt, InvalidInput, VersionNotFound
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.log_rows import as_log, deleted, in_key_order, log_schema, row_buckets
-from eventlog.keyed.placement import applied, finer, reach, slice_of
+from eventlog.keyed.placement import Placed, finer, in_order, place
 from eventlog.keyed.rule import VERSION, MergeRule, buckets_split
-from eventlog.keyed.slices import Run, readable, taken_in
+from eventlog.keyed.slices import Run, buckets_in, readable, taken_in
 from eventlog.log.history import checked_version_at
 from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk
@@ -135,13 +135,17 @@ def merge_slices(
         raise InvalidInput("this is no keyed table")
     bounds = parse_chunk(task.chunk)
     live = [s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunk]
-    # Its buckets may have been split since it was planned.
-    planned, splits = task.buckets, recipe.rule.splits
-    first, last = finer(planned.first, planned.last, splits - planned.splits)
-    at = msgspec.structs.replace(planned, first=first, last=last, splits=splits)
-    work = _Work(t, task, at, recipe, recipe.rule, sizes, pulse or (lambda: None))
-    work.progress = progress or work.progress
-    return work.run(readable(live, recipe.rule))
+    work = _Work.of(t, task, sizes, recipe, recipe.rule, readable(live, recipe.rule))
+    inputs = _Inputs(work, pulse or (lambda: None), progress or (lambda *_: None))
+    with TemporaryDirectory(prefix="eventlog-merge-") as folder:
+        outputs = _Outputs(work, Path(folder))
+        order = [_BUCKET, *work.rule.key, work.rank]
+        memory = sizes.memory_bytes // 2
+        ordered = sort_rows(inputs.rows(), order, memory_bytes=memory, directory=folder)
+        # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
+        with closing(ordered):
+            outputs.write(whole_keys(ordered, [_BUCKET, *work.rule.key]), inputs.pulse)
+    return work.merged(outputs.adds, read=inputs.read, made=outputs.made)
 
 
 def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> int:
@@ -185,227 +189,301 @@ def droppable(made: MergedSlices, live: Sequence[Segment], head: Snapshot) -> li
     return [s for s in live if s.id in gone and s.id in made.merge.inputs]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Work:
-    """Merges the slices of one task."""
+    """What is merged, as it lies in the newest version.
+
+    Attributes:
+        t: the table.
+        task: what was planned.
+        sizes: of segments and of memory.
+        recipe: how segments are written.
+        rule: the merge rule.
+        at: the slices, with the newest numbers of their buckets.
+        runs: the runs that have one of these buckets.
+        inputs: the segments to merge, in the order in which they are applied.
+        bottom: whether nothing that counts lies below the inputs, so that bases come of them.
+        level: the level of the segments that come of them.
+    """
 
     t: Table
     task: SliceMerge
-    buckets: Buckets
+    sizes: Sizes
     recipe: Recipe
     rule: MergeRule
-    sizes: Sizes
-    pulse: Callable[[], None]
-    adds: list[Add] = field(default_factory=list)
-    read: int = 0
-    made: int = 0
-    level: int = 0
-    bottom: bool = False
-    folder: str = ""
-    here: Sequence[Run] = ()
-    forgotten: int | None = None
-    progress: Callable[[str, int, int], None] = lambda *_: None
+    at: Buckets
+    runs: Sequence[Run]
+    inputs: Sequence[Placed]
+    bottom: bool
+    level: int
 
-    def run(self, found: Sequence[Run]) -> MergedSlices:
-        """Merge, given which segments count in which buckets now."""
-        at, inputs = self.buckets, {s.id for s in self.task.inputs}
-        here = [r for r in found if r.first <= at.last and at.first <= r.last]
-        bottom = all(one.high >= at.low for run in here for one in run.placed)
-        level = 1 + max(slice_of(s).level for s in self.task.inputs)
-        with TemporaryDirectory(prefix="eventlog-merge-") as folder:
-            self.folder, self.level, self.bottom = folder, level, bottom
-            self.here = here
-            rows = self._rows([r for r in here if inputs & {s.id for s in r.segments}])
-            order = [_BUCKET, *self.rule.key, self._rank]
-            memory = self.sizes.memory_bytes // 2
-            # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
-            with closing(sort_rows(rows, order, memory_bytes=memory, directory=folder)) as ordered:
-                self._write(whole_keys(ordered, [_BUCKET, *self.rule.key]))
-        if self.made > self.read:
+    @classmethod
+    def of(  # noqa: PLR0917 - what `merge_slices` has at hand
+        cls,
+        t: Table,
+        task: SliceMerge,
+        sizes: Sizes,
+        recipe: Recipe,
+        rule: MergeRule,
+        live: Sequence[Run],
+    ) -> _Work:
+        """Return it, given which segments count in which buckets now."""
+        planned = task.buckets  # they may have been split since
+        first, last = finer(planned.first, planned.last, rule.splits - planned.splits)
+        at = msgspec.structs.replace(planned, first=first, last=last, splits=rule.splits)
+        runs = [run for run in live if run.first <= last and first <= run.last]
+        inputs = in_order(place(segment, rule.splits) for segment in task.inputs)
+        bottom = all(one.high >= at.low for run in runs for one in run.placed)
+        level = 1 + max(one.level for one in inputs)
+        return cls(t, task, sizes, recipe, rule, at, runs, inputs, bottom, level)
+
+    @property
+    def base_schema(self) -> pa.Schema:
+        """The schema of rows of bases."""
+        return to_arrow(self.recipe.schema)
+
+    @property
+    def log_schema(self) -> pa.Schema:
+        """The schema of rows of logs."""
+        return log_schema(self.base_schema, self.rule, versions=True)
+
+    @property
+    def rank(self) -> str:
+        """The name of a column, which the table does not have, for the order of commits."""
+        name, names = _RANK, self.log_schema.names
+        while name in names:
+            name += " "
+        return name
+
+    def merged(self, adds: Sequence[Add], *, read: int, made: int) -> MergedSlices:
+        """Return what merging staged.
+
+        Args:
+            adds: the new segments.
+            read: rows of the inputs in these buckets.
+            made: rows that came of them.
+
+        Raises:
+            InvalidInput: there are more rows than before.
+        """
+        at, task = self.at, self.task
+        if made > read:
             raise InvalidInput(
-                f"buckets {at.first} to {at.last} of chunk {self.task.chunk} have sums that do "
+                f"buckets {at.first} to {at.last} of chunk {task.chunk} have sums that do "
                 "not fit their column, and rows of their keys that a merge cannot count: upsert "
                 "rows that take a part of the sums back",
                 table=self.t.store.uri,
             )
         merge = Merge(
-            version=self.task.version,
-            chunk=self.task.chunk,
+            version=task.version,
+            chunk=task.chunk,
             first=at.first,
             last=at.last,
             low=at.low,
             high=at.high,
-            inputs=tuple(sorted(inputs)),
-            rows=self.read,
-            superseded=self.read - self.made,
+            inputs=tuple(sorted({segment.id for segment in task.inputs})),
+            rows=read,
+            superseded=read - made,
             splits=at.splits or UNSET,
         )
-        adds = tuple(self.adds)
-        return MergedSlices(adds, merge, self.read, sum(add.bytes for add in adds))
+        return MergedSlices(tuple(adds), merge, read, sum(add.bytes for add in adds))
 
-    @property
-    def _schema(self) -> pa.Schema:
-        """The schema of rows of logs."""
-        return log_schema(to_arrow(self.recipe.schema), self.rule, versions=True)
 
-    @property
-    def _rank(self) -> str:
-        """The name of a column that the table does not have."""
-        name = _RANK
-        while name in self._schema.names:
-            name += " "
-        return name
+class _Inputs:
+    """Reads the rows of the inputs.
 
-    def _rows(self, here: Sequence[Run]) -> Iterator[pa.Table]:
-        """Yield the rows of the inputs in these buckets, with bucket and commit order."""
-        schema, rank = self._schema, 0
-        base = to_arrow(self.recipe.schema)
-        late_keys = self._late_keys(here)
-        for segment in sorted(self.task.inputs, key=applied):
-            counting = _buckets_of(segment, here, self.buckets)
-            is_base = slice_of(segment).kind == "base"
-            for rows in self._batches(segment, base if is_base else schema):
+    Attributes:
+        pulse: called between batches of rows.
+        read: how many rows were read that count in these slices, without late ones.
+    """
+
+    def __init__(
+        self, work: _Work, pulse: Callable[[], None], progress: Callable[[str, int, int], None]
+    ) -> None:
+        self._work, self.pulse, self._progress = work, pulse, progress
+        self.read = 0
+        at = work.at
+        inputs = {one.segment.id for one in work.inputs}
+        self._runs = [
+            run.cut(at.first, at.last)
+            for run in work.runs
+            if any(one.segment.id in inputs for one in run.placed)
+        ]
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the rows in these slices as rows of logs, with their bucket and commit order."""
+        work, schema, rank = self._work, self._work.log_schema, 0
+        late_keys = self._late_keys()
+        for one in work.inputs:
+            counting, is_base = self._buckets(one), one.kind == "base"
+            for rows in self._tables(one.segment, work.base_schema if is_base else schema):
                 self.pulse()
-                found = self._found(rows)
-                mask = pc.is_in(found, value_set=pa.array(sorted(counting), pa.int32()))
-                if slice_of(segment).kind != "late":
+                buckets = row_buckets(rows, work.rule)
+                mask = pc.is_in(buckets, value_set=counting)
+                if one.kind != "late":
                     self.read += pc.sum(mask).as_py() or 0
-                self.progress("rows", self.read, self.task.rows)
-                if is_base and late_keys.num_rows:  # its late rows say it better
-                    told = key_lookup.among(rows, late_keys, self.rule.key)
-                    mask = pc.and_(mask, pc.invert(told))
+                self._progress("rows", self.read, work.task.rows)
+                if is_base and late_keys.num_rows:  # late rows have all that matters of these keys
+                    hidden = key_lookup.among(rows, late_keys, work.rule.key)
+                    mask = pc.and_(mask, pc.invert(hidden))
                 numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
                 rank += rows.num_rows
                 # The rows of an overwrite lie at its read version, and are as old as its commit.
-                version = None if slice_of(segment).level else segment.version
+                version = None if one.level else one.segment.version
                 filled = as_log(rows, schema, version)
-                filled = filled.append_column(_BUCKET, found).append_column(self._rank, numbers)
+                filled = filled.append_column(_BUCKET, buckets).append_column(work.rank, numbers)
                 yield filled.filter(mask)
 
-    def _found(self, rows: pa.Table) -> pa.Array:
-        """Return the bucket of each row."""
-        return row_buckets(rows, self.rule)
-
-    def _late_keys(self, here: Sequence[Run]) -> pa.Table:
+    def _late_keys(self) -> pa.Table:
         """Return the keys of which late segments have rows."""
-        late = [s for s in self.task.inputs if slice_of(s).kind == "late"]
-        keys = to_arrow(self.recipe.schema)
-        schema = pa.schema([keys.field(name) for name in self.rule.key])
-        parts = [pa.Table.from_batches([], schema)]
-        for segment in late:
-            counting = pa.array(sorted(_buckets_of(segment, here, self.buckets)), pa.int32())
-            for rows in self._batches(segment, schema):
-                found = self._found(rows)
-                parts.append(rows.filter(pc.is_in(found, value_set=counting)))
-        return key_lookup.distinct(pa.concat_tables(parts), self.rule.key)
+        work = self._work
+        schema = pa.schema([work.base_schema.field(name) for name in work.rule.key])
+        parts = [schema.empty_table()]
+        for one in work.inputs:
+            if one.kind == "late":
+                counting = self._buckets(one)
+                for rows in self._tables(one.segment, schema):
+                    buckets = row_buckets(rows, work.rule)
+                    parts.append(rows.filter(pc.is_in(buckets, value_set=counting)))
+        return key_lookup.distinct(pa.concat_tables(parts), work.rule.key)
 
-    def _batches(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
-        head = self.t.head()
+    def _buckets(self, one: Placed) -> pa.Array:
+        """Return the buckets of these slices in which an input counts."""
+        return pa.array(sorted(buckets_in(one, self._runs)), pa.int32())
+
+    def _tables(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
+        work, head = self._work, self._work.t.head()
         reading = Reading(
-            self.t.store,
+            work.t.store,
             head.version,
             schema,
             schema,
-            ahead_bytes=self.sizes.memory_bytes // 8,
+            ahead_bytes=work.sizes.memory_bytes // 8,
             table=head.header.table,
-            required=self.rule.merged_by,
+            required=work.rule.merged_by,
         )
         for batch in reading.batches([segment]):
             yield pa.Table.from_batches([batch])
 
-    def _write(self, pieces: Iterable[pa.Table]) -> None:
-        """Write the merged rows."""
-        main = _Outputs(self, "base" if self.bottom else "log")
-        late, beside = _Outputs(self, "late"), _Outputs(self, "log")
+
+class _Outputs:
+    """Merges rows, and stages them.
+
+    Attributes:
+        adds: the segments that were staged.
+        made: how many rows they have, without late ones.
+    """
+
+    def __init__(self, work: _Work, folder: Path) -> None:
+        self._work = work
+        self.adds: list[Add] = []
+        self.made = 0
+        self._main = _KindWriter(work, "base" if work.bottom else "log", folder, self.adds)
+        self._late = _KindWriter(work, "late", folder, self.adds)
+        self._beside = _KindWriter(work, "log", folder, self.adds)
+        self._forgettable: int | None = None
+
+    def write(self, pieces: Iterable[pa.Table], pulse: Callable[[], None]) -> None:
+        """Write all rows.
+
+        Args:
+            pieces: the rows of the inputs, in the order of bucket, key and commit; each table has
+                all rows of its keys.
+            pulse: called between them.
+        """
+        writers = (self._main, self._late, self._beside)
         try:
-            for place, rows in self._placed(pieces):
-                self._merge(rows, place, main, late, beside)
-            for outputs in (main, late, beside):
-                outputs.close()
+            for buckets, rows in self._divided(pieces, pulse):
+                self._merge(buckets, rows)
+            for writer in writers:
+                writer.close()
         except BaseException:
-            for outputs in (main, late, beside):
-                outputs.abandon()
+            for writer in writers:
+                writer.abandon()
             raise
 
-    def _placed(self, pieces: Iterable[pa.Table]) -> Iterator[tuple[tuple[int, int], pa.Table]]:
+    def _divided(
+        self, pieces: Iterable[pa.Table], pulse: Callable[[], None]
+    ) -> Iterator[tuple[tuple[int, int], pa.Table]]:
         """Yield rows and the buckets of their segment: all if rows are few, else one.
 
         Each bucket is in a segment, if without rows, because its inputs are taken in, too.
         """
-        first, last = self.buckets.first, self.buckets.last
-        shared = self.task.bytes * _SHARED <= self.recipe.bucket_bytes
+        work, first, last = self._work, self._work.at.first, self._work.at.last
+        shared = work.task.bytes * _SHARED <= work.recipe.bucket_bytes
         left = {(first, last)} if shared else {(b, b) for b in range(first, last + 1)}
         for piece in pieces:
-            self.pulse()
+            pulse()
             buckets = piece.column(_BUCKET)
-            rows = piece.drop_columns([_BUCKET, self._rank])
-            found = pc.unique(buckets).to_pylist()
-            if shared and found:
+            rows = piece.drop_columns([_BUCKET, work.rank])
+            present = pc.unique(buckets).to_pylist()
+            if shared and present:
                 left.clear()
                 yield (first, last), rows
                 continue
-            for bucket in found:
+            for bucket in present:
                 left.discard((bucket, bucket))
                 yield (bucket, bucket), rows.filter(pc.equal(buckets, bucket))
-        for place in sorted(left):
-            yield place, pa.Table.from_batches([], self._schema)
+        for empty in sorted(left):
+            yield empty, work.log_schema.empty_table()
 
-    def _merge(
-        self,
-        rows: pa.Table,
-        place: tuple[int, int],
-        main: _Outputs,
-        late: _Outputs,
-        beside: _Outputs,
-    ) -> None:
+    def _merge(self, buckets: tuple[int, int], rows: pa.Table) -> None:
+        work = self._work
         # A sum that does not fit may do so together with rows to come, so its rows stay.
-        rows, unfit = row_merging.fitting(rows, self.rule)
-        kept = row_merging.kept(rows, self.rule, bottom=self.bottom)
-        if not self.bottom:
-            kept = _by_key(pa.concat_tables([kept, unfit]), self.rule)
-            self.made += kept.num_rows
-            main.write(place, kept)
+        rows, unfit = row_merging.fitting(rows, work.rule)
+        kept = row_merging.kept(rows, work.rule, bottom=work.bottom)
+        if not work.bottom:
+            self._count(buckets, pa.concat_tables([kept, unfit]), self._main)
             return
         if unfit.num_rows:
-            self.made += unfit.num_rows
-            beside.write(place, _by_key(unfit, self.rule))
-        shown = _by_key(row_merging.shown(kept, self.rule), self.rule)
-        shown = shown.cast(to_arrow(self.recipe.schema))
-        self.made += shown.num_rows
-        main.write(place, shown)
-        telling = row_merging.telling(self._remembered(kept), self.rule)
-        if telling.num_rows:
-            late.write(place, _by_key(telling, self.rule))
+            self._count(buckets, unfit, self._beside)
+        shown = row_merging.shown(kept, work.rule)
+        self._count(buckets, shown.cast(work.base_schema), self._main)
+        residue = row_merging.telling(self._remembered(kept), work.rule)
+        if residue.num_rows:
+            self._late.write(buckets, in_key_order(residue, work.rule)[0])
+
+    def _count(self, buckets: tuple[int, int], rows: pa.Table, writer: _KindWriter) -> None:
+        self.made += rows.num_rows
+        writer.write(buckets, in_key_order(rows, self._work.rule)[0])
 
     def _remembered(self, kept: pa.Table) -> pa.Table:
         """Return the rows without tombstones that need hide nothing any more."""
         deletes = deleted(kept)
         if not pc.any(deletes, min_count=0).as_py():
             return kept
-        if self.forgotten is None:  # asked once, and only where there are tombstones
-            self.forgotten = _forgettable(self.t, self.task, self.here, self.buckets.high)
-        old = pc.less_equal(kept.column(VERSION), self.forgotten)
+        work = self._work
+        if self._forgettable is None:  # asked once, and only where there are tombstones
+            self._forgettable = _forgettable(work.t, work.task, work.runs, work.at.high)
+        old = pc.less_equal(kept.column(VERSION), self._forgettable)
         return kept.filter(pc.invert(pc.and_(deletes, pc.fill_null(old, False))))
 
 
-class _Outputs:
-    """Writes the segments of one kind, one after another."""
+class _KindWriter:
+    """Writes segments of one kind, one after another.
 
-    def __init__(self, work: _Work, kind: SliceKind) -> None:
-        self._work, self._kind = work, kind
+    Args:
+        work: what is merged.
+        kind: the kind.
+        folder: directory for segments until they are stored.
+        adds: gets the segments that were staged.
+    """
+
+    def __init__(self, work: _Work, kind: SliceKind, folder: Path, adds: list[Add]) -> None:
+        self._work, self._kind, self._folder, self._adds = work, kind, folder, adds
         self._writer: SegmentWriter | None = None
-        self._place = (-1, -1)
+        self._buckets = (-1, -1)
 
-    def write(self, place: tuple[int, int], rows: pa.Table) -> None:
+    def write(self, buckets: tuple[int, int], rows: pa.Table) -> None:
         """Write rows of these buckets, in their order."""
         full = self._writer is not None and (
             self._writer.encoded_bytes + self._writer.held_bytes // 4
             >= self._work.sizes.target_bytes
         )
-        if place != self._place or full:
+        if buckets != self._buckets or full:
             self.close()
         if self._writer is None:
-            self._place = place
+            self._buckets = buckets
             self._writer = self._opened(rows.schema)
         self._writer.write(rows)
 
@@ -419,13 +497,13 @@ class _Outputs:
         """Complete the segment being written, and store it."""
         if self._writer is None:
             return
-        work, at = self._work, self._work.buckets
+        work, at = self._work, self._work.at
         splits = at.splits or UNSET
-        place = Slice(self._kind, *self._place, at.low, at.high, work.level, None, splits)
-        add, body = self._writer.seal(place)
+        entry = Slice(self._kind, *self._buckets, at.low, at.high, work.level, None, splits)
+        add, body = self._writer.seal(entry)
         check_opens(add, body, work.t.store.uri)
         put_segment(work.t.store, work.t.clock, add, body)
-        work.adds.append(add)
+        self._adds.append(add)
         self._writer = None
 
     def _opened(self, schema: pa.Schema) -> SegmentWriter:
@@ -435,22 +513,6 @@ class _Outputs:
             work.recipe,
             work.task.chunk,
             group_bytes=_GROUP_BYTES,
-            path=Path(work.folder, f"{self._kind}-{len(work.adds)}.parquet"),
+            path=self._folder / f"{self._kind}-{len(self._adds)}.parquet",
             schema=schema,
         )
-
-
-def _by_key(rows: pa.Table, rule: MergeRule) -> pa.Table:
-    """Return rows in the order of bucket and key; those of one key stay in theirs."""
-    return in_key_order(rows, rule)[0]
-
-
-def _buckets_of(segment: Segment, here: Sequence[Run], at: Buckets) -> set[int]:
-    """Return the buckets of the task in which a segment counts."""
-    first, last = reach(segment, at.splits)
-    return {
-        bucket
-        for run in here
-        if any(s.id == segment.id for s in run.segments)
-        for bucket in range(max(run.first, first, at.first), min(run.last, last, at.last) + 1)
-    }
