@@ -149,7 +149,7 @@ bench-clones: setup ## branches beside Delta Lake's shallow clones, from Spark (
 	@$(PYTHON) tests/bench/clones.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
-	@$(PYTHON) -m eventlog.demo.load --out docs/guides/queue.png
+	@$(PYTHON) tests/bench/queue_load.py --out docs/guides/queue.png
 
 bundle: $(STAMP) ## the Lambda function's bundle, dist/lambda.zip, measured and tested
 	@$(PYTHON) -m eventlog.compaction.aws.bundle --out dist/lambda.zip --interpreter "$$(.ci/find-python 3.13)"

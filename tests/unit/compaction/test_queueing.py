@@ -1,12 +1,12 @@
 """The queue: order, limits, dependants, shedding; and a day of overload (scenario S3.4)."""
 
 import pytest
+from bench.queue_load import Load, draw, main, simulate
 from msgspec.structs import replace
 
 from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
-from eventlog.demo.load import Load, draw, main, simulate
 from eventlog.model.entries import Segment
 
 POLICY = Policy(max_tasks=3, max_running_bytes=100, max_queue=5)

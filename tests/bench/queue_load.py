@@ -4,7 +4,7 @@ The planner, the queue and the chunk states in the log are the real ones. Segmen
 the duration of a task follows from its bytes, and randomness is seeded: the same load gives the
 same day. Plotting needs the extra `plot`.
 
-    python -m eventlog.demo.load --out docs/guides/queue.png
+    python tests/bench/queue_load.py --out docs/guides/queue.png
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _draw_priorities(axes: Any, trace: Trace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate the default load and plot it."""
-    parser = argparse.ArgumentParser(prog="python -m eventlog.demo.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="queue_load.py", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("queue.png"), help="the PNG to write")
     out: Path = parser.parse_args(arguments).out
     load = Load()
