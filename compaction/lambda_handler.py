@@ -15,24 +15,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from eventlog import Table
 from eventlog.cache import Cache
-from eventlog.compaction.aws.events import (
-    LambdaWork,
-    Message,
-    collapse,
-    continuation,
-    is_within,
-    parse,
-)
+from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
+from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.settings import Settings
 from eventlog.compaction.aws.work import Budget, Context, Progress, compact, say
-from eventlog.errors import EventLogError, VersionNotFound
+from eventlog.errors import VersionNotFound
 
 MAX_TURNS = 500  # continuations in a row; remaining work is then left to the schedule
 MAX_OPEN = 64  # number of table handles that a container keeps
@@ -59,10 +52,7 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
             it.
     """
     write_lines("eventlog")
-    settings = Settings.of(os.environ)
-    if _kept.container is None or _kept.container.settings != settings:
-        _kept.container = Container(settings)
-    return _kept.container.respond(event, context)
+    return _warm.respond(Settings.of(os.environ), event, context)
 
 
 class Container:
@@ -85,35 +75,18 @@ class Container:
 
     def respond(self, event: Any, context: Context) -> dict[str, Any]:
         """Handle an event with these settings; see `handler`."""
-        messages = parse(event)
-        failed = self._refuse(messages)
         budget = Budget(context, self.settings.reserve_ms)
-        pieces = collapse(messages)
-        facts = {"messages": len(messages), "tables": len(pieces), "failed": len(failed)}
-        say(logging.INFO, "invoked", request=context.aws_request_id, **facts)
-        for work in pieces:
-            if self._failed(work, budget):
-                failed.update(work.messages or (None,))
-        if None in failed:
-            raise EventLogError("the event failed: the log lines before this one say why")
-        return {"batchItemFailures": [{"itemIdentifier": name} for name in sorted(failed)]}
+        return respond(event, context, lambda work: self._done(work, budget))
 
-    def _refuse(self, messages: Iterable[Message]) -> set[Any]:
-        """Log the messages that could not be parsed, and return their ids."""
-        broken = [message for message in messages if message.error]
-        for message in broken:
-            say(logging.ERROR, "message not understood", message=message.id, why=message.error)
-        return {message.id for message in broken}
-
-    def _failed(self, work: LambdaWork, budget: Budget) -> bool:
-        """Do a piece of work. Return whether its messages must be delivered again."""
+    def _done(self, work: LambdaWork, budget: Budget) -> bool:
+        """Do a piece of work; return whether its messages need not be delivered again."""
         if not is_within(work.table, self.settings.allowed):
             # Well-formed, but not allowed here: delivering it again would not change that.
             say(logging.WARNING, "table not allowed", table=work.table)
-            return False
+            return True
         try:
             if not self._is_news(work):
-                return False
+                return True
             progress = self._compact(work, budget)
             if progress.unfinished:
                 self._resume(work, progress)
@@ -123,8 +96,8 @@ class Container:
             logger.exception("table failed", extra={"facts": facts})
             self._tables.forget(work.table)  # its cached state may be the cause
             self._settled.pop(work.table, None)
-            return True
-        return bool(progress.errors)
+            return False
+        return not progress.errors
 
     def _is_news(self, work: LambdaWork) -> bool:
         """Return whether any of the commits added rows, by their headers.
@@ -173,12 +146,7 @@ class Container:
         return table
 
 
-@dataclass
-class _State:
-    container: Container | None = None
-
-
-_kept = _State()
+_warm = Warm(Container)
 
 
 def _send(queue_url: str, body: str, delay_s: int) -> None:

@@ -29,10 +29,11 @@ from msgspec import Struct
 from eventlog import Table
 from eventlog.cache import Cache
 from eventlog.clock import SystemClock
-from eventlog.compaction.aws.events import LambdaWork, collapse, is_within, parse
+from eventlog.compaction.aws.events import LambdaWork, is_within
+from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.work import Context, say
-from eventlog.errors import EventLogError, InvalidInput
+from eventlog.errors import InvalidInput
 from eventlog.format.keys import split_branches
 from eventlog.replication import Follower
 from eventlog.store.location import open_store
@@ -108,21 +109,7 @@ class ReplicatorContainer:
 
     def respond(self, event: Any, context: Context) -> dict[str, Any]:
         """Handle an event with these settings; see `handler`."""
-        messages = parse(event)
-        failed: set[str | None] = set()
-        for message in messages:
-            if message.error:
-                say(logging.ERROR, "message not understood", message=message.id, why=message.error)
-                failed.add(message.id)
-        say(logging.INFO, "invoked", request=context.aws_request_id, messages=len(messages))
-        for work in collapse(messages):
-            if not self._follow(work):
-                failed.update(work.messages or (None,))
-        if None in failed:
-            raise EventLogError("the event failed: the log lines before this one say why")
-        return {
-            "batchItemFailures": [{"itemIdentifier": name} for name in sorted(map(str, failed))]
-        }
+        return respond(event, context, self._follow)
 
     def _follow(self, work: LambdaWork) -> bool:
         """Bring one copy up to date; return whether that succeeded."""
@@ -156,13 +143,7 @@ class ReplicatorContainer:
         return follower
 
 
-class _Kept:
-    """What a container of Lambda keeps between invocations."""
-
-    container: ReplicatorContainer | None = None
-
-
-_kept = _Kept()
+_warm = Warm(ReplicatorContainer)
 
 
 def handler(event: Any, context: Context) -> dict[str, Any]:
@@ -183,10 +164,7 @@ def handler(event: Any, context: Context) -> dict[str, Any]:
             it.
     """
     write_lines("eventlog")
-    settings = ReplicatorSettings.of(os.environ)
-    if _kept.container is None or _kept.container.settings != settings:
-        _kept.container = ReplicatorContainer(settings)
-    return _kept.container.respond(event, context)
+    return _warm.respond(ReplicatorSettings.of(os.environ), event, context)
 
 
 def _texts(environ: Mapping[str, str], name: str) -> dict[str, str]:

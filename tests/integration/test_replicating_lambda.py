@@ -43,7 +43,7 @@ def places(bucket, monkeypatch):
     """A folder of tables, and the folder of their copies."""
     tables, copies = f"s3://{bucket}/tables", f"s3://{bucket}/copies"
     monkeypatch.setenv("EVENTLOG_REPLICAS", json.dumps({tables: copies}))
-    monkeypatch.setattr(replicating._kept, "container", None)
+    monkeypatch.setattr(replicating._warm, "container", None)
     return tables, copies
 
 

@@ -366,7 +366,7 @@ def test_the_claim_of_a_dead_function_does_not_hold_up_a_warm_one_for_ever(make,
     assert failed(warm.respond(batch(look(table)), Invocation())) == []
     assert len(table.claims()) == 1
     known = warm._tables.get(table.uri)
-    known.clock = Later(known.clock)
+    known.session.clock = Later(known.clock)
     assert failed(warm.respond(batch(look(table)), Invocation())) == []
     assert not table.claims()
     assert commits(table, "compact") == 1
@@ -480,7 +480,7 @@ def test_a_task_that_failed_has_its_message_come_again_and_the_others_run(
     assert failed(container.respond(batch(look(table)), Invocation())) == []
     # And then it is tried again, though nobody has committed anything.
     known = container._tables.get(table.uri)
-    known.clock = ManualClock(known.clock.now_ms() + 1000 * EACH.backoff_s)
+    known.session.clock = ManualClock(known.clock.now_ms() + 1000 * EACH.backoff_s)
     assert failed(container.respond(batch(look(table)), Invocation())) == ["m0"]
 
 
