@@ -27,7 +27,8 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import App, Commit
 from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.rows import batches, check_columns, to_reader
+from eventlog.staging.incoming.rows import check_columns
+from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upserts import MISSING, Missing, check_complete, incoming
 from eventlog.state.delta import drop_of

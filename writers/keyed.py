@@ -18,7 +18,7 @@ from eventlog.keyed.rule import DELETE, OP, MergeRule, stored_rule
 from eventlog.model.entries import Layout
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
-from eventlog.staging.rows import to_reader
+from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import Missing
 from eventlog.writers.batch import add_rows, check_missing, make_app

@@ -1,4 +1,4 @@
 """Rows become segments: cast to the table's types, split by chunk, encoded in bounded memory.
 
-Imports `commit` and below. Start at `rows`, then `stager`, then `encoding`.
+Imports `commit` and below. Start at the room `incoming`, then `stager`, then `encoding`.
 """

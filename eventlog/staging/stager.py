@@ -26,7 +26,8 @@ from eventlog.staging import upserts
 from eventlog.staging.cutting import bounded, sort_rows, split
 from eventlog.staging.decoding import PIECE_BYTES, even, pieces
 from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
-from eventlog.staging.rows import Problem, conform
+from eventlog.staging.incoming.problems import Problem
+from eventlog.staging.incoming.rows import conform
 from eventlog.staging.uploads import Uploads
 from eventlog.store.port import ObjectStore
 

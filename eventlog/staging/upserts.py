@@ -16,7 +16,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed import row_merging
 from eventlog.keyed.log_rows import deleted, in_key_order, log_schema
 from eventlog.keyed.rule import DELETE, OP, UPSERT, MergeRule
-from eventlog.staging.rows import Problem
+from eventlog.staging.incoming.problems import Problem
 
 Missing = Literal["null"]  # what a column that rows lack stands for
 MISSING: tuple[Missing, ...] = ("null",)

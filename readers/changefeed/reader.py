@@ -30,7 +30,8 @@ from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Step, Written
 from eventlog.readers.keyed import SliceReader
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
-from eventlog.readers.scanner import Rows, kept_snapshot, table_at
+from eventlog.readers.pinned import kept_snapshot, table_at
+from eventlog.readers.row_stream import RowStream
 from eventlog.segments.batches import given_up, joined, passing, predicate_error, retyped, taken
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
@@ -240,7 +241,7 @@ class ChangeReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(Rows):
+class Changes(RowStream):
     """The changes between two versions. No row is read until it is consumed.
 
     Each consuming method reads again; see `changes` for columns and order.

@@ -20,7 +20,7 @@ from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan as plan_of
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
-from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark.engines import (
     Choice,
     Engine,

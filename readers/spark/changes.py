@@ -21,7 +21,7 @@ from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.reader import ChangeReading, reading_of
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
-from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark import slices
 from eventlog.readers.spark.options import SparkOptions
 from eventlog.readers.spark.shares import (

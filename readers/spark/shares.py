@@ -19,7 +19,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import MergeRule
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import SliceReader
-from eventlog.readers.scanner import kept_snapshot
+from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark import slices
 from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import READ_VERSION, SparkOptions

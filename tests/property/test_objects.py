@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog import errors
-from eventlog.staging.rows import to_reader
+from eventlog.staging.incoming.streams import to_reader
 
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NS |= {"D": 86400 * _NS["s"], "h": 3600 * _NS["s"], "m": 60 * _NS["s"]}

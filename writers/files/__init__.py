@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.decoding import pieces
-from eventlog.staging.rows import check_columns
+from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import deletes_only, incomplete, left_out
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows

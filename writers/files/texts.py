@@ -11,7 +11,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.staging.rows import HAS_OFFSET
+from eventlog.staging.incoming.times import HAS_OFFSET
 
 _UTC = pa.timestamp("us", tz="UTC")
 _NAIVE = pa.timestamp("us")

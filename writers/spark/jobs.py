@@ -30,7 +30,7 @@ from eventlog.model.records import App, Transaction
 from eventlog.query.moments import Moment
 from eventlog.staging import upserts
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.rows import check_columns
+from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upserts import Missing
 from eventlog.state.version import VersionState

@@ -20,7 +20,8 @@ from eventlog.format import keys
 from eventlog.keyed.rule import OVERFLOWS
 from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
-from eventlog.readers.scanner import Rows, scan
+from eventlog.readers.row_stream import RowStream
+from eventlog.readers.scanner import scan
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
 
@@ -33,7 +34,7 @@ _columns = click.option("--columns", help="Comma-separated names; default: all."
 _limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
+    help=f"RowStream to return; a table shows {_TABLE_ROWS} by default.",
 )
 _format = click.option(
     "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."
@@ -163,7 +164,7 @@ VERBS = (scan_, changes_)
 
 
 def _write(
-    place: Place, found: Rows, limit: int | None, row_format: str | None, output: str | None
+    place: Place, found: RowStream, limit: int | None, row_format: str | None, output: str | None
 ) -> None:
     """Write rows to the terminal or a file, in the format asked for."""
     kind = row_format or ("json" if place.as_json else "table")

@@ -1,0 +1,235 @@
+"""Casts incoming rows to the table's schema, or refuses them with a reason.
+
+Values that fit without loss are cast (widening, other forms of the same type, event times as text).
+Anything else is an `InvalidInput` that names the column, the number of rows and one example, and
+nothing is committed. No I/O.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput
+from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
+from eventlog.staging.decoding import check_decimals, plain
+from eventlog.staging.incoming.problems import Problem, example_of, first_line, halved
+from eventlog.staging.incoming.times import parse_times
+
+_INTEGER_WIDTH = {
+    "int8": 8,
+    "uint8": 9,
+    "int16": 16,
+    "uint16": 17,
+    "int32": 32,
+    "uint32": 33,
+    "int64": 64,
+}
+PANDAS = b"pandas"  # the key of pandas's own metadata in a schema
+
+
+def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+    """Check names and types before the first row is read.
+
+    Raises:
+        InvalidInput: a column is unknown, missing, or of a type that does not fit.
+    """
+    given = {field.name: field.type for field in incoming}
+    for name in _range_names(incoming):
+        if name not in given:
+            raise InvalidInput(
+                f"{name!r} is the index of a pandas frame and a range, which pandas passes as "
+                "metadata only: make it a column with frame.reset_index(), or drop it with "
+                "frame.reset_index(drop=True)"
+            )
+    unknown = list(given.keys() - set(wanted.names))
+    if unknown:
+        unknown.sort(key=list(given).index)
+        raise InvalidInput(
+            f"unknown columns: {', '.join(map(repr, unknown))}; the table has "
+            f"{', '.join(wanted.names)}. {_advice(unknown, wanted)}"
+        )
+    if len(given) != len(incoming):
+        twice = sorted({name for name in incoming.names if incoming.names.count(name) > 1})
+        raise InvalidInput(f"the rows have two columns {', '.join(map(repr, twice))}: rename one")
+    for field in wanted:
+        kind = given.get(field.name)
+        if kind is None:
+            if not field.nullable or field.name == time_column:
+                raise InvalidInput(f"column {field.name!r} is missing and cannot be null")
+            continue
+        text_time = field.name == time_column and _is_text(kind)
+        if not text_time and not fits(kind, field.type):
+            raise InvalidInput(
+                f"column {field.name!r} has type {kind}, and {field.type} in the table: cast it "
+                "first"
+            )
+
+
+def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether values of a type can be cast to the table's type without ambiguity."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind == wanted or pa.types.is_null(kind):
+        return True
+    if _is_text(kind) and pa.types.is_string(wanted):
+        return True
+    if pa.types.is_timestamp(wanted):
+        # Naive times count as UTC; in the other direction an instant would lose its zone.
+        return pa.types.is_date(kind) or (
+            pa.types.is_timestamp(kind) and (wanted.tz is not None or kind.tz is None)
+        )
+    if str(wanted) in _INTEGER_WIDTH:
+        return _INTEGER_WIDTH.get(str(kind), 99) <= _INTEGER_WIDTH[str(wanted)]
+    if pa.types.is_floating(wanted):
+        narrower: bool = pa.types.is_floating(kind) and kind.bit_width <= wanted.bit_width
+        return narrower or bool(pa.types.is_integer(kind) and kind.bit_width < wanted.bit_width)
+    if pa.types.is_decimal(wanted):
+        return bool(
+            pa.types.is_decimal(kind)
+            and kind.scale <= wanted.scale
+            and kind.precision - kind.scale <= wanted.precision - wanted.scale
+        )
+    return _fits_nested(kind, wanted)
+
+
+def conform(
+    batch: pa.RecordBatch, wanted: pa.Schema, time_column: str, *, time_required: bool = True
+) -> pa.Table | Problem:
+    """Return the batch as a table of exactly the wanted schema, or the first problem in it.
+
+    Args:
+        batch: the rows.
+        wanted: the schema.
+        time_column: name of the event-time column.
+        time_required: whether each row must have an event time, whatever the schema says.
+    """
+    columns = []
+    for field in wanted:
+        at = batch.schema.get_field_index(field.name)
+        values = batch.column(at) if at >= 0 else pa.nulls(batch.num_rows, field.type)
+        cast = _cast(values, field, text_time=field.name == time_column and _is_text(values.type))
+        if isinstance(cast, Problem):
+            return cast
+        is_time = time_required and field.name == time_column
+        if cast.null_count and (not field.nullable or is_time):
+            why = "event times are null" if field.name == time_column else "values are null"
+            return Problem(field.name, why, cast.null_count, _example_row(batch, cast))
+        columns.append(cast)
+    table = pa.Table.from_arrays(columns, schema=wanted)
+    return _outside_years(table, time_column) or table
+
+
+def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | Problem:
+    try:
+        values.validate(
+            full=True
+        )  # refuses invalid UTF-8, for example, which readers cannot decode
+        given = plain(values)
+        check_decimals(given)
+    except pa.ArrowException as error:
+        return Problem(field.name, "values are damaged", len(values), first_line(error))
+    if text_time:
+        return parse_times(given, field)
+    if given.type == field.type:
+        return given
+    try:
+        return given.cast(field.type)
+    except pa.ArrowInvalid as error:
+        count, example = 0, first_line(error)
+        for part, fits_whole in halved(given, lambda part: _castable(part, field.type) or None):
+            if fits_whole is None:
+                example = example_of(part) if not count else example
+                count += 1
+        return Problem(field.name, f"values do not fit {field.type}", count or 1, example)
+    except pa.ArrowException as error:
+        why = f"values of type {values.type} cannot be cast to {field.type}"
+        return Problem(field.name, why, len(values), first_line(error))
+
+
+def _castable(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
+    times = table.column(time_column)
+    unit_ms = DAY_MS if pa.types.is_date(times.type) else None
+    units = times.cast(pa.int32()).cast(pa.int64()) if unit_ms else times.cast(pa.int64())
+    low, high = (bound // DAY_MS if unit_ms else bound * 1000 for bound in (MIN_MS, MAX_MS))
+    ends = pc.min_max(units).as_py()
+    if ends["min"] is None or (low <= ends["min"] and ends["max"] < high):
+        return None
+    outside = pc.or_(pc.less(units, low), pc.greater_equal(units, high))
+    count = pc.sum(outside).as_py()
+    example = f"{units.filter(outside)[0].as_py()} {'days' if unit_ms else 'µs'} since 1970"
+    return Problem(time_column, "event times are outside the years 0001 to 9999", count, example)
+
+
+def _example_row(batch: pa.RecordBatch, values: pa.Array) -> str:
+    """Return the first row with a null, as text for a message."""
+    row = pc.index(pc.is_null(values), True).as_py()
+    columns = enumerate(batch.schema.names[:8])
+    examples = {name: example_of(batch.column(at).slice(row, 1))[:40] for at, name in columns}
+    return "row " + ", ".join(f"{name}={example}" for name, example in examples.items())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    )
+
+
+def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(kind) or kind == pa.binary_view())
+    if pa.types.is_date32(wanted):
+        return bool(pa.types.is_date64(kind))
+    if pa.types.is_list(wanted):
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        return any(is_list(kind) for is_list in lists) and fits(kind.value_type, wanted.value_type)
+    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
+        named = {f.name: f.type for f in kind}
+        return (
+            len(named) == kind.num_fields
+            and named.keys() == {f.name for f in wanted}
+            and all(fits(named[f.name], f.type) for f in wanted)
+        )
+    if pa.types.is_map(wanted) and pa.types.is_map(kind):
+        return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
+    return False
+
+
+def _range_names(incoming: pa.Schema) -> list[str]:
+    """Return the names of indexes that pandas stored as metadata instead of columns."""
+    try:
+        stored = json.loads((incoming.metadata or {}).get(PANDAS, b"{}"))
+        indexes = [index for index in stored["index_columns"] if isinstance(index, dict)]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+    return [str(index["name"]) for index in indexes if index.get("name") is not None]
+
+
+def _advice(unknown: list[str], wanted: pa.Schema) -> str:
+    """Return what to do about columns that the table lacks."""
+    if any(name.startswith("__index_level_") for name in unknown):
+        return (
+            "That is the index of a pandas frame: drop it with frame.reset_index(drop=True), or "
+            "write the file without it, as frame.to_parquet(path, index=False) does"
+        )
+    if "" in unknown:  # as pandas writes an index to CSV
+        return (
+            "A column without a name is often the index of a pandas frame: write the file without "
+            "it, as frame.to_csv(path, index=False) does"
+        )
+    spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
+    if spelled:
+        return f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
+    return "Drop them, or add them to the table first: Table.add_columns(all columns, old and new)"

@@ -1,0 +1,91 @@
+"""Incoming rows as a stream of batches, which can be read only once.
+
+No I/O except reading the caller's stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from eventlog.errors import EventLogError, InvalidInput
+from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
+from eventlog.staging.incoming.problems import first_line
+from eventlog.staging.incoming.rows import check_columns
+
+# Streams that were read, or whose reading failed half-way: reading on would miss rows.
+_spent: WeakSet[pa.RecordBatchReader] = WeakSet()
+
+
+def to_reader(rows: Any) -> pa.RecordBatchReader:
+    """Return any Arrow-compatible object as a stream of batches, without copying.
+
+    Raises:
+        InvalidInput: the object cannot be read as Arrow, or the conversion would lose data.
+    """
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    if isinstance(rows, pa.ChunkedArray) and pa.types.is_struct(rows.type):
+        names = [field.name for field in rows.type]
+        # A table, because the stream of a chunked array exports the offsets of its slices.
+        rows = pa.Table.from_arrays(rows.flatten(), names)
+    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, type):
+        check_index(rows)
+        check_mixtures(rows)
+        try:
+            reader = pa.RecordBatchReader.from_stream(rows)
+        except (EventLogError, MemoryError):
+            raise
+        except Exception as error:  # whatever the library behind it raises
+            raise InvalidInput(
+                f"the rows of a {type(rows).__name__} cannot be converted to Arrow: "
+                f"{first_line(error)}"
+            ) from error
+        check_objects(rows, reader.schema)
+        return reader
+    raise InvalidInput(
+        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
+        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "
+        "__arrow_c_stream__"
+    )
+
+
+def batches(
+    reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream, which can be read only once.
+
+    Raises:
+        InvalidInput: a batch does not have the columns of the stream's schema; the stream fails; or
+            it was read before, so that only the rest of its rows, or none, would be written.
+    """
+    if reader in _spent:
+        raise InvalidInput(
+            "this stream of rows was read before, completely or in part: a stream can be read only "
+            "once, so pass a new one"
+        )
+    _spent.add(reader)
+    try:
+        for batch in reader:
+            _check_batch(batch.schema, reader.schema, wanted, time_column)
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"the rows could not be read: {first_line(error)}") from error
+
+
+def _check_batch(
+    given: pa.Schema, declared: pa.Schema, wanted: pa.Schema, time_column: str
+) -> None:
+    """Check a batch against the schema of its stream; pyarrow does not compare them."""
+    if given.names != declared.names:
+        raise InvalidInput(
+            f"a batch has the columns {', '.join(given.names)[:200]}, but the schema of its stream "
+            f"has {', '.join(declared.names)[:200]}: give every batch the same columns"
+        )
+    if given.types != declared.types:
+        check_columns(given, wanted, time_column)

@@ -1,0 +1,106 @@
+"""Rows that are read each time they are consumed: as Arrow, pandas, Polars or DuckDB."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog.errors import InvalidInput
+
+
+class RowStream(ABC):
+    """Rows that are read each time they are consumed: as Arrow, pandas, Polars or DuckDB.
+
+    Every batch has exactly `schema`. Consumers that read through the C interface report read errors
+    as their own error type.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+
+    @abstractmethod
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches, in bounded memory."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream. See `to_batches` for the errors of reading it."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Return all rows in memory. See `to_batches` for its errors."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> Any:
+        """Return all rows as a pandas DataFrame, with every value unchanged.
+
+        See `to_batches` for the errors of reading.
+
+        Integer columns with nulls get pandas' nullable types (`Int64`). Inside lists and structs
+        such integers become Python integers, because pandas would turn them into floats and round
+        large ones. Times have microseconds. Decimals, dates and nested values are objects. Pandas
+        has only one missing float: both null and NaN become NaN.
+
+        Raises:
+            InvalidInput: pandas is not installed, or Python cannot represent a value, such as a
+                date outside the years 1 to 9999.
+        """
+        pandas = _need("pandas", "pandas")
+        rows = self.to_table()
+        try:
+            frame = rows.to_pandas(integer_object_nulls=True)
+        except (pa.ArrowException, OverflowError, ValueError) as error:
+            raise InvalidInput(
+                f"pandas cannot represent a value ({error}): leave its column out, or use "
+                "to_table() or to_polars()"
+            ) from None
+        for place, column in enumerate(rows.columns):
+            if pa.types.is_integer(column.type) and column.null_count:
+                nullable = pandas.array([], dtype=f"Int{column.type.bit_width}").dtype
+                values = column.to_pandas(types_mapper={column.type: nullable}.get)
+                values.index = frame.index
+                frame.isetitem(place, values)
+        return frame
+
+    def to_polars(self) -> Any:
+        """Return all rows as a Polars DataFrame, with every value unchanged.
+
+        See `to_batches` for the errors of reading.
+
+        Raises:
+            InvalidInput: Polars is not installed.
+        """
+        return _need("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """Return the rows as a DuckDB relation, which streams them each time it runs.
+
+        Every value is unchanged. DuckDB's own SQL interprets them by its rules and the time zone of
+        its session, for example when it reads a time without an offset.
+
+        Args:
+            connection: a DuckDB connection; the default one if None.
+
+        Raises:
+            InvalidInput: DuckDB is not installed.
+        """
+        duckdb = _need("duckdb", "eventlog-tables[duckdb]")
+        return (duckdb if connection is None else connection).from_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a new stream of the rows by Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def _need(module: str, requirement: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InvalidInput(f"this needs {module}: pip install '{requirement}'") from None
