@@ -13,7 +13,6 @@ from eventlog.arguments import text, whole
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
-from eventlog.log.commit_state import commit_size
 from eventlog.log.snapshot import Reader, Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import (
@@ -26,7 +25,7 @@ from eventlog.model.records import (
 )
 from eventlog.state import fold
 from eventlog.state.delta import Delta
-from eventlog.state.version import VersionState
+from eventlog.state.version import VersionState, commit_size
 
 MAX_WRITER = 120
 _MAX_INFO = 16 * 1024

@@ -29,7 +29,7 @@ from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.leftovers import UnnamedObjects, Waiting
-from eventlog.log import chain, commit_state, spills
+from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.log.starts import has_commit
@@ -38,6 +38,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, KeyFrame, Leaf, Meta, Start
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
+from eventlog.state.version import VersionState
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -353,7 +354,7 @@ class Walk:
         try:
             if version == self._first:
                 root = self.log.key_frames.root(version)
-                snapshot = Snapshot(commit_state.at_keyframe(commit, body, root), self.log)
+                snapshot = Snapshot(VersionState.at_keyframe(commit, body, root), self.log)
             else:
                 snapshot = self.log.resolve(commit, body)
             past = _past(snapshot)

@@ -26,7 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys
 from eventlog.format.frames import frame_bytes
-from eventlog.log import chain, commit_state, spills
+from eventlog.log import chain, spills
 from eventlog.log.keyframes import KeyFrameReader
 from eventlog.log.snapshot import Snapshot
 from eventlog.log.staged_segments import StagedSegments
@@ -97,7 +97,7 @@ class Log:
         if framed:
             try:
                 return self._snapshot(
-                    commit_state.at_keyframe(commit, body, self.key_frames.root(version))
+                    VersionState.at_keyframe(commit, body, self.key_frames.root(version))
                 )
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 logger.warning("key frame %d of %s is unusable: %s", version, self.store.uri, error)
@@ -359,7 +359,7 @@ class Log:
             meta = codec.meta_patch(state.meta, later.state)
             delta = spills.delta_of(later, self.spill)
             try:
-                state = commit_state.over(state, later, later_body, delta, meta)
+                state = state.after(later, later_body, delta, meta)
             except Corrupt as error:
                 error.message += ": the one that it names is unusable; run `eventlog fsck`"
                 version = later.header.version
@@ -437,7 +437,7 @@ class Log:
         Raises:
             Unavailable: the store does not answer.
         """
-        known = commit_state.took_effect(commit, after.state, transaction_id)
+        known = after.state.took_effect(commit, transaction_id)
         if known is not None:
             return known
         return transaction_id in self.effect(commit).accepted
@@ -639,7 +639,7 @@ class Log:
         start = commit.header.keyframe
         base = None if start is None else self.key_frames.root(start)
         delta = spills.delta_of(commit, self.spill)
-        return commit_state.from_commit(commit, body, base, delta)
+        return VersionState.from_commit(commit, body, base, delta)
 
     def _on_own_keyframe(self, commit: Commit, body: bytes) -> VersionState | None:
         """Return the state over the key frame of the commit's own version, if that is sound.
@@ -649,7 +649,7 @@ class Log:
         """
         try:
             root = self.key_frames.root(commit.header.version)
-            return commit_state.at_keyframe(commit, body, root)
+            return VersionState.at_keyframe(commit, body, root)
         except (Corrupt, KeyNotFound, UnsupportedFormat):
             return None
 

@@ -23,7 +23,6 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
-from eventlog.log import commit_state
 from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -33,6 +32,7 @@ from eventlog.replication.contents import Item
 from eventlog.replication.copying import Copier
 from eventlog.replication.steps import Check, Step, check_root, oldest_kept
 from eventlog.session.session import Session
+from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -199,7 +199,7 @@ class Filler:
                     later = before
                 yield from contents.of_commit(commit, ())
                 yield from self._keyframe(
-                    version, framed, partial(commit_state.at_keyframe, commit, body)
+                    version, framed, partial(VersionState.at_keyframe, commit, body)
                 )
                 if named is not None:
                     check = partial(self._check_named, commit, body, before)

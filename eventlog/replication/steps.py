@@ -26,7 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
-from eventlog.log import chain, commit_state, spills
+from eventlog.log import chain, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add
@@ -164,7 +164,7 @@ class Steps:
                 if whole and having < 0:
                     yield from self._first_of_all()
                 if version in framed:
-                    check = partial(commit_state.at_keyframe, commit, body)
+                    check = partial(VersionState.at_keyframe, commit, body)
                     yield from self._keyframe(version, self._known.leaves, check)
 
     def _entries(self, commit: Commit) -> list[Segment]:
@@ -417,7 +417,7 @@ def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
     Raises:
         Corrupt: they do not, or the delta's spill is missing or damaged.
     """
-    commit_state.from_commit(commit, body, root, spills.delta_of(commit, log.spill))
+    VersionState.from_commit(commit, body, root, spills.delta_of(commit, log.spill))
 
 
 def _linked(

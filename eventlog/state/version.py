@@ -1,7 +1,8 @@
 """The state at one version as the log stores it: a key frame and the delta since.
 
 The entries of a large table are in the leaves of its key frame. A `VersionState` reads nothing
-itself: it names the leaves that a question needs, and the caller passes their contents in.
+itself: it names the leaves that a question needs, and the caller passes their contents in. Every
+state that is made from a commit is checked against the commit's state hash (FORMAT.md R9.6).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corrupt
-from eventlog.format import entry_order, keys
+from eventlog.format import codec, entry_order, keys
 from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Layout, Schema, Segment
-from eventlog.model.records import Header, KeyFrame, Leaf, Meta
+from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Meta
 from eventlog.state import keyframe, verification
 from eventlog.state.delta import Delta
 from eventlog.state.fold import segments_sum
@@ -43,6 +44,63 @@ class VersionState:
     base: KeyFrame | None
     delta: Delta
     commit_bytes: int = 0
+
+    @classmethod
+    def from_commit(
+        cls, commit: Commit, body: bytes, base: KeyFrame | None, delta: Delta
+    ) -> VersionState:
+        """Return the state after a commit, over the key frame that it names.
+
+        Args:
+            commit: the commit.
+            body: its bytes.
+            base: the key frame of version `commit.header.keyframe`; None if that is None.
+            delta: the commit's delta, read from its spill if it has one.
+
+        Raises:
+            Corrupt: key frame and delta do not add up to the commit's state hash (FORMAT.md R9.6).
+        """
+        meta = codec.meta_patch(base.state if base else Meta(), commit.state)
+        return cls._checked(commit, body, meta, base, delta)
+
+    @classmethod
+    def at_keyframe(cls, commit: Commit, body: bytes, root: KeyFrame) -> VersionState:
+        """Return the state after a commit, over the key frame of its own version.
+
+        Args:
+            commit: the commit.
+            body: its bytes.
+            root: the key frame of the same version.
+
+        Raises:
+            Corrupt: the key frame does not belong to this commit.
+        """
+        digest, size = codec.sha256(body), commit_size(commit, body)
+        return cls(commit.header, digest, root.state, root, Delta(), size).on_keyframe(root)
+
+    @classmethod
+    def _checked(
+        cls, commit: Commit, body: bytes, meta: Meta, base: KeyFrame | None, delta: Delta
+    ) -> VersionState:
+        size = commit_size(commit, body)
+        verification.check_sums(commit.header, meta, base, delta)
+        return cls(commit.header, codec.sha256(body), meta, base, delta, size)
+
+    def after(self, commit: Commit, body: bytes, delta: Delta, meta: Meta) -> VersionState:
+        """Return the state after a commit whose delta starts from this state.
+
+        This is the state at the version of the key frame that the commit names.
+
+        Args:
+            commit: the commit.
+            body: its bytes.
+            delta: the commit's delta.
+            meta: the small state after the commit.
+
+        Raises:
+            Corrupt: they do not add up to the commit's state hash.
+        """
+        return self._checked(commit, body, meta, self.base, self.delta.compose(delta))
 
     @property
     def version(self) -> int:
@@ -111,6 +169,25 @@ class VersionState:
         moved = replace(self, base=older.base, delta=older.delta.compose(self.delta))
         verification.check_sums(moved.header, moved.meta, moved.base, moved.delta)
         return moved
+
+    def took_effect(self, commit: Commit, transaction_id: str) -> bool | None:
+        """Return whether a transaction took effect in a commit; being listed is not enough.
+
+        None if the commit contains void transactions, so that only folding it can decide.
+
+        Args:
+            commit: the commit of this version.
+            transaction_id: the id of the transaction.
+        """
+        listed = next((t for t in commit.transactions if t.id == transaction_id), None)
+        if listed is None:
+            return False
+        if listed.until is not None:
+            mark = self.meta.published.get(transaction_id)
+            # against listed-taken-for-accepted
+            return mark is not None and mark.version == self.version
+        all_accepted = commit.header.changes.transactions == len(commit.transactions)
+        return True if all_accepted else None  # against void-taken-for-accepted
 
     @cached_property
     def added(self) -> pa.Table:
@@ -193,3 +270,8 @@ class VersionState:
         if segment_id in self.delta.adds or segment_id in self.delta.drops:
             return False
         return keys.is_segment_id(segment_id)
+
+
+def commit_size(commit: Commit, body: bytes) -> int:
+    """Return how many bytes opening this version reads: the commit and its delta's spill."""
+    return len(body) + (commit.delta.spill.size if commit.delta.spill else 0)
