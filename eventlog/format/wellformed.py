@@ -16,7 +16,7 @@ from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.entry_order import entry_key, first_key
-from eventlog.model.actions import Drop, SetOrigin, SetSchema
+from eventlog.model.actions import Drop, Restore, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep
 from eventlog.model.records import (
@@ -101,8 +101,8 @@ def check_transaction(transaction: Transaction) -> None:
         raise Corrupt(f"transaction {transaction.id} has read version {transaction.read_version}")
     _check_ordered(transaction.info, "info")
     for action in transaction.actions:
-        if isinstance(action, SetOrigin):
-            _check_ordered(action.apps, "apps")
+        if isinstance(action, Restore | SetOrigin):
+            _check_ordered(action.apps or (), "apps")
     _check_spill(transaction.spill)
 
 

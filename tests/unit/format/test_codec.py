@@ -4,9 +4,10 @@ import pytest
 from support.builders import create, replaced
 
 from eventlog import errors
-from eventlog.format import codec
+from eventlog.format import codec, wellformed
+from eventlog.model.actions import AppReset, Restore
 from eventlog.model.entries import Segment
-from eventlog.model.records import AppMark, Meta
+from eventlog.model.records import AppMark, Meta, Transaction
 
 
 def test_hashes_of_the_format_do_not_change():
@@ -40,3 +41,16 @@ def test_a_header_that_is_too_long_is_refused_before_it_is_stored():
     changes = replaced(stored.header.changes, writer="x" * 2000)
     with pytest.raises(errors.InvalidInput, match="header"):
         codec.encode_commit(replaced(stored, header=replaced(stored.header, changes=changes)))
+
+
+def test_names_of_apps_that_a_restore_resets_are_in_order():
+    """FORMAT.md R5.1, as of every map."""
+    a, b = AppReset(1, None), AppReset(3, 2)
+    for apps in ({"a": a, "b": b}, {}):
+        wellformed.check_transaction(_restore(apps))
+    with pytest.raises(errors.Corrupt, match="names of the map apps are not in order"):
+        wellformed.check_transaction(_restore({"b": b, "a": a}))
+
+
+def _restore(apps):
+    return Transaction("0" * 32, "restore", "w", 3, actions=(Restore(2, apps=apps),))
