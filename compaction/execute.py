@@ -22,8 +22,8 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split
-from eventlog.keyed.slice_changes import still_due
-from eventlog.keyed.slices import taken_in
+from eventlog.keyed.slice_changes import inputs_problem
+from eventlog.keyed.slices import ineffective
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Merge, Release, Replace
@@ -208,7 +208,7 @@ def _live_in(t: Table, chunk: str) -> list[Segment]:
 
 def _drop_taken_in(t: Table, chunk: str) -> None:
     """Drop the segments that count in no slice any more: two merges at once each left them."""
-    left = taken_in(_live_in(t, chunk), buckets_split(t.head().layout))
+    left = ineffective(_live_in(t, chunk), buckets_split(t.head().layout))
     if left:
         with suppress(CommitConflict):  # another did it
             t.commit(t.transaction("compact", [drop_of(segment) for segment in left]))
@@ -320,7 +320,7 @@ class _Attempt:
             task.version, chunk, at.first, at.last, at.low, at.high, inputs, 0, 0,
             at.splits or UNSET,
         )  # fmt: skip
-        why = still_due(merge, list(live.values()), buckets_split(head.layout))
+        why = inputs_problem(merge, list(live.values()), buckets_split(head.layout))
         # against restored-slice-taken-for-the-old
         if why is None and all(live.get(s.id) == s for s in task.inputs):
             return None

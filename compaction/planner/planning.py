@@ -31,7 +31,7 @@ from eventlog.compaction.planner.candidates import (
     task_of,
 )
 from eventlog.compaction.planner.scoring import ChunkVerdict, score
-from eventlog.compaction.planner.slices import SliceVerdict, merges, verdicts
+from eventlog.compaction.planner.slice_planning import SliceVerdict, merges, verdicts
 from eventlog.compaction.planner.spans import (
     Sums,
     TargetChunk,

@@ -259,7 +259,7 @@ def _shown_keys(bases: pa.Table, late: pa.Table, logs: pa.Table, rule: MergeRule
     below = bases.filter(hit)
     known = key_lookup.among(below, key_lookup.distinct(late, rule.key), rule.key)
     rows = pa.concat_tables([below.filter(pc.invert(known)), late, logs]).combine_chunks()
-    merged = row_merging.shown(rows, rule).select(list(rule.key))
+    merged = row_merging.visible(rows, rule).select(list(rule.key))
     free = bases.filter(pc.invert(hit)).select(list(rule.key))
     return key_lookup.distinct(pa.concat_tables([free, merged]), rule.key)
 

@@ -66,8 +66,8 @@ def place(segment: Segment, splits: int) -> Placed:
         Corrupt: it has no place in slices, or one in buckets that the table does not have yet.
     """
     entry = slice_of(segment)
-    first, last = reach(segment, splits)
-    low, high = span(segment)
+    first, last = _buckets(segment, entry, splits)
+    low, high = _versions(segment, entry)
     return Placed(segment, entry.kind, first, last, low, high, entry.level, entry.ordinal or 0)
 
 
@@ -80,7 +80,8 @@ def in_order(placed: Iterable[Placed]) -> list[Placed]:
 
 def applied(segment: Segment) -> tuple[int, int, int, int, str]:
     """Return the place of a segment in that order, as a sort key."""
-    entry, (low, high) = slice_of(segment), span(segment)
+    entry = slice_of(segment)
+    low, high = _versions(segment, entry)
     return low, high, _RANKS[entry.kind], entry.ordinal or 0, segment.id
 
 
@@ -97,10 +98,13 @@ def slice_of(entry: Segment | Add) -> Slice:
 
 def span(entry: Segment) -> tuple[int, int]:
     """Return the first and the last version whose rows a segment has."""
-    found = slice_of(entry)
-    if found.low is None or found.high is None:
-        raise Corrupt(f"segment {entry.id} has no span of versions")
-    return found.low, found.high
+    return _versions(entry, slice_of(entry))
+
+
+def _versions(segment: Segment, entry: Slice) -> tuple[int, int]:
+    if entry.low is None or entry.high is None:
+        raise Corrupt(f"segment {segment.id} has no span of versions")
+    return entry.low, entry.high
 
 
 def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
@@ -113,11 +117,14 @@ def reach(entry: Segment | Add, splits: int) -> tuple[int, int]:
     Raises:
         Corrupt: it has no place in slices, or one in buckets that the table does not have yet.
     """
-    found = slice_of(entry)
-    more = splits - splits_of(found)
+    return _buckets(entry, slice_of(entry), splits)
+
+
+def _buckets(segment: Segment | Add, entry: Slice, splits: int) -> tuple[int, int]:
+    more = splits - splits_of(entry)
     if more < 0:
-        raise Corrupt(f"segment {entry.id} lies in buckets that the table does not have")
-    return finer(found.first, found.last, more)
+        raise Corrupt(f"segment {segment.id} lies in buckets that the table does not have")
+    return finer(entry.first, entry.last, more)
 
 
 def finer(first: int, last: int, splits: int) -> tuple[int, int]:
@@ -140,12 +147,12 @@ def slice_in(add: Add, version: int, partition: int) -> Slice | UnsetType:
         version: the version.
         partition: its number among the adds that take effect in the commit.
     """
-    found = add.slice
-    if isinstance(found, UnsetType):
-        return found
-    if found.low is None:
-        found = msgspec.structs.replace(found, low=version, high=version)
-    return found if found.ordinal is not None else msgspec.structs.replace(found, ordinal=partition)
+    entry = add.slice
+    if isinstance(entry, UnsetType):
+        return entry
+    if entry.low is None:
+        entry = msgspec.structs.replace(entry, low=version, high=version)
+    return entry if entry.ordinal is not None else msgspec.structs.replace(entry, ordinal=partition)
 
 
 def set_back(txn: Transaction) -> list[Add]:

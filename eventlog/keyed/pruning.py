@@ -1,8 +1,8 @@
 """Which slices of a keyed table a scan reads, and which of their segments.
 
-Sound by construction: the key of a row never changes, so a segment without a key that passes can be
-left out. What other columns say may be superseded by another segment of the slice, so by those only
-whole slices are left out.
+The key of a row never changes, so a segment without a key that passes can be left out. Values of
+other columns may be superseded by another segment of the slice, so by their statistics only whole
+slices are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prune(
         rule: the table's merge rule.
         time: its event-time column.
     """
-    # Without rows above the base, `late` says nothing: it is neither read nor counted.
+    # Without rows above the base late rows change nothing: they are neither read nor counted.
     needed = [run if run.logs else replace(run, placed=run.base) for run in runs]
     if predicate is None:
         return needed
@@ -62,7 +62,7 @@ def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Ru
     by_all = predicate.prune(entries, time.name)
     if not run.logs:
         return replace(run, placed=_masked(run.placed, by_all))
-    # One row decides under these rules; under the others a row's values come from several.
+    # Under these rules one row decides; under the others the values of a row come from several.
     if rule.kind in ("last", "first") and not any(by_all.to_pylist()):
         return replace(run, placed=())
     keys = {column.id for column in predicate.schema.columns if column.name in rule.key}
@@ -99,9 +99,9 @@ def key_values(condition: c.Condition, key: Sequence[str]) -> list[list[pa.Scala
     parts = condition.parts if isinstance(condition, c.And) else (condition,)
     values: dict[str, list[pa.Scalar]] = {}
     for part in parts:
-        found = _equal_to(part)
-        if found is not None:
-            values.setdefault(found[0], found[1])
+        named = _equal_to(part)
+        if named is not None:
+            values.setdefault(*named)
     if any(name not in values for name in key):
         return None
     combined: list[list[pa.Scalar]] = [[]]
@@ -113,16 +113,16 @@ def key_values(condition: c.Condition, key: Sequence[str]) -> list[list[pa.Scala
 
 
 def _equal_to(part: c.Condition) -> tuple[str, list[pa.Scalar]] | None:
-    """Return the column and the values that it must have one of."""
+    """Return a column and the values of which it must have one; None of another condition."""
     match part:
         case c.Compare(column, "=", value):
             return column.name, [value]
         case c.In(column, values):
             return column.name, list(values)
         case c.Or(parts):
-            found = [_equal_to(p) for p in parts]
-            names = {f[0] for f in found if f is not None}
-            if None in found or len(names) != 1:
+            each = [_equal_to(p) for p in parts]
+            names = {one[0] for one in each if one is not None}
+            if None in each or len(names) != 1:
                 return None
-            return names.pop(), [v for f in found if f is not None for v in f[1]]
+            return names.pop(), [v for one in each if one is not None for v in one[1]]
     return None

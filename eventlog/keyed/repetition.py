@@ -19,34 +19,34 @@ def again(token: str, segment_id: str) -> str:
         token: 32 random hexadecimal digits.
         segment_id: the id of the segment that is repeated.
     """
-    return token[:8] + _told(token[:8])[:8] + _told(segment_id)[:16]
+    return token[:8] + _digest(token[:8])[:8] + _digest(segment_id)[:16]
 
 
 @lru_cache(2**14)
 def repeats(segment_id: str) -> bool:
     """Return whether a segment repeats another one, by its id."""
-    return segment_id[8:16] == _told(segment_id[:8])[:8]
+    return segment_id[8:16] == _digest(segment_id[:8])[:8]
 
 
 def repeated(ids: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return those of the ids that repeat one of the others, or what one of these repeats."""
-    found, ids = set(), [i for i in ids if repeats(i)]
-    ends = {_told(i)[:16] for i in others} if ids else set()
-    while more := {i for i in ids if i not in found and i[16:] in ends}:
-        found |= more
-        ends |= {_told(i)[:16] for i in more}
-    return found
+    """Return the ids that repeat one of the others, directly or by way of each other."""
+    repeating, ids = set(), [i for i in ids if repeats(i)]
+    ends = {_digest(i)[:16] for i in others} if ids else set()
+    while more := {i for i in ids if i not in repeating and i[16:] in ends}:
+        repeating |= more
+        ends |= {_digest(i)[:16] for i in more}
+    return repeating
 
 
 class Firsts:
-    """Which segments repeat the same one, of those that were noted."""
+    """Finds the first segment that a segment repeats, among those that were noted."""
 
     def __init__(self) -> None:
         self._by_end: dict[str, str] = {}
 
     def note(self, segment_id: str) -> None:
         """Note a segment."""
-        self._by_end[_told(segment_id)[:16]] = segment_id
+        self._by_end[_digest(segment_id)[:16]] = segment_id
 
     def of(self, segment_id: str) -> str:
         """Return the id of the first segment that this one repeats, or its own."""
@@ -55,5 +55,5 @@ class Firsts:
         return segment_id
 
 
-def _told(text: str) -> str:
+def _digest(text: str) -> str:
     return codec.sha256(text.encode())

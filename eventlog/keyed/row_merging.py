@@ -1,12 +1,14 @@
 """Rows of one key become one row: the merge rules of keyed tables, on Arrow tables. No I/O.
 
 Rows are given in commit order. A row is an upsert or, by its column `_op`, a delete. A delete with
-an order value has a place among the rows of its key, like any row. One without is a barrier: it
-hides what was committed before it, whatever that says of its order (FORMAT.md "Merge rules").
+an order value has a place among the rows of its key, like any row. A delete without one is a
+barrier: it hides all rows of its key that were committed before it, whatever their order values
+(FORMAT.md "Merge rules").
 
-`shown` is what a reader sees. `kept` is the least set of rows that has the same effect as the given
-ones, whatever is merged with it later: what a log becomes, and where it says more than the shown
-rows do, what is stored beside a base.
+`visible` returns the rows that a reader sees; a merge stores them as a base. `condensed` returns
+the fewest rows that have the same effect as the given ones, whatever is merged with them later; a
+merge stores them as a log. `residue` returns the condensed rows that a base hides and later rows
+may need; a merge stores them beside the base, as a late segment.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class SumOverflow(InvalidInput):
         column: the column.
         total: the sum, as text.
         kind: the column's type, as text.
-        keys: the keys of which that is so, in the key columns; the sum is that of the first one.
+        keys: the key columns of all keys whose sum does not fit; `total` is the sum of the first.
     """
 
     column: str
@@ -58,7 +60,7 @@ class SumOverflow(InvalidInput):
         return error
 
 
-def shown(rows: pa.Table, rule: MergeRule) -> pa.Table:
+def visible(rows: pa.Table, rule: MergeRule) -> pa.Table:
     """Return one row for each key that is present after all rows were applied.
 
     Args:
@@ -72,31 +74,32 @@ def shown(rows: pa.Table, rule: MergeRule) -> pa.Table:
     Raises:
         SumOverflow: a sum does not fit its column, and the rule does not ask for a null there.
     """
-    return _Rows(rows, rule).shown()
+    return _Merging(rows, rule).visible()
 
 
-def kept(rows: pa.Table, rule: MergeRule, *, bottom: bool) -> pa.Table:
-    """Return the rows that have the same effect as the given ones, whatever comes before or after.
+def condensed(rows: pa.Table, rule: MergeRule, *, bottom: bool) -> pa.Table:
+    """Return the fewest rows that have the effect of the given ones, whatever they are merged with.
 
     Args:
         rows: in commit order, with all columns of the table; `_op` and `_version` if there are
             deletes. Each delete has the version of its commit in `_version`.
         rule: the merge rule.
-        bottom: nothing can come before them.
+        bottom: whether nothing can come before them.
 
     Returns:
         The columns of `rows`; the rows of a key are in commit order.
 
     Raises:
-        SumOverflow: a sum does not fit its column. `fitting` tells the rows of such keys apart.
+        SumOverflow: a sum does not fit its column. `fitting` separates the rows of such keys.
     """
-    return _Rows(rows, rule).kept(bottom=bottom)
+    return _Merging(rows, rule).condensed(bottom=bottom)
 
 
 def fitting(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of the keys whose sums fit, and the rows of the others.
+    """Return the rows of the keys whose sums fit, and the rows of the other keys.
 
-    The sum of the others may fit together with more rows, so a merge leaves theirs as they are.
+    A sum that does not fit may do so together with later rows, so a merge leaves its rows as they
+    are.
 
     Args:
         rows: in commit order.
@@ -105,35 +108,35 @@ def fitting(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Table]:
     if "sum" not in rule.functions.values() and "count" not in rule.functions.values():
         return rows, rows.slice(0, 0)
     strict = replace(rule, overflow="error")
-    left: list[pa.Table] = []
+    unfit: list[pa.Table] = []
     while True:
         try:
-            shown(rows, strict)
-        except SumOverflow as found:  # of one column; others may follow
-            apart = among(rows, found.keys, rule.key)
-            left.append(rows.filter(apart))
+            visible(rows, strict)
+        except SumOverflow as error:  # of one column; others may follow
+            apart = among(rows, error.keys, rule.key)
+            unfit.append(rows.filter(apart))
             rows = rows.filter(pc.invert(apart))
         else:
-            return rows, pa.concat_tables([rows.slice(0, 0), *left])
+            return rows, pa.concat_tables([rows.slice(0, 0), *unfit])
 
 
-def telling(rows: pa.Table, rule: MergeRule) -> pa.Table:
-    """Return those of the kept rows that say more than the shown row of their key does.
+def residue(rows: pa.Table, rule: MergeRule) -> pa.Table:
+    """Return the condensed rows of those keys whose visible row alone is not enough for a merge.
 
     Args:
-        rows: what `kept` returned for the bottom of a slice.
+        rows: what `condensed` returned for the bottom of a slice.
         rule: the merge rule.
     """
     keys = numbered_keys(rows, rule.key)
     counted = _grouped(keys, [("row", "count")])
     several = counted.filter(pc.greater(counted.column("row_count"), 1))
-    told = among(
+    several_rows = among(
         rows, several.select(key_aliases(rule.key)).rename_columns(list(rule.key)), rule.key
     )
-    return rows.filter(pc.or_(told, deleted(rows)))
+    return rows.filter(pc.or_(several_rows, deleted(rows)))
 
 
-class _Rows:
+class _Merging:
     """The rows to merge, as columns; a row is named by its number, which is its commit order."""
 
     def __init__(self, rows: pa.Table, rule: MergeRule) -> None:
@@ -145,7 +148,7 @@ class _Rows:
         self.alive = pc.invert(self.deleted)
         self._orders: dict[str | None, tuple[pa.Array, pa.Array]] = {}
 
-    def shown(self) -> pa.Table:
+    def visible(self) -> pa.Table:
         rule = self.rule
         if rule.kind in ("last", "first"):
             won = self._winners()
@@ -166,7 +169,7 @@ class _Rows:
             schema=pa.schema([self.rows.schema.field(n) for n in wanted]),
         )
 
-    def kept(self, *, bottom: bool) -> pa.Table:
+    def condensed(self, *, bottom: bool) -> pa.Table:
         rule = self.rule
         self._renew_tombstones()
         barriers = pa.nulls(0, pa.int64())
@@ -176,17 +179,17 @@ class _Rows:
             won = self._winners()
             if rule.order is None and bottom:
                 won = won.filter(self.alive.take(won))
-            told = [won, barriers]
+            chosen = [won, barriers]
             if not bottom:  # against young-tombstone-lost-behind-an-upsert
                 # One below may be older and of a greater order: it is renewed by this one (R15.13).
-                told.append(self._last_deletes())
-            return self._take(told)
+                chosen.append(self._last_deletes())
+            return self._take(chosen)
         alive = self._alive()
         if rule.kind == "first":
             return self._take([self._firsts(alive), barriers])
         deletes = self._last_deletes()
         if rule.kind == "partial" and rule.order is None and not rule.orders:
-            return self._with(self.shown(), barriers)
+            return self._with(self.visible(), barriers)
         if rule.kind == "partial":
             sources = self._sources(alive)
             named = [in_one_piece(sources.column(f"v{n}")) for n in range(len(self.values))]
@@ -394,8 +397,8 @@ class _Rows:
         raise SumOverflow.of(name, str(sums.filter(outside)[0].as_py()), str(kind), keys)
 
     def _aggregated(self, alive: pa.Array) -> pa.Table:
-        """Return the merged rows, and a row for each value that has another order than they."""
-        merged = self.shown()
+        """Return the merged rows, and a row for each value with an order of its own."""
+        merged = self.visible()
         order = self.rule.order
         if order is None:
             return merged
@@ -423,11 +426,11 @@ class _Rows:
         return pa.concat_tables([part.cast(schema) for part in [merged, *extras]])
 
     def _extra(self, name: str, source: pa.Array) -> pa.Table:
-        """Return rows that say nothing but the values of one column, and their order."""
+        """Return rows with the values of one column and their order, and nulls elsewhere."""
         rows = self.rows.take(source)
-        says = (*self.rule.key, name, self.rule.order)
+        filled = (*self.rule.key, name, self.rule.order)
         columns = [
-            rows.column(field.name) if field.name in says else pa.nulls(rows.num_rows, field.type)
+            rows.column(field.name) if field.name in filled else pa.nulls(rows.num_rows, field.type)
             for field in rows.schema
             if field.name not in (OP, VERSION)
         ]

@@ -58,7 +58,7 @@ def problem(
     return _write_problem(change) or _repetition_problem(change, meta)
 
 
-def still_due(merge: Merge, live: Sequence[Segment], splits: int) -> str | None:
+def inputs_problem(merge: Merge, live: Sequence[Segment], splits: int) -> str | None:
     """Return why a merge with these inputs would be void on the live segments of its chunk."""
     merge = _renumbered(merge, splits)
     placed = [place(segment, splits) for segment in live]

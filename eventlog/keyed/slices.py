@@ -157,15 +157,14 @@ def segments_of(found: Iterable[Run], *kinds: SliceKind) -> list[Placed]:
 
 def buckets_in(one: Placed, found: Iterable[Run]) -> set[int]:
     """Return the buckets of runs in which a segment counts."""
-    return {
-        bucket
-        for run in found
-        if any(other.segment.id == one.segment.id for other in run.placed)
-        for bucket in range(max(run.first, one.first), min(run.last, one.last) + 1)
-    }
+    buckets: set[int] = set()
+    for run in found:
+        if one.segment.id in [other.segment.id for other in run.placed]:
+            buckets.update(range(max(run.first, one.first), min(run.last, one.last) + 1))
+    return buckets
 
 
-def taken_in(live: Iterable[Segment], splits: int = 0) -> list[Segment]:
+def ineffective(live: Iterable[Segment], splits: int = 0) -> list[Segment]:
     """Return the segments that count in no bucket, of all live segments of their chunks."""
     live = list(live)
     counting = {s.id for run in runs(live, splits) for s in run.segments}

@@ -19,7 +19,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
 from eventlog.model.entries import Correction
 from eventlog.model.records import Commit, Header
-from eventlog.state.small.timing import effective
+from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import unless_deleted
 from eventlog.store.parallel import HEADER_THREADS, each
 
@@ -72,7 +72,7 @@ def history(
     """
 
     def entry(header: Header) -> HistoryEntry:
-        return _entry(header, effective(clock, header.version, header.time))
+        return _entry(header, effective_time(clock, header.version, header.time))
 
     last = -1 if limit is None else max(-1, start - limit)
     versions = range(start, last, -1)
@@ -168,7 +168,7 @@ def _check_times(log: Log, head: Snapshot, seen: Mapping[int, Header]) -> None:
 
 
 def _time_of(head: Snapshot, header: Header) -> int:
-    return effective(head.meta.clock, header.version, header.time)
+    return effective_time(head.meta.clock, header.version, header.time)
 
 
 def _bisected(
@@ -215,7 +215,7 @@ def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:
             table=log.store.uri,
             version=version,
         )
-    created = utc(effective(head.meta.clock, 0, log.header(0).time))
+    created = utc(effective_time(head.meta.clock, 0, log.header(0).time))
     return VersionNotFound(
         f"the table was created at {created.isoformat()}, after the requested time",
         table=log.store.uri,

@@ -18,7 +18,7 @@ from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Column, Schema
 from eventlog.model.records import Leaf
 from eventlog.model.schema import arrow_type
-from eventlog.query import conditions, guarantees, pruning
+from eventlog.query import conditions, expression_pruning, pruning
 from eventlog.query.conditions import Condition
 from eventlog.query.pruning import Bounds
 from eventlog.query.sql.parsing import parse_sql
@@ -80,18 +80,18 @@ def parse(where: Where, schema: Schema) -> Predicate:
     """
     if isinstance(where, str):
         condition = parse_sql(where, schema)
-        guarantees.check_filter(conditions.to_arrow(condition), schema)
+        expression_pruning.check_filter(conditions.to_arrow(condition), schema)
         return SqlPredicate(schema, condition)
     if isinstance(where, pc.Expression):
-        size = guarantees.expression_bytes(where)
+        size = expression_pruning.expression_bytes(where)
         if size > MAX_EXPRESSION_BYTES:
             raise InvalidInput(
                 f"the predicate has {size} bytes, more than {MAX_EXPRESSION_BYTES}: join the rows "
                 "with a table of the values instead"
             )
-        guarantees.check_filter(where, schema)
-        mentioned = guarantees.mentioned(where, schema)
-        safe = guarantees.trusted(where, (arrow_type(column.type) for column in mentioned))
+        expression_pruning.check_filter(where, schema)
+        mentioned = expression_pruning.mentioned(where, schema)
+        safe = expression_pruning.trusted(where, (arrow_type(column.type) for column in mentioned))
         trusted = tuple(column for column, is_safe in zip(mentioned, safe, strict=True) if is_safe)
         return ArrowPredicate(schema, where, mentioned, trusted, size > _MANY_BYTES)
     raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
@@ -167,19 +167,21 @@ class ArrowPredicate:
         column = _column(self.schema, time_column)
         if column not in self.trusted:
             return MIN_MS, MAX_MS
-        return pruning.to_interval(guarantees.span(self.expression, self.schema, column), column)
+        return pruning.to_interval(
+            expression_pruning.span(self.expression, self.schema, column), column
+        )
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         bounds = Bounds(entries, time_column)
-        return guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
+        return expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
         """See `Predicate.leaf_may_match`; always true if the expression is very large."""
         if self.large:
             return True
         bounds = Bounds.of_leaf(leaf, time_column)
-        mask = guarantees.may_match(self.expression, self.schema, self.trusted, bounds)
+        mask = expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
         return bool(mask[0].as_py())
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002

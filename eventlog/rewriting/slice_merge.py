@@ -24,7 +24,7 @@ from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.log_rows import as_log, deleted, in_key_order, log_schema, row_buckets
 from eventlog.keyed.placement import Placed, finer, in_order, place
 from eventlog.keyed.rule import VERSION, MergeRule, buckets_split
-from eventlog.keyed.slices import Run, buckets_in, readable, taken_in
+from eventlog.keyed.slices import Run, buckets_in, ineffective, readable
 from eventlog.log.history import checked_version_at
 from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk
@@ -36,7 +36,7 @@ from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
 from eventlog.state.fold import segment_of
-from eventlog.state.small.timing import effective
+from eventlog.state.small.timing import effective_time
 from eventlog.store.port import store_time_ms
 
 _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
@@ -168,7 +168,7 @@ def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> 
     try:
         # One of exactly that age is kept.
         between = checked_version_at(t.session.log, planned, now_ms - hours * _HOUR_MS - 1)
-        between_ms = effective(planned.meta.clock, between, t.session.log.header(between).time)
+        between_ms = effective_time(planned.meta.clock, between, t.session.log.header(between).time)
         # against forgotten-by-one-step-of-time
         return checked_version_at(t.session.log, planned, between_ms - hours * _HOUR_MS - 1)
     except (Corrupt, VersionNotFound):
@@ -184,7 +184,7 @@ def droppable(made: MergedSlices, live: Sequence[Segment], head: Snapshot) -> li
         head: the version before the one that it takes effect in.
     """
     after = [segment_of(add, head.version + 1, number) for number, add in enumerate(made.adds)]
-    left = taken_in([*live, *after], buckets_split(head.layout))
+    left = ineffective([*live, *after], buckets_split(head.layout))
     gone = {segment.id for segment in left}
     return [s for s in live if s.id in gone and s.id in made.merge.inputs]
 
@@ -301,7 +301,7 @@ class _Inputs:
         self, work: _Work, pulse: Callable[[], None], progress: Callable[[str, int, int], None]
     ) -> None:
         self._work, self.pulse, self._progress = work, pulse, progress
-        self.read = 0
+        self.read, self._total = 0, work.task.rows
         at = work.at
         inputs = {one.segment.id for one in work.inputs}
         self._runs = [
@@ -322,7 +322,7 @@ class _Inputs:
                 mask = pc.is_in(buckets, value_set=counting)
                 if one.kind != "late":
                     self.read += pc.sum(mask).as_py() or 0
-                self._progress("rows", self.read, work.task.rows)
+                self._progress("rows", self.read, self._total)
                 if is_base and late_keys.num_rows:  # late rows have all that matters of these keys
                     hidden = key_lookup.among(rows, late_keys, work.rule.key)
                     mask = pc.and_(mask, pc.invert(hidden))
@@ -431,15 +431,15 @@ class _Outputs:
         work = self._work
         # A sum that does not fit may do so together with rows to come, so its rows stay.
         rows, unfit = row_merging.fitting(rows, work.rule)
-        kept = row_merging.kept(rows, work.rule, bottom=work.bottom)
+        kept = row_merging.condensed(rows, work.rule, bottom=work.bottom)
         if not work.bottom:
             self._count(buckets, pa.concat_tables([kept, unfit]), self._main)
             return
         if unfit.num_rows:
             self._count(buckets, unfit, self._beside)
-        shown = row_merging.shown(kept, work.rule)
+        shown = row_merging.visible(kept, work.rule)
         self._count(buckets, shown.cast(work.base_schema), self._main)
-        residue = row_merging.telling(self._remembered(kept), work.rule)
+        residue = row_merging.residue(self._remembered(kept), work.rule)
         if residue.num_rows:
             self._late.write(buckets, in_key_order(residue, work.rule)[0])
 

@@ -26,7 +26,7 @@ from eventlog.format.conversion import check_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.keyed.rule import DELETE, OP, UPSERT
 from eventlog.model.entries import Segment
-from eventlog.query.guarantees import trusted
+from eventlog.query.expression_pruning import trusted
 from eventlog.segments.batches import (
     clashes,
     conform,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.query.guarantees import expression_bytes
+from eventlog.query.expression_pruning import expression_bytes
 from eventlog.segments.batches import counted, filtered
 
 _SMALL_FILTER_BYTES = 32 * 1024

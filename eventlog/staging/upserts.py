@@ -208,7 +208,7 @@ def cut(
     unfit = rows.slice(0, 0)
     if not all_rows:
         rows, unfit = row_merging.fitting(rows, rule)
-    rows = row_merging.kept(rows, rule, bottom=False)
+    rows = row_merging.condensed(rows, rule, bottom=False)
     if unfit.num_rows:
         rows = pa.concat_tables([rows, unfit])
     rows, buckets = in_key_order(rows, rule)

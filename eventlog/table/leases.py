@@ -17,7 +17,7 @@ from eventlog.model.actions import Release, Renew
 from eventlog.model.records import Claim, Token
 from eventlog.session.session import Session
 from eventlog.state.small import claims
-from eventlog.state.small.timing import effective
+from eventlog.state.small.timing import effective_time
 
 RENEW_S = 60  # a holder renews its lease at least this often
 # A lease that was not renewed for this long is stale, measured by the elapsed time of one process:
@@ -127,5 +127,7 @@ def is_silent(session: Session, claim_id: str, claim: Claim) -> bool:
         return True
     head = session.head()
     now_ms = max(head.header.time, session.store.now_ms() or 0)  # against silence-by-own-clock
-    renewed_ms = effective(head.meta.clock, claim.renewed, session.log.header(claim.renewed).time)
+    renewed_ms = effective_time(
+        head.meta.clock, claim.renewed, session.log.header(claim.renewed).time
+    )
     return now_ms - renewed_ms >= ABANDONED_S * 1000

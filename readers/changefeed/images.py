@@ -94,7 +94,7 @@ def _of_keys(  # noqa: PLR0917 - those of `of_versions`, and the name of the key
         # not cost its whole past in each.
         after = pc.max(window.column(AT)).as_py()
         fits, others = row_merging.fitting(known.drop_columns([AT]), rule)
-        rest = pa.concat_tables([row_merging.kept(fits, rule, bottom=True), others])
+        rest = pa.concat_tables([row_merging.condensed(fits, rule, bottom=True), others])
         before = rest.append_column(AT, pa.repeat(pa.scalar(after, pa.int64()), rest.num_rows))
         before = before.select(known.column_names)
 
@@ -280,7 +280,7 @@ def _of_window(
     copies = copies.append_column(
         AT, key_lookup.in_one_piece(spread.column("until"))
     ).combine_chunks()
-    images = row_merging.shown(copies, replace(rule, key=(key, AT)))
+    images = row_merging.visible(copies, replace(rule, key=(key, AT)))
     yield _differences(images, touches, after, key, compared)
 
 

@@ -25,7 +25,7 @@ from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.state import scan
 from eventlog.state.appends import Appends
-from eventlog.state.small.timing import effective
+from eventlog.state.small.timing import effective_time
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
 
@@ -139,7 +139,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
     for version in versions:
         work.take(version)
         if version.segments or version.rebased or version.change is not None:
-            times[version.version] = effective(clock, version.version, version.time)
+            times[version.version] = effective_time(clock, version.version, version.time)
     work.finish()
     return ChangePlan(
         start=start,
@@ -200,7 +200,7 @@ def _appeared(
         predicate=asked.predicate,
         rule=asked.rule,
         steps=(step,),
-        times={snapshot.version: effective(clock, snapshot.version, snapshot.header.time)},
+        times={snapshot.version: effective_time(clock, snapshot.version, snapshot.header.time)},
     )
 
 

@@ -279,7 +279,7 @@ class SliceReader:
 
     def _one_a_key(self, rows: pa.Table, runs: Sequence[Run]) -> pa.Table:
         try:
-            return row_merging.shown(rows, self.rule)
+            return row_merging.visible(rows, self.rule)
         except row_merging.SumOverflow as error:
             raise self.located(error, runs) from None
 

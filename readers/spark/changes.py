@@ -22,7 +22,7 @@ from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.reader import ChangeReading, reading_of
 from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.readers.pinned import kept_snapshot
-from eventlog.readers.spark import slices
+from eventlog.readers.spark import slice_shares
 from eventlog.readers.spark.options import SparkOptions
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
@@ -196,7 +196,7 @@ def _parts(step: Step, target_bytes: int) -> Iterator[Step]:
             yield from (Exchanged(version, (s,), ()) for s in dropped)
             yield from (Exchanged(version, (), (s,)) for s in added)
         case Written(after, runs):
-            for share in slices.merging_shares(runs, target_bytes, OPEN_BYTES):
+            for share in slice_shares.merging_shares(runs, target_bytes, OPEN_BYTES):
                 yield Written(after, tuple(share))
         case _:
             yield from steps.portions(step, target_bytes)

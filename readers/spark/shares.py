@@ -20,7 +20,7 @@ from eventlog.keyed.rule import MergeRule
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot
-from eventlog.readers.spark import slices
+from eventlog.readers.spark import slice_shares
 from eventlog.readers.spark.expressions import unpack_expression
 from eventlog.readers.spark.options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
@@ -122,7 +122,7 @@ class ScanWork(Work):
         if self.rule is None:
             yield from self.reading.batches(_segments.decode(share))
         else:
-            yield from SliceReader(self.reading, self.rule).batches(slices.decode(share))
+            yield from SliceReader(self.reading, self.rule).batches(slice_shares.decode(share))
 
 
 def share_out(  # noqa: PLR0917 - what a plan needs to become work
@@ -168,13 +168,13 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
 
 def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:
     """Return the shares of a plan for a keyed table."""
-    plain = slices.plain_of(plan.runs)
+    plain = slice_shares.plain_of(plan.runs)
     bases = [segment for run in plain.values() for segment in run.segments]
     shares = [
         *([plain[s.id] for s in share] for share in pack(bases, target_bytes)),
-        *slices.merging_shares(plan.runs, target_bytes, OPEN_BYTES),
+        *slice_shares.merging_shares(plan.runs, target_bytes, OPEN_BYTES),
     ]
-    return [slices.encode(share) for share in shares]
+    return [slice_shares.encode(share) for share in shares]
 
 
 def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:

@@ -190,13 +190,13 @@ def merging_of(
         if kinds[segment.id] == "base" and told is not None:
             rows = rows.filter(pc.invert(key_lookup.among(rows, told, rule.key)))
         parts.append(rows)
-    kept = row_merging.kept(pa.concat_tables(parts), rule, bottom=bottom)
+    kept = row_merging.condensed(pa.concat_tables(parts), rule, bottom=bottom)
     level = 1 + max(placement.slice_of(s).level for s in inputs)
     out: list[tuple[str, pa.Table]] = [("log", kept)]
     if bottom:
-        beside = row_merging.telling(kept, rule)
+        beside = row_merging.residue(kept, rule)
         gone = pc.fill_null(pc.less_equal(beside.column(VERSION), forget), False)
-        out = [("base", row_merging.shown(kept, rule)), ("late", beside.filter(pc.invert(gone)))]
+        out = [("base", row_merging.visible(kept, rule)), ("late", beside.filter(pc.invert(gone)))]
     adds = []
     for kind, rows in out:
         groups = [(b, b) for b in range(first, last + 1)] if each else [(first, last)]

@@ -89,7 +89,7 @@ def make_split(clock: ManualClock) -> None:
     merged(t, "all", (5, 11), (1, t.head().version))
     t.restore(before)
     upsert(t, items([3, 4, 61], 31, "after the restore"))
-    gone = [drop_of(s) for s in slices.taken_in(live(t), 2)]
+    gone = [drop_of(s) for s in slices.ineffective(live(t), 2)]
     if gone:
         t.commit(t.transaction("compact", gone))
     t.write_keyframe()

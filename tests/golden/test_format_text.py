@@ -29,7 +29,7 @@ from eventlog.model.entries import Slice
 from eventlog.model.records import Meta
 from eventlog.model.schema import arrow_type
 from eventlog.model.stats import lower_text, upper_text
-from eventlog.state.small.timing import effective
+from eventlog.state.small.timing import effective_time
 
 TEXT = "\n".join(
     (Path(eventlog.__file__).parent / name).read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_effective_times_are_those_of_the_table():
     assert [int(row[0]) for row in shown] == list(range(table.head().version + 1))
     for version, stamped, worth in (map(int, row) for row in shown):
         assert table.session.log.header(version).time == stamped
-        assert effective(clock, version, stamped) == worth
+        assert effective_time(clock, version, stamped) == worth
 
 
 def test_bounds_are_those_of_the_code():
@@ -307,7 +307,7 @@ def test_rows_of_a_key_become_what_the_text_says(text, seen):
     kinds = {"k": "int64", "o": "int64", "x": "int64", "y": "int64", "v": "string", "_op": "string"}
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     given = pa.Table.from_pylist(made, schema=schema)
-    found = row_merging.shown(
+    found = row_merging.visible(
         given, MergeRule(("k",), 1, functions={}, orders={}, **rule)
     ).to_pylist()
     expected = [seen.split(":")[0].split()[0]] if not partial else seen.split()

@@ -216,7 +216,7 @@ class Run:
         compact_all(fresh(self.store, 401))
         table = self._same(fresh(self.store, 402))
         live = table.head().segments()
-        assert not slices.taken_in(live, buckets_split(table.head().layout))
+        assert not slices.ineffective(live, buckets_split(table.head().layout))
         assert {s.slice.kind for s in live} == {"base"}
         sweep(fresh(self.store, 500), full=True)
         assert self.past.dead(self.store) == set()

@@ -265,7 +265,7 @@ def test_the_program_shows_and_sets_the_time(early):
     ],
 )
 def test_effective_times(clock, version, time_ms, wanted):
-    assert timing.effective(clock, version, time_ms) == wanted
+    assert timing.effective_time(clock, version, time_ms) == wanted
 
 
 def test_a_wrong_clock_makes_no_job_run_twice():

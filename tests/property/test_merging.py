@@ -67,7 +67,7 @@ def table_of(rows):
 
 
 def seen(table, rule):
-    shown = row_merging.shown(table, rule)
+    shown = row_merging.visible(table, rule)
     assert shown.column_names == [n for n in table.column_names if n != "_op"]
     return ordered(shown.to_pylist())
 
@@ -94,10 +94,10 @@ def check_runs(chance, rule, parts, answer):
         first = chance.randrange(len(parts))
         last = chance.randrange(first, len(parts))
         run = pa.concat_tables(parts[first : last + 1])
-        kept = row_merging.kept(run, rule, bottom=first == 0)
+        kept = row_merging.condensed(run, rule, bottom=first == 0)
         assert kept.schema == SCHEMA
         assert kept.num_rows <= run.num_rows or rule.kind == "aggregate"
-        again = row_merging.kept(kept, rule, bottom=first == 0)
+        again = row_merging.condensed(kept, rule, bottom=first == 0)
         assert ordered(again.to_pylist()) == ordered(kept.to_pylist())
         parts[first : last + 1] = [kept]
         assert seen(pa.concat_tables(parts), rule) == answer
@@ -108,8 +108,8 @@ def check_base(chance, rule, parts, answer):
     cut = chance.randrange(1, 5)
     low = table_of([row for part in parts[:cut] for row in part])
     high = table_of([row for part in parts[cut:] for row in part])
-    kept = row_merging.kept(low, rule, bottom=True)
-    base, late = row_merging.shown(kept, rule), row_merging.telling(kept, rule)
+    kept = row_merging.condensed(low, rule, bottom=True)
+    base, late = row_merging.visible(kept, rule), row_merging.residue(kept, rule)
     keys = [tuple(row[n] for n in rule.key) for row in base.to_pylist()]
     assert len(set(keys)) == len(keys)
     touched = key_lookup.distinct(high, rule.key)
@@ -120,7 +120,7 @@ def check_base(chance, rule, parts, answer):
         pc.invert(key_lookup.among(hit, key_lookup.distinct(late, rule.key), rule.key))
     )
     hit = hit.append_column("_op", pa.nulls(hit.num_rows, pa.string())).select(SCHEMA.names)
-    merged = row_merging.shown(pa.concat_tables([hit.cast(SCHEMA), late, high]), rule)
+    merged = row_merging.visible(pa.concat_tables([hit.cast(SCHEMA), late, high]), rule)
     assert ordered(free.to_pylist() + merged.to_pylist()) == answer
 
 
@@ -128,7 +128,7 @@ def check_projection(chance, rule, rows, answer):
     """Columns that a merge does not need may be left out."""
     names = chance.sample(["g", "a", "b", "c"], chance.randrange(4))
     needed = [n for n in SCHEMA.names if n in {*rule.needed(names), "_op"}]
-    found = row_merging.shown(table_of(rows).select(needed), rule).select([*rule.key, *names])
+    found = row_merging.visible(table_of(rows).select(needed), rule).select([*rule.key, *names])
     expected = [{n: row[n] for n in (*rule.key, *names)} for row in answer]
     assert ordered(found.to_pylist()) == ordered(expected)
 

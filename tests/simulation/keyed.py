@@ -302,7 +302,7 @@ def check(world):
             break
     assert not report.planned
     splits = rule_at(table.refresh()).splits
-    assert not slices.taken_in(table.head().segments(), splits)
+    assert not slices.ineffective(table.head().segments(), splits)
     last = book.version
     book.follow()
     assert ordered(book.answer(book.version)) == ordered(book.answer(last))

@@ -131,12 +131,12 @@ def merged(  # noqa: PLR0917 - the run
     read = {s.id: _rows_of(table, s, snapshot, here, rule, (first, last)) for s in inputs}
     before = sum(read[s.id].num_rows for s in inputs if placement.slice_of(s).kind != "late")
     rows = _below_late(inputs, read, rule)
-    kept = row_merging.kept(rows, rule, bottom=bottom)
+    kept = row_merging.condensed(rows, rule, bottom=bottom)
     recipe = Recipe.of(snapshot)
     outputs = [(kept, "log")]
     if bottom:
-        late = row_merging.telling(kept, rule)
-        outputs = [(row_merging.shown(kept, rule), "base"), (late, "late")]
+        late = row_merging.residue(kept, rule)
+        outputs = [(row_merging.visible(kept, rule), "base"), (late, "late")]
     adds = []
     for part, kind in outputs:
         part, buckets = log_rows.in_key_order(part, rule)  # noqa: PLW2901

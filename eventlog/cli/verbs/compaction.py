@@ -26,14 +26,14 @@ from eventlog.compaction.planner.planning import (
     slices_of,
 )
 from eventlog.compaction.planner.scoring import ChunkVerdict
-from eventlog.compaction.planner.slices import SliceVerdict, enough_buckets, verdicts
+from eventlog.compaction.planner.slice_planning import SliceVerdict, enough_buckets, verdicts
 from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split, keyed_of
-from eventlog.keyed.slices import taken_in
+from eventlog.keyed.slices import ineffective
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.model.properties import setting
@@ -219,7 +219,7 @@ def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
     live = to_segments(snapshot.entries())
     found = verdicts(slices_of(snapshot, live), policy)
-    spent = taken_in(live, buckets_split(snapshot.layout))
+    spent = ineffective(live, buckets_split(snapshot.layout))
     if place.as_json:
         for verdict in found:
             terminal.json_line(_verdict_json(verdict))

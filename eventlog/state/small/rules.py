@@ -343,7 +343,7 @@ def mark_app(meta: Meta, app: App, version: int, time_ms: int) -> Meta:
     apps = {**meta.apps, app.id: AppMark(app.seq, version, time_ms)}
     if app.id not in meta.apps:
         retention = setting(meta.properties, "app_retention_days") * DAY_MS
-        times = {n: timing.effective(meta.clock, m.version, m.time) for n, m in apps.items()}
+        times = {n: timing.effective_time(meta.clock, m.version, m.time) for n, m in apps.items()}
         past = [at for at in times.values() if at < time_ms - retention]
         # against mark-forgotten-by-one-step-of-time
         oldest = max(past) - retention if past else -inf

@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTABLE_MS = 86_400_000  # a head that is further ahead of the clock is reported
 
 
-def effective(clock: Sequence[Correction], version: int, time_ms: int) -> int:
+def effective_time(clock: Sequence[Correction], version: int, time_ms: int) -> int:
     """Return the corrected time of a version in ms UTC (R10.4). It never falls between versions.
 
     Args:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.compaction import Policy, explain_slices, perform, plan, run
-from eventlog.compaction.planner.slices import verdicts
+from eventlog.compaction.planner.slice_planning import verdicts
 from eventlog.errors import InvalidInput
 from eventlog.keyed.slices import runs
 from eventlog.model.entries import Segment, Slice

@@ -16,7 +16,7 @@ from support.builders import replaced
 from eventlog import Table
 from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import Policy, explain, perform, plan, run, vacuum
-from eventlog.compaction.planner.slices import merges, verdicts
+from eventlog.compaction.planner.slice_planning import merges, verdicts
 from eventlog.compaction.tasks import Task
 from eventlog.errors import InvalidInput
 from eventlog.format import keys

@@ -25,12 +25,12 @@ def rows(*given, names="k o a b _op"):
 
 
 def shown(table, merge_rule):
-    found = row_merging.shown(table, merge_rule)
+    found = row_merging.visible(table, merge_rule)
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
 def kept(table, merge_rule, *, bottom=False):
-    found = row_merging.kept(table, merge_rule, bottom=bottom).to_pylist()
+    found = row_merging.condensed(table, merge_rule, bottom=bottom).to_pylist()
     return [tuple(row.values()) for row in found]
 
 
@@ -94,9 +94,9 @@ def test_a_key_without_any_value_is_there():
         whole == [(1, None, None, None), (2, None, None, None), (3, 1, 1, "a")] or len(whole) == 3
     )
     for bottom in (False, True):
-        again = row_merging.kept(table, by_group, bottom=bottom)
+        again = row_merging.condensed(table, by_group, bottom=bottom)
         assert sorted(again.column("k").to_pylist()) == [1, 2, 3]
-        assert sorted(r["k"] for r in row_merging.shown(again, by_group).to_pylist()) == [1, 2, 3]
+        assert sorted(r["k"] for r in row_merging.visible(again, by_group).to_pylist()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_sums_of_decimals():
 
 def test_the_least_of_zeros_has_no_sign_and_nan_is_the_greatest():
     table = pa.table({"k": [1, 1, 2, 2], "f": [0.0, -0.0, float("nan"), 1.0]})
-    least = row_merging.shown(table, rule("aggregate", None, {"f": "min"})).sort_by("k")
+    least = row_merging.visible(table, rule("aggregate", None, {"f": "min"})).sort_by("k")
     assert [str(v) for v in least.column("f").to_pylist()] == ["0.0", "1.0"]
 
 
@@ -136,9 +136,9 @@ def test_what_a_base_does_not_show_is_told_beside_it():
         (1, 1, 1, "a", "u"), (2, 5, None, None, "d"), (3, 1, 1, None, "u"), (3, 2, None, "b", "u")
     )
     by_order = rule("partial", "o")
-    bottom = row_merging.kept(table, by_order, bottom=True)
+    bottom = row_merging.condensed(table, by_order, bottom=True)
     assert shown(bottom, by_order) == [(1, 1, 1, "a"), (3, 2, 1, "b")]
-    told = row_merging.telling(bottom, by_order).to_pylist()
+    told = row_merging.residue(bottom, by_order).to_pylist()
     assert sorted(row["k"] for row in told) == [2, 3, 3]
 
 

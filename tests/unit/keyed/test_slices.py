@@ -123,7 +123,7 @@ def test_what_counts_is_what_brute_force_says(seed):
         runs = [r for r in found if r.first <= bucket <= r.last]
         assert {s.id for r in runs for s in r.segments} == wanted
         assert len(runs) == bool(wanted)
-    assert {s.id for s in slices.taken_in(made)} == {s.id for s in made} - {
+    assert {s.id for s in slices.ineffective(made)} == {s.id for s in made} - {
         s.id for r in found for s in r.segments
     }
 
@@ -210,7 +210,7 @@ def test_a_merge_of_one_bucket_leaves_shared_logs_to_the_others(table):
     found = live(reopen(table.store).head())
     assert len(found) == 4
     assert {r.first for r in slices.runs(found) if r.base} == {3}
-    assert not slices.taken_in(found)
+    assert not slices.ineffective(found)
 
 
 def test_the_last_merge_of_a_shared_log_drops_it(table):

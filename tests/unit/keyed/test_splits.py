@@ -84,11 +84,11 @@ def test_a_merge_may_take_half_of_what_was_a_bucket(table):
     half = merge(table, 3, 3, 1)
     commit(table, half, log(table, 3, 3, 1, 1, 2, 1, "base"), operation="compact", read_version=2)
     assert counted(table) == {(0, 1): [1], (2, 2): [1, 2], (3, 3): [4]}
-    assert not slices.taken_in(live(table.head()), 1)
+    assert not slices.ineffective(live(table.head()), 1)
     rest = merge(table, 0, 2, 1)
     commit(table, rest, log(table, 0, 2, 1, 1, 2, 1, "base"), operation="compact", read_version=2)
     assert counted(table) == {(0, 2): [5], (3, 3): [4]}
-    gone = slices.taken_in(live(table.head()), 1)
+    gone = slices.ineffective(live(table.head()), 1)
     assert sorted(s.version for s in gone) == [1, 2]
 
 

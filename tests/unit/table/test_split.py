@@ -12,13 +12,13 @@ from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.compaction import Policy, perform, plan, run
 from eventlog.compaction import tasks as of_tasks
-from eventlog.compaction.planner.slices import enough_buckets, verdicts
+from eventlog.compaction.planner.slice_planning import enough_buckets, verdicts
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.keyed.slices import runs
 from eventlog.model.actions import SetBuckets
 from eventlog.readers import count, scan
-from eventlog.readers.spark import slices as shares
+from eventlog.readers.spark import slice_shares as shares
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert
 from eventlog.writers.spark.creation import Creation, check_agrees
