@@ -1,4 +1,10 @@
-"""Compaction and vacuum; readers and writers work on undisturbed meanwhile.
+"""Compaction and vacuum, beside readers and writers, which neither wait nor fail because of them.
+
+    plan ──► tasks ──► run: queue ──► perform ──► commit of a replacement ──► note in the log
+    vacuum: fence and horizon into the log ──► what is live ──► delete the rest
+
+`plan` and `explain` read a version and never write: the same version gives the same plan. `perform`
+takes effect once, however often it is repeated. Only `vacuum` deletes.
 
 Imports eventlog and readers only.
 """

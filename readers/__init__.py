@@ -1,5 +1,12 @@
 """Readers: the rows of one version, or what changed between two, as Arrow or for its libraries.
 
+    scan      pins a version, prunes segments by the log, and yields the rows that pass the filter
+    count     answers from the log where it can
+    changes   what the versions of a range did to the rows
+
+A reader sees exactly one version. Bytes are compared with the log before they are decoded; a
+segment that is missing or damaged is `DataLoss`.
+
 Imports eventlog; never writers or compaction. The Spark source is in `eventlog.readers.spark` and
 needs the extra `spark`.
 """
