@@ -10,12 +10,13 @@ import shlex
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 
 import msgspec
 from msgspec import UNSET
 
+from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import (
     CommitConflict,
     DataLoss,
@@ -48,16 +49,12 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Header, origins_of
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
-from eventlog.store.branching import within
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import each, read_ahead, threads
-from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
 
-COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 TRIES = 20  # of one transaction that others overtake
 _COPIES = 8
-_READS = 3  # of bytes that are not those that the log describes
 
 
 # Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
@@ -253,8 +250,7 @@ class Carrier:
         self._from = source.head()
         self._there, self._here = _Read(source.log), _Read(target.log)
         self._done = _Done()
-        # Whether S3 may copy segments by itself, until it shows otherwise.
-        self._within: bool = within.may_copy(source.store, target.store)
+        self._copier = Copier(source.store, target.store, target.clock)
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
         self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: no keyed table
@@ -688,42 +684,26 @@ class Carrier:
         return any(self._copy_from(*place, entry, epoch) for place in places)
 
     def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
-        store, clock = self._target.store if mine else self._source.store, self._target.clock
-        target = keys.segment_key(epoch, entry.chunk, entry.id)
-        if self._copied_within(store, key, entry, target):
+        store = self._target.store if mine else self._source.store
+        new_key = keys.segment_key(epoch, entry.chunk, entry.id)
+        item = Item(key, "segment", entry.version, entry.bytes, entry.checksum)
+        if self._copier.copied_within(item, new_key, store):
             return True
-        for _ in range(_READS):
-            try:
-                body = retrying(clock)(store.get, key, length=entry.bytes + 1)
-            except KeyNotFound:
-                return False
-            # against damage-merged
-            if len(body) == entry.bytes and codec.sha256(body) == entry.checksum:
-                if retrying(clock)(self._target.store.put_if_absent, target, body):
-                    return True
-                # An earlier try stored it, or the store itself copied it, which nobody compared.
-                # against damage-copied-to-the-target
-                if self._target.store.get(target, length=len(body) + 1) == body:
-                    return True
-                raise DataLoss(
-                    "the target has other bytes under this key than the log describes, such as "
-                    "damage that was copied before: delete this object there, and merge again",
-                    table=self._target.uri,
-                    key=target,
-                    version=entry.version,
-                )
-        raise _damaged(store, key, entry)
-
-    def _copied_within(self, store: ObjectStore, key: str, entry: Segment, target: str) -> bool:
-        """Return whether the store itself copied a segment, with the checksum in the log."""
-        if not self._within or entry.bytes > within.MOST_BYTES:
+        try:
+            body = read_checked(partial(retrying(self._target.clock), store.get), item, store.uri)
+        except KeyNotFound:
             return False
-        digest = within.copied(store, key, self._target.store, target, self._target.clock)
-        if digest is None:
-            self._within = False
-        elif digest and digest != entry.checksum:  # against damage-merged-within-the-store
-            raise _damaged(store, key, entry)
-        return bool(digest)
+        try:
+            self._copier.put(new_key, body)
+        except CommitConflict:
+            raise DataLoss(
+                "the target has other bytes under this key than the log describes, such as "
+                "damage that was copied before: delete this object there, and merge again",
+                table=self._target.uri,
+                key=new_key,
+                version=entry.version,
+            ) from None
+        return True
 
     def _commit(
         self,
@@ -912,12 +892,3 @@ def _guards(carried: Carried, head: Snapshot) -> list[Action]:
     """
     # against rows-repeated-that-were-dropped
     return [SameSegments(head.hash_sum())] if carried.still else []
-
-
-def _damaged(store: ObjectStore, key: str, entry: Segment) -> DataLoss:
-    return DataLoss(
-        "a segment has other bytes than the log describes: run `eventlog fsck --checksums`",
-        table=store.uri,
-        key=key,
-        version=entry.version,
-    )

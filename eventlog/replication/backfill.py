@@ -14,6 +14,7 @@ from functools import partial
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.proposal import check_writable
+from eventlog.copying.copier import Item
 from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
@@ -28,8 +29,7 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, KeyFrame, Start
 from eventlog.replication import contents
-from eventlog.replication.contents import Item
-from eventlog.replication.copying import Copier
+from eventlog.replication.pipeline import Pipeline
 from eventlog.replication.steps import Check, Step, check_root, oldest_kept
 from eventlog.session.session import Session
 from eventlog.state.version import VersionState
@@ -104,11 +104,11 @@ def backfill(
     for head in (ours, table.refresh()):
         check_writable(head.header)
     work = Filler(
-        table.session, store, Copier(table.store, store, clock), progress or (lambda *_: None)
+        table.session, store, Pipeline(table.store, store, clock), progress or (lambda *_: None)
     )
     given_up = ours.meta.horizon
     versions = sum(work.fill(start, given_up) for start in log.starts.all())
-    return Backfilled(versions, work.copier.objects, work.copier.bytes)
+    return Backfilled(versions, work.pipeline.objects, work.pipeline.bytes)
 
 
 @dataclass(slots=True)
@@ -118,13 +118,13 @@ class Filler:
     Attributes:
         source: of the table that it is a copy of.
         target: the store of the copy.
-        copier: copies the objects.
+        pipeline: copies the objects.
         tell: called with ("versions", number done, total).
     """
 
     source: Session
     target: ObjectStore
-    copier: Copier
+    pipeline: Pipeline
     tell: Progress
 
     def fill(self, start: Start, given_up: int) -> int:
@@ -142,7 +142,7 @@ class Filler:
         wanted = range(lacking.stop - 1, has - 1, -1)
         done = 0
         try:
-            for copied in self.copier.copied(self._steps(wanted, oldest)):
+            for copied in self.pipeline.copied(self._steps(wanted, oldest)):
                 done += copied
                 if copied:
                     self.tell("versions", done, len(wanted))
@@ -221,7 +221,7 @@ class Filler:
                     table=self.source.uri,
                     version=version,
                 )
-            self.copier.create(keys.commit_key(version), body)
+            self.pipeline.create(keys.commit_key(version), body)
             return 1
 
         return step
@@ -264,7 +264,7 @@ class Filler:
         yield from contents.of_leaves(root, None)
 
         def step() -> int:
-            self.copier.create(key, body)
+            self.pipeline.create(key, body)
             return 0
 
         yield step

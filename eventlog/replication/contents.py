@@ -8,42 +8,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
 
+from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, KeyFrame, Leaf
 
-Role = Literal["segment", "frame", "leaf", "pending"]
-
 _LOW = 2**64 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An object to copy.
-
-    Attributes:
-        key: relative to the root.
-        role: what it is. The vacuum's record of what is `pending` may be missing, and a leaf of a
-            key frame may be damaged, too: readers do without it.
-        version: the version that needs it.
-        bytes: its size.
-        sha256: of its bytes, as the log says.
-        maybe_there: whether the target may have it already.
-        unnamed: whether no version of the target may name it, so that its bytes there are compared.
-    """
-
-    key: str
-    role: Role
-    version: int
-    bytes: int
-    sha256: str
-    maybe_there: bool = False
-    unnamed: bool = False
 
 
 class Listed:

@@ -34,7 +34,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Start
 from eventlog.replication import attachment
 from eventlog.replication.backfill import Filler
-from eventlog.replication.copying import Copier
+from eventlog.replication.pipeline import Pipeline
 from eventlog.replication.relation import relation, same_root
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.branching.roots import check_there
@@ -171,7 +171,7 @@ class Follower:
         self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)
         self._tell: Progress = progress or (lambda *_: None)
-        self._copier = Copier(source.store, target, clock)
+        self._pipeline = Pipeline(source.store, target, clock)
         self._known: Target | None = None
         self._least = 0  # versions below it that the copy lacks, the source lacks, too
 
@@ -198,7 +198,7 @@ class Follower:
         if self._name is not None and known.version < self._acked(head):
             # Another follower of the pair may have copied this since, or the copy was emptied.
             known = self._known = self._read_target()  # against old-news-taken-for-emptied
-        objects, size = self._copier.objects, self._copier.bytes
+        objects, size = self._pipeline.objects, self._pipeline.bytes
         first = self._first(known, head)
         token = None
         if self._name is not None:
@@ -230,8 +230,8 @@ class Follower:
             start=first if versions else None,
             version=known.version,
             versions=versions,
-            objects=self._copier.objects - objects,
-            bytes=self._copier.bytes - size,
+            objects=self._pipeline.objects - objects,
+            bytes=self._pipeline.bytes - size,
             behind=log.head_version() - known.version if versions else 0,
             attached=attached,
         )
@@ -307,13 +307,13 @@ class Follower:
         Their objects may be gone. But a handle that has seen the version below the gap goes on to
         the next one: it must not stop there, nor commit there (MERGING.md R17.5).
         """
-        filler = Filler(self._source, self._target, self._copier, lambda *_: None)
+        filler = Filler(self._source, self._target, self._pipeline, lambda *_: None)
         for start in known.gaps:
             try:
                 filler.fill(start, head.meta.horizon)
                 # What is there already may be a write of its own.
                 _, lowest = self._source.log.read_below(start.after + 1)
-                self._copier.put(keys.commit_key(start.after + 1), lowest)
+                self._pipeline.put(keys.commit_key(start.after + 1), lowest)
             except VersionNotReplicated:
                 logger.warning(
                     "%s lacks versions between %d and %d itself: open %s anew before you read or "
@@ -356,8 +356,8 @@ class Follower:
             return 0
         done = 0
         try:
-            steps = Steps(self._source, self._target, known, self._copier, head)
-            for copied in self._copier.copied(steps.all(first)):
+            steps = Steps(self._source, self._target, known, self._pipeline, head)
+            for copied in self._pipeline.copied(steps.all(first)):
                 done += copied
                 if copied:
                     self._tell("versions", done, total)

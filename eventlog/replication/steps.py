@@ -14,6 +14,7 @@ from functools import partial
 from typing import Literal
 
 from eventlog.commit import framing
+from eventlog.copying.copier import Item
 from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
@@ -41,8 +42,7 @@ from eventlog.model.records import (
     Start,
 )
 from eventlog.replication import attachment, contents
-from eventlog.replication.contents import Item
-from eventlog.replication.copying import Copier
+from eventlog.replication.pipeline import Pipeline
 from eventlog.session.session import Session
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
@@ -122,15 +122,20 @@ class Steps:
         source: of the table that is followed.
         target: the store of the copy.
         known: what the copy has; updated as steps are taken.
-        copier: stores what the steps create.
+        pipeline: stores what the steps create.
         head: the head of the source.
     """
 
     def __init__(
-        self, source: Session, target: ObjectStore, known: Target, copier: Copier, head: Snapshot
+        self,
+        source: Session,
+        target: ObjectStore,
+        known: Target,
+        pipeline: Pipeline,
+        head: Snapshot,
     ) -> None:
         self._store, self._log = source.store, source.log
-        self._target, self._known, self._copier, self._head = target, known, copier, head
+        self._target, self._known, self._pipeline, self._head = target, known, pipeline, head
 
     def all(self, first: int) -> Iterator[Item | Step]:
         """Yield objects to copy, and steps to take once all before them are stored.
@@ -203,7 +208,7 @@ class Steps:
             # against commit-of-another-chain
             if known.hash is not None and commit.header.prev != known.hash:
                 raise chain.forked(version, self._store.uri)
-            self._copier.create(keys.commit_key(version), body)
+            self._pipeline.create(keys.commit_key(version), body)
             known.version, known.hash = version, digest
             known.header = commit.header
             if not attachment.is_bookkeeping(commit):
@@ -234,7 +239,7 @@ class Steps:
         def step() -> int:
             self._check_open(having + 1)
             try:
-                self._copier.create(keys.start_key(first), body)
+                self._pipeline.create(keys.start_key(first), body)
             except CommitConflict:
                 if not self._explained(first, having):  # against any-start-accepted
                     raise
@@ -283,7 +288,7 @@ class Steps:
         yield from contents.of_commit(commit, self._entries(commit) if kept else ())
 
         def step() -> int:
-            self._copier.create(keys.commit_key(0), body)
+            self._pipeline.create(keys.commit_key(0), body)
             return 0
 
         yield step
@@ -314,9 +319,9 @@ class Steps:
 
         def step() -> int:
             for key, body in objects.items():
-                self._copier.create(key, body)
+                self._pipeline.create(key, body)
             try:
-                self._copier.create(keys.keyframe_key(named), codec.encode_keyframe(root))
+                self._pipeline.create(keys.keyframe_key(named), codec.encode_keyframe(root))
             except CommitConflict as conflict:
                 conflict.message = (
                     "the target has other bytes under this key, a key frame that its first "
@@ -378,7 +383,7 @@ class Steps:
 
         def step() -> int:
             try:
-                self._copier.create(key, body)
+                self._pipeline.create(key, body)
             except CommitConflict:
                 # Readers do without it; the commits tell whether the target is a copy.
                 logger.warning(

@@ -13,7 +13,7 @@ FLOORS = (
     ("recovery", "table", "staging"),
     ("merging",),
     ("session",),
-    ("commit", "segments"),
+    ("commit", "copying", "segments"),
     ("log",),
     ("state",),
     ("keyed",),

@@ -1,4 +1,4 @@
-"""Copies objects from one store to another, checked, several at once, within a bound of bytes.
+"""Copies objects and takes steps between them, several at once, within a bound of bytes.
 
 A target may decline an object, as the answers of a store say it: it exists (`put_if_absent` returns
 False), the store is overloaded (`Unavailable`: tried again with growing pauses), or the request is
@@ -13,25 +13,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from eventlog.clock import Clock
+from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import CommitConflict, Corrupt, DataLoss, KeyNotFound
 from eventlog.format.codec import sha256
-from eventlog.replication.contents import Item
 from eventlog.store.branching import within
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import Body, ObjectStore
-from eventlog.store.retry import retrying
 from eventlog.store.s3.adapter import S3Store
 
 logger = logging.getLogger(__name__)
 
-COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 _THREADS = 16
 _WINDOW = 64
-_READS = 3  # of bytes that are not those that the log describes
 
 
-class Copier:
-    """Copies objects between the stores of two tables.
+class Pipeline:
+    """Copies objects between the stores of two tables, and takes steps between them.
 
     Args:
         source: where the objects are.
@@ -49,8 +46,7 @@ class Copier:
     ) -> None:
         self._source, self._target, self._clock = source, target, clock
         self._most = most_bytes
-        # Whether bytes need not come through here, until the store shows otherwise.
-        self._within = within.may_copy(source, target)
+        self._copier = Copier(source, target, clock)
         self.objects = self.bytes = 0
 
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
@@ -109,10 +105,10 @@ class Copier:
         """
         if item.maybe_there and self._is_there(item):
             return 0
-        if self._copied_within(item):
+        if self._copier.copied_within(item):
             return item.bytes
         try:
-            body = self._read(item)
+            body = read_checked(self._source.get, item, self._source.uri)
         except (Corrupt, KeyNotFound) as error:
             if item.role == "leaf":  # against damaged-leaf-stops-a-follower
                 logger.warning("a leaf of key frame %d is not copied: %s", item.version, error)
@@ -145,32 +141,7 @@ class Copier:
             CommitConflict: the target has other bytes under the key.
             Unavailable: the target does not answer.
         """
-        if retrying(self._clock)(self._target.put_if_absent, key, body):
-            return True
-        # against other-bytes-taken-for-a-copy
-        if self._target.get(key, length=memoryview(body).nbytes + 1) != bytes(body):
-            raise CommitConflict(
-                "the target has other bytes under this key: it is no copy of the source, or took "
-                "writes of its own; `eventlog merge` joins two histories",
-                table=self._target.uri,
-                key=key,
-            )
-        return False
-
-    def _copied_within(self, item: Item) -> bool:
-        """Return whether the store itself copied a segment, and its sha256 is that of the log.
-
-        Other objects are read to be checked anyway.
-        """
-        if not self._within or item.role != "segment" or item.bytes > within.MOST_BYTES:
-            return False
-        digest = within.copied(self._source, item.key, self._target, item.key, self._clock)
-        if digest is None:
-            self._within = False
-            return False
-        if digest and digest != item.sha256:  # against damage-copied-within-the-store
-            raise _damaged(item, self._source.uri)
-        return bool(digest)
+        return self._copier.put(key, body)
 
     def _is_there(self, item: Item) -> bool:
         """Return whether the target has the object: its bytes are compared if it is `unnamed`.
@@ -191,23 +162,3 @@ class Copier:
         except KeyNotFound:
             return False
         return len(end) == min(1, item.bytes)
-
-    def _read(self, item: Item) -> bytes:
-        """Return the bytes of an object of the source, which are those that the log describes."""
-        for _ in range(_READS):
-            body = self._source.get(item.key, length=item.bytes + 1)
-            # against damage-replicated
-            if len(body) == item.bytes and sha256(body) == item.sha256:
-                return body
-        raise _damaged(item, self._source.uri)
-
-
-def _damaged(item: Item, table: str) -> Corrupt:
-    kind = DataLoss if item.role == "segment" else Corrupt
-    return kind(
-        f"version {item.version} needs an object whose bytes are not those that the log "
-        "describes: run `eventlog fsck`; this version was not copied",
-        table=table,
-        key=item.key,
-        version=item.version,
-    )
