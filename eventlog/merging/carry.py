@@ -7,7 +7,6 @@ and be started again, and several may run at once (MERGING.md "Merging histories
 from __future__ import annotations
 
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -27,6 +26,7 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.keyed.repetition import again
 from eventlog.keyed.rule import stored_rule
+from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -137,7 +137,12 @@ def publish(
     branch.refresh()
     branch.log.check_fork()
     return Carrier(
-        branch, parent, store.forks[0].version, at_once=True, take=take, dry_run=dry_run
+        branch,
+        parent,
+        ForkPoint(store.forks[0].version),
+        at_once=True,
+        take=take,
+        dry_run=dry_run,
     ).run()
 
 
@@ -228,7 +233,7 @@ class Carrier:
     Args:
         source: the table whose commits are carried.
         target: the table that gets them.
-        common: the last version that both share.
+        fork: where the two parted.
         at_once: in one commit, so that no reader sees a part of it.
         take: whose state counts where both did what excludes each other; None: a conflict.
         dry_run: commit nothing.
@@ -238,13 +243,13 @@ class Carrier:
         self,
         source: Session,
         target: Session,
-        common: int,
+        fork: ForkPoint,
         *,
         at_once: bool = False,
         take: Take | None = None,
         dry_run: bool = False,
     ) -> None:
-        self._source, self._target, self._common = source, target, common
+        self._source, self._target, self._fork = source, target, fork
         self._at_once = at_once
         self._take, self._dry_run = take, dry_run
         self._from = source.head()
@@ -255,8 +260,7 @@ class Carrier:
         self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: no keyed table
         self._in_one = at_once
-        self._own: str | None = None  # the name of what the target did since they parted
-        self._looked = common  # up to here there is nothing left to carry
+        self._looked = fork.common  # up to here there is nothing left to carry
         self._gone: tuple[Segment, str] | None = None
         self._hashes: dict[tuple[bool, int], str | None] = {}  # of the source, or the target
 
@@ -273,11 +277,14 @@ class Carrier:
         tries = 0
         while True:
             head = self._target.refresh()
-            origin = self._parted(head)
+            if self._fork.advance(self._source.log, self._from, self._target.log, head):
+                self._looked = max(self._looked, self._fork.common)
+                self._check_parted()  # against commit-of-another-log-taken-for-followed
+            origin = self._fork.origin
             if origin is None:
                 return self._merged(head)
             mark = self._mark(head, origin)
-            first = max(self._looked, self._common, mark.upto) + 1
+            first = max(self._looked, self._fork.common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
             if not self._at_once:  # a fork tells where a branch and its parent parted
@@ -297,32 +304,6 @@ class Carrier:
                     ) from overtaken.conflict
                 self._target.clock.sleep(0.01 * tries * self._target.clock.uniform())
 
-    def _parted(self, head: Snapshot) -> str | None:
-        """Return the name of what the source did since they parted; None if it did nothing.
-
-        A target that did nothing of its own may have followed the source since, so that they share
-        more than was known.
-        """
-        mine, theirs = self._target.log, self._source.log
-        origin = theirs.hash_at(self._from, self._common + 1)
-        if origin is None:
-            return None
-        if self._own is None:  # else it stays
-            self._own = mine.hash_at(head, self._common + 1)
-        if self._own != origin:  # against target-that-followed-the-source
-            return origin
-        versions = range(self._common + 1, min(head.version, self._from.version) + 1)
-        more = bisect_left(
-            versions,
-            True,
-            key=lambda v: mine.hash_at(head, v) != theirs.hash_at(self._from, v),
-        )
-        self._common += more
-        self._looked = max(self._looked, self._common)
-        self._own = mine.hash_at(head, self._common + 1)
-        self._check_parted()  # against commit-of-another-log-taken-for-followed
-        return theirs.hash_at(self._from, self._common + 1)
-
     def _check_parted(self) -> None:
         """Check that the target's first own commit is the one that its next commit names.
 
@@ -332,9 +313,9 @@ class Carrier:
         Raises:
             Corrupt: it is another one.
         """
-        own = self._common + 1
+        own = self._fork.common + 1
         # against commit-of-another-log-where-they-parted
-        if self._own is not None and self._here.steps(own, own)[0].commit != self._own:
+        if self._fork.own is not None and self._here.steps(own, own)[0].commit != self._fork.own:
             raise chain.forked(own + 1, self._target.uri)
 
     def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:
@@ -348,7 +329,7 @@ class Carrier:
         """
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
-        upper = self._own is not None and self._own > origin
+        upper = self._fork.own is not None and self._fork.own > origin
         self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
         todo = self._there.steps(first, self._from.version)
         pair = self._pair(head, origin, mark, todo)
@@ -448,10 +429,10 @@ class Carrier:
         self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
 
     def _union(self, head: Snapshot, why: _Why) -> Union:
-        theirs = self._there.steps(self._common + 1, self._from.version)
-        ours = self._here.steps(self._common + 1, head.version)
+        theirs = self._there.steps(self._fork.common + 1, self._from.version)
+        ours = self._here.steps(self._fork.common + 1, head.version)
         chunks = sorted(history.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
-        origin = self._source.log.hash_at(self._from, self._common + 1) or ""
+        origin = self._fork.origin or ""
         source = self._side(self._source, self._from, theirs, chunks, self._seen(head, self._from))
         upto = self._mark(head, origin).upto
         target = self._side(self._target, head, ours, chunks, upto)
@@ -459,8 +440,8 @@ class Carrier:
             return Uniter(
                 source,
                 target,
-                common=self._common,
-                upper=self._own is not None and self._own > origin,
+                common=self._fork.common,
+                upper=self._fork.own is not None and self._fork.own > origin,
                 take=self._take,
                 ties=self._ties,
                 renamed=lambda name, why: self._moved(name, head.version, why),
@@ -501,7 +482,7 @@ class Carrier:
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
         """Return whether a commit is one of the target's."""
-        if not self._common < version <= head.version:
+        if not self._fork.common < version <= head.version:
             return False
         if version == head.version:
             return head.commit_hash == commit
@@ -516,19 +497,19 @@ class Carrier:
         found = [
             (mark.version, name)
             for name, mark in marks.items()
-            if self._common < mark.version <= self._from.version
+            if self._fork.common < mark.version <= self._from.version
             and self._source.log.hash_at(self._from, mark.version) == mark.commit
         ]
         if found:
             version, name = max(found)
             return _Mark(name, version, version)
         if origin not in marks:
-            return _Mark(origin, None, self._common)
+            return _Mark(origin, None, self._fork.common)
         # The target has merged a log that shares the first of them: the name is another one.
-        known = history.KnownCommits(self._here.steps(self._common + 1, head.version))
-        for step in self._there.steps(self._common + 1, self._from.version):
+        known = history.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
+        for step in self._there.steps(self._fork.common + 1, self._from.version):
             if not known.names(step.commit) and step.commit not in marks:
-                return _Mark(step.commit, None, self._common)
+                return _Mark(step.commit, None, self._fork.common)
         return _Mark(origin, None, self._from.version)
 
     def _pair(self, head: Snapshot, origin: str, mark: _Mark, todo: Sequence[AppliedStep]) -> Pair:
@@ -546,14 +527,14 @@ class Carrier:
                 names = {act.carried.commit: act.carried.version} | act.originals
                 ours.update(c for c, v in names.items() if self._is_ours(head, v, c))
         seen = -1
-        if todo and todo[0].version - 1 > self._common and self._ties is not None:
+        if todo and todo[0].version - 1 > self._fork.common and self._ties is not None:
             seen = self._seen(head, self._source.log.snapshot(todo[0].version - 1))
         return Pair(
             self._source.uri,
             self._target.uri,
-            self._common,
+            self._fork.common,
             origin,
-            self._own,
+            self._fork.own,
             self._from.stored_schema,
             self._from.meta,
             seen,
@@ -572,8 +553,8 @@ class Carrier:
                 made, conflict = _decided(planner, todo)
             except PastNeeded:
                 past = Divergence(
-                    self._there.steps(self._common + 1, todo[0].version - 1),
-                    self._here.steps(self._common + 1, head.version),
+                    self._there.steps(self._fork.common + 1, todo[0].version - 1),
+                    self._here.steps(self._fork.common + 1, head.version),
                     todo,
                     self._seen(head, self._from),
                 )
@@ -785,19 +766,19 @@ class Carrier:
     def _apart(self) -> str:
         """Return the commands that lead on where the two cannot be one."""
         store, source = self._source.store, shlex.quote(self._source.uri)
-        target = shlex.quote(self._target.uri)
+        target, common = shlex.quote(self._target.uri), self._fork.common
         if self._at_once and isinstance(store, BranchStore):
             target = shlex.quote(store.parent.uri)
             branch = shlex.quote(store.forks[0].name)
             return (
-                f"`eventlog changes {target} {self._common} --branch {branch}` shows what only the "
+                f"`eventlog changes {target} {common} --branch {branch}` shows what only the "
                 "branch did: load that into the table with the column under a new name, and delete "
                 f"the branch: `eventlog branch {target} {branch} --delete`"
             )
         return (
             f"Keep one of the two, and have a new copy follow it: `eventlog replicate {source} "
             f"COPY` or `eventlog replicate {target} COPY`. `eventlog changes {target} "
-            f"{self._common}` or `eventlog changes {source} {self._common}` shows what only the "
+            f"{common}` or `eventlog changes {source} {common}` shows what only the "
             "other one did: load that with the column under a new name"
         )
 
@@ -838,7 +819,7 @@ class Carrier:
         return Merged(
             self._source.uri,
             self._target.uri,
-            self._common,
+            self._fork.common,
             self._from.version,
             head.version,
             done.commits,

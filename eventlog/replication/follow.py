@@ -29,13 +29,13 @@ from eventlog.errors import (
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
+from eventlog.lineage.relation import relation, same_root
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Start
 from eventlog.replication import attachment
 from eventlog.replication.backfill import Filler
 from eventlog.replication.pipeline import Pipeline
-from eventlog.replication.relation import relation, same_root
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.branching.roots import check_there
 from eventlog.store.location import check_promise, open_store, real_root

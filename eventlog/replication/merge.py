@@ -13,10 +13,11 @@ from eventlog.arguments import shown
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.proposal import check_writable
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.lineage.fork_point import ForkPoint
+from eventlog.lineage.relation import relation, same_root
 from eventlog.merging.carry import Carrier, Merged
 from eventlog.merging.union import Take
 from eventlog.replication.follow import Follower, Gap
-from eventlog.replication.relation import relation, same_root
 from eventlog.table.table import Table
 
 
@@ -84,7 +85,8 @@ def _joined(
         # A branch that followed another one would have its history, and be taken for it later. A
         # table that followed a branch would keep what holds it for its branches and copies.
         branched = ours.store.forks or theirs.store.forks  # against hold-of-a-branch-left-behind
-        carrier = Carrier(theirs.session, ours.session, found.common, take=take, dry_run=dry_run)
+        fork = ForkPoint(found.common, found.origin, found.own)
+        carrier = Carrier(theirs.session, ours.session, fork, take=take, dry_run=dry_run)
         if found.kind != "behind" or dry_run or branched:
             return carrier.run()
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventlog.replication.relation import last_common
+from eventlog.lineage.relation import last_common
 
 
 def search(common, different, first=0):

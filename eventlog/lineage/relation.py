@@ -32,12 +32,16 @@ class Relation:
         common: the newest version that they share.
         version: the newest version.
         other: the newest version of the other log.
+        own: the hash of its commit after `common`, where both go on; None elsewhere.
+        origin: that of the other log, likewise.
     """
 
     kind: Kind
     common: int
     version: int
     other: int
+    own: str | None = None
+    origin: str | None = None
 
 
 def same_root(one: ObjectStore, other: ObjectStore) -> bool:
@@ -75,16 +79,18 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
         )
     shorter = min(head.version, other_head.version)
     young: list[str] = []  # roots of the copies that lack a version
+    hashes: dict[int, tuple[str | None, str | None]] = {}  # of both logs, by version
 
     def agree(version: int) -> bool | None:
-        hashes = []
+        both = []
         for one, newest in ((log, head), (other, other_head)):
             try:
-                hashes.append(one.hash_at(newest, version))
+                both.append(one.hash_at(newest, version))
             except VersionNotFound:
                 young.append(one.store.uri)
                 return None
-        return hashes[0] == hashes[1]
+        hashes[version] = both[0], both[1]
+        return both[0] == both[1]
 
     agreed = agree(shorter)
     common = shorter if agreed else last_common(agree, shorter)
@@ -100,7 +106,8 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
         kind = "equal"
         if head.version != other_head.version:
             kind = "behind" if head.version == shorter else "ahead"
-    return Relation(kind, common, head.version, other_head.version)
+    own, origin = hashes.get(common + 1, (None, None))  # the search has looked at it
+    return Relation(kind, common, head.version, other_head.version, own, origin)
 
 
 def _nothing_known(source: str, target: str, young: str) -> str:
