@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check quick-tests slower-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts bench-clones \
+.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories forks contention model mutants fuzz soak bench bench-upserts bench-clones \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -63,18 +63,19 @@ check: $(STAMP) ## lint, types and unit tests: two to four minutes
 quick-tests: $(COMPILED)
 	@$(PYTEST) $(or_note)
 
-# Those that take a second or more, kill processes, or use Spark and are not marked everyday.
-slower-tests: $(COMPILED)
-	@$(PYTEST) -m 'verify and not demo and not localstack and not bench and not soak and not long and not maven'
+# With those that take half a second or more, kill processes, or use Spark and are not marked
+# everyday: in one run, so that tests are collected once and the session of Spark starts once.
+all-tests: $(COMPILED)
+	@$(PYTEST) -m 'not demo and not localstack and not bench and not soak and not long and not maven' $(or_note)
 
-test: setup ## lint, types, and every quick test: some six minutes on two cores
+test: setup ## lint, types, and every quick test: four to five minutes on two cores
 	$(call in_parallel,lint types quick-tests)
 
-verify: test ## make test, and the slower tests: some fourteen minutes
-	@$(MAKE) --no-print-directory slower-tests
+verify: setup ## lint, types, and the slower tests, too: some ten minutes
+	$(call in_parallel,lint types all-tests)
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.
-check test slower-tests: export PYTHONHASHSEED := 0
+check test verify: export PYTHONHASHSEED := 0
 
 EXAMPLES ?= 300
 

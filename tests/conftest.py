@@ -1,7 +1,7 @@
 """Fixtures for every kind of test: an S3 server in this process, fresh places for tables, Spark.
 
 A default run is deterministic: `repeatable` says how hypothesis is held to that. `distribution`
-says which worker runs what, `tiers` what `make test` leaves out.
+says which worker runs what, `tiers` which of the three runs has it.
 """
 
 import functools
@@ -42,7 +42,7 @@ _SPARK = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    tiers.leave_to_verify(items)
+    tiers.assign(items)
     distribution.put_in_order(items)
 
 

@@ -32,6 +32,7 @@ RUN = Path(__file__).with_name("run.py")
 EACH = 4  # mutations an example
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", targets.TARGETS)
 @settings(
     max_examples=EXAMPLES or 20,

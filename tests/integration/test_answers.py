@@ -104,6 +104,7 @@ ROADS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W3")
 @pytest.mark.parametrize("road", ROADS)
 def test_every_value_comes_back_bit_by_bit(world, duck, road):
@@ -208,6 +209,7 @@ def test_a_decimal_among_floats_is_the_nearest_one(duck, digits):
         assert readers.count(table, where=where) == wanted > 0, where
 
 
+@pytest.mark.verify
 def test_years_have_as_many_digits_as_they_need(duck):
     at, kinds = (
         pa.timestamp("us", "UTC"),

@@ -134,6 +134,7 @@ def test_every_flipped_byte_of_a_large_segment_is_found(monkeypatch):
     assert {name: ask(table) for name, ask in SCANS.items()} == right
 
 
+@pytest.mark.verify
 def test_a_flipped_byte_of_a_segment_of_megabytes_is_found(monkeypatch):
     """The real bound between small and large."""
     monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 30_000)

@@ -256,6 +256,7 @@ def check_held(store, at):
         assert row_names(on(store, "audit", 650)) == SHOWN[at]
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("V2")
 @pytest.mark.parametrize(
     "at", [None, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]

@@ -641,6 +641,7 @@ def test_a_stale_listing_does_not_make_a_new_branch_corrupt():
     assert on(store, "audit").head().commit_hash == branch.head().commit_hash
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [

@@ -161,6 +161,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W14")
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_orders_the_rows_of_a_key_is_compared_only_if_it_is_asked_for(tmp_path, order):

@@ -235,6 +235,7 @@ def test_the_same_handle_tries_again_after_its_store_came_back(lands, refreshed)
     check_sound(store)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("verb", ["get", "put", "list"])
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("versions", [0, 1, 3, WINDOW, WINDOW + 3])
@@ -684,6 +685,7 @@ RACES = [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("verb", "effect", "who"), RACES)
 def test_a_fault_at_every_call_of_a_race(verb, effect, who):
     at = 1

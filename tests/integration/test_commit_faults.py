@@ -115,6 +115,7 @@ def test_c2_put_lands_while_the_writer_waits(calls):
     check_sound(store)
 
 
+@pytest.mark.sample(30)
 @pytest.mark.hazard("C2")
 @pytest.mark.parametrize("combine_after", ["0", "2"])
 @pytest.mark.parametrize("behind", [0, 1, 5])
@@ -575,6 +576,7 @@ def small_leaves(monkeypatch):
         monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("P1")
 @pytest.mark.parametrize("damage", ["missing", "flipped", "swapped", "empty"])
 @pytest.mark.usefixtures("small_leaves")

@@ -81,6 +81,7 @@ def test_many_processes_append_to_s3(s3, bucket):
     )
 
 
+@pytest.mark.verify
 def test_many_processes_race_for_slots_on_s3(s3, bucket):
     race_many(
         f"s3://{bucket}/slots", s3.storage_options(), 25, processes=8, environment=s3.environment()

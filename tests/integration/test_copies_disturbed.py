@@ -114,6 +114,7 @@ def test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns():
     assert source.head().meta.replicas["us"].token == first.token
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G1")
 def test_g1_a_backfill_of_a_copy_that_is_behind_a_vacuum_waits_for_the_follower():
     source, target = everything(), MemoryStore()
@@ -161,6 +162,7 @@ def test_g1_a_writer_that_knows_nothing_of_a_gap_does_not_write_into_it():
     assert names(target).count("row 900") == 1
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G1")
 @pytest.mark.parametrize("call", [copy, lambda source, store: merge(source, Table(store))])
 def test_g1_no_write_to_the_copy_is_lost_without_a_word_while_it_is_started_anew(call):
@@ -269,6 +271,7 @@ def test_what_a_copy_left_out_is_no_loss():
     assert (found.severity, "lacks the versions" in found.message) == ("warning", True)
 
 
+@pytest.mark.verify
 def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
     parent, target = everything(), MemoryStore()
     grow(parent)
@@ -509,6 +512,7 @@ def foreign(store, key):
     replace_object(store, key, parted(store, 5).get(key))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("P1")
 @pytest.mark.parametrize("leaf", [False, True], ids=["root", "leaf"])
 @pytest.mark.parametrize("damage", [no_more, cut, foreign])
@@ -566,6 +570,7 @@ def counts(table):
     return [scan(table, version=v).to_table().num_rows for v in range(table.refresh().version)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("V2")
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("at", ["objects", "commits"])

@@ -41,6 +41,7 @@ def replaced(store, key, body):
     place.put_if_absent(key, body)
 
 
+@pytest.mark.verify
 def test_a_branch_is_published_and_merged_within_its_bucket(s3, root, branch):
     """Into its parent, from the parent into another branch, and that one into the first."""
     table = Table.open(root)

@@ -74,6 +74,7 @@ def race(mortal, operation, key):
         operation.race(mortal.inner)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("name", "keyframe_commits", "how"), RUNS)
 def test_every_call_of_an_operation_may_be_the_last(name, keyframe_commits, how):
     operation = OPERATIONS[name]
@@ -106,6 +107,7 @@ def test_they_are_so_many_points():
     assert calls * len(SEEN) > 400
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("keyframe_commits", ["1", "64"])
 @pytest.mark.parametrize("how", [*SEEN, "half"])
 def test_a_vacuum_after_one_that_died_leaves_nothing_dead(how, keyframe_commits):

@@ -129,6 +129,7 @@ def test_short_texts_of_an_encoding_that_may_repeat_come_in_large_batches():
     assert len(sizes) < 8  # they grow while little comes
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W4")
 def test_a_value_larger_than_a_row_group_is_cut_at_makes_the_whole_way():
     store = MemoryStore()

@@ -91,6 +91,7 @@ def there_and_back(store, life, *, passed):
     return copy
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W11")
 @pytest.mark.parametrize("passed", [False, True], ids=["", "passed by the horizon"])
 @pytest.mark.parametrize("life", LIVES)
@@ -263,6 +264,7 @@ def copy_of_a_branch():
     return copy, [50, 51]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("made", [late_copy, copy_of_a_branch])
 @pytest.mark.parametrize("hours", [0, 4, 30, 1000])

@@ -219,6 +219,7 @@ def test_a_unit_of_work_is_skipped_where_the_copy_begins_after_it(count):
     assert rows(table) == rows(source)
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S5.2")
 def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
     source, target = everything(), MemoryStore()
@@ -280,6 +281,7 @@ def test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full
         detach(source, "us")
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G5")
 def test_a_vacuum_beside_the_first_attachment_ends_no_pass():
     horizons = set()
@@ -400,6 +402,7 @@ class DyingLater(Dying):
     last = ".keyframe."
 
 
+@pytest.mark.verify
 def test_a_new_start_that_never_came_to_its_commit_is_to_be_run_again():
     source, target = everything(), MemoryStore()
     copy(source, target)
@@ -752,6 +755,7 @@ def test_a_damaged_start_whose_version_is_not_there_means_nothing(source, body):
 STRAY = [(999_999_999_999, -1), (999_999_999_999, 2), (100_000, 50_000), (69, 29)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("version", "after"), STRAY)
 def test_a_start_whose_version_is_not_there_means_nothing(source, version, after):
     plain, started = MemoryStore(), MemoryStore()

@@ -241,6 +241,7 @@ def refusing(table):
     raise errors.UnsupportedFormat("told")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("write", WRITES)
 def test_nothing_is_written_or_deleted_in_a_table_for_newer_writers(write):
     table, copy, empty = create(), MemoryStore(), MemoryStore()
@@ -333,6 +334,7 @@ def test_an_entry_that_names_no_key_of_ours_is_corrupt(field, value):
         reopen(store).head().entries()
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("field", ["id", "chunk", "checksum"])
 @pytest.mark.parametrize("value", BAD_KEYS)
 def test_an_inlined_entry_that_names_no_key_of_ours_is_stepped_over(field, value):
@@ -567,6 +569,7 @@ def leaf_changes(entries):
     }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", leaf_changes(entry_columns.EMPTY))
 def test_a_leaf_that_is_not_what_its_root_says_is_stepped_over(leaf_store, name):
     root = codec.decode_keyframe(leaf_store.get(keys.keyframe_key(12)), 12)
@@ -581,6 +584,7 @@ def test_a_leaf_that_is_not_what_its_root_says_is_stepped_over(leaf_store, name)
     check_sound(leaf_store)
 
 
+@pytest.mark.verify
 def test_a_leaf_of_many_more_rows_than_named_is_refused_by_its_footer(monkeypatch):
     sink = io.BytesIO()
     pq.write_table(pa.table({"rows": pa.array([0] * 10_000_000)}), sink, compression="zstd")
@@ -712,6 +716,7 @@ def test_flipped_headers_are_detected_where_only_the_header_is_read():
     assert codec.decode_header(body, 5) == header
 
 
+@pytest.mark.verify
 @pytest.mark.usefixtures("quiet")
 def test_flipped_or_cut_key_frames_never_change_the_answer():
     store = tiny_store()

@@ -111,6 +111,7 @@ def in_turn():
         yield
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "keyframe_commits", "how"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG if case not in CASES)],

@@ -392,6 +392,7 @@ def test_g4_an_overwrite_drops_no_overwrite_that_its_side_had_not_seen():
     assert merged_both_ways(one, two) == {3: ("one", None), 4: ("two", None)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("compacted", ["", "what it read", "what arrived", "both"])
 def test_g4_an_overwrite_of_what_was_read_is_not_undone_by_rows_that_a_merge_repeats(compacted):
@@ -432,6 +433,7 @@ def test_g4_an_overwrite_of_what_was_read_is_not_undone_by_rows_that_a_merge_rep
         assert "done" in outcomes
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("back", [False, True])
@@ -672,6 +674,7 @@ def test_g4_of_rows_that_came_in_one_version_an_overwrite_drops_its_own():
 WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("way", WAYS)
@@ -728,6 +731,7 @@ def told(sides, story):
             write(sides[name], given.slice(0, 0) if word == "=" else given, **unit)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize(
     ("story", "wanted"),
@@ -760,6 +764,7 @@ def test_g4_a_restore_of_what_was_compacted_hides_no_newer_row(story):
         assert merged_both_ways(one, two, rounds=2)[1] == ("new", None)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize(
     ("story", "wanted"),

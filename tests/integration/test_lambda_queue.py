@@ -85,6 +85,7 @@ def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, mo
     assert lambda_queue.waiting(place.queue) == lambda_queue.waiting(place.dead) == 0
 
 
+@pytest.mark.verify
 def test_a_folder_of_tables_has_one_function(bridged):
     container = Container(bridged.settings())
     tables = [bridged.table(f"/t{number}") for number in range(2)]

@@ -183,6 +183,7 @@ def test_a_connective_may_join_as_much_as_fits_into_a_text(few, where, holds):
     assert readers.count(few, where) == sum(map(holds, range(ROWS)))
 
 
+@pytest.mark.verify
 def test_reading_a_text_costs_in_proportion_to_it():
     stored = create(schema=SCHEMA).head().stored_schema
 

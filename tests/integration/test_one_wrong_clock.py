@@ -73,6 +73,7 @@ def row(number, seq, op="u"):
     return pa.table({"id": [number], "at": [AT], "seq": [seq], "_op": [op]})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W13")
 @pytest.mark.parametrize("merger", ["right", "wrong"])
 @pytest.mark.parametrize("offset", OFFSETS)

@@ -193,6 +193,7 @@ def run(role, place):
         (runs | {"replica-source": copy_from, "replica-target": copy_to})[role](place)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_is_allowed_all_it_does(role, place):
     run(role, place)
@@ -217,6 +218,7 @@ def test_each_permission_is_needed(role, number, action, place):
     assert (role, action) in place.refused()
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("part", ["_log", "_frames", "data"])
 def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place, monkeypatch):
     monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
@@ -254,6 +256,7 @@ def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
     assert place.open("admin").head().version == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("who", ["writer", "compactor", "vacuum", "admin"])
 def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
     monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)

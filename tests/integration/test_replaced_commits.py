@@ -186,6 +186,7 @@ def copy(store, target, *, fills=False):
     (backfill if fills else follow)(reopen(store), Table(target, clock), clock=clock)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.hazard("G2")
 @pytest.mark.parametrize(
     ("version", "versions", "above"),

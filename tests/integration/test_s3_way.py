@@ -162,6 +162,7 @@ WAYS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", WAYS)
 def test_both_clients_go_the_same_way(name, proxy, surroundings):
     address, asked = proxy

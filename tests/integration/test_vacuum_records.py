@@ -350,6 +350,7 @@ def rows_at(table, version):
     return scan(reopen(table.store), version=version).to_table().num_rows
 
 
+@pytest.mark.sample(3)
 @pytest.mark.hazard("V2")
 @pytest.mark.parametrize("every", ["1", "256"])
 @pytest.mark.parametrize(("said", "horizon"), [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4)])

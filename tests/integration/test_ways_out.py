@@ -39,6 +39,7 @@ def table_of(versions):
     return t
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("since", [1, 2, 3, 7, 8, 16, 20, 33])
 def test_a_copy_that_began_late_is_merged_however_much_was_written_since(since):
@@ -459,6 +460,7 @@ def written_and_replaced(writer, number, **unit):
     append(writer, events(1, first=number + 4, day=1))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("refused_first", [True, False])
 @pytest.mark.parametrize("take", ["source", "target"])
@@ -489,6 +491,7 @@ def test_w18_what_its_writer_replaced_before_it_was_merged_stays_away(
     assert numbers(one) == sorted([101, 102, 104, 201, 202, 204, chosen])
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W18")
 def test_w18_what_its_writer_replaced_long_before_what_stands_against_it_stays_away():
     one, two = parted(2)

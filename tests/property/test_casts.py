@@ -111,6 +111,7 @@ def test_a_column_cast_to_a_narrower_float_finds_its_values(table, name):
             assert found.count() == found.to_table().num_rows == rows.filter(where).num_rows >= 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["d", "f"])
 def test_values_of_a_float_column_are_found_as_python_writes_them(table, name):
     t, rows = table

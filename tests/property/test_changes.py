@@ -226,6 +226,7 @@ def counted(table):
     return Counter(repr(row) for row in table.to_pylist())
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W14")
 def test_changes_of_keyed_tables_are_those_of_the_model():
     assert sum(play(seed, steps=8) for seed in (1, 34)) > 10

@@ -43,6 +43,7 @@ def test_copies_that_were_merged_both_ways_have_the_same_rows():
     assert counts["deaths"] + counts["pauses"] >= 1
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G4")
 def test_keyed_copies_that_were_merged_both_ways_have_the_same_rows():
     counts = Counter()
@@ -71,6 +72,7 @@ def test_copies_become_one_again_by_the_commands_that_messages_name(play, seeds)
     assert counts["became one"] == len(seeds)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("seed", DOUBLED_SEEDS)
 def test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced(seed):

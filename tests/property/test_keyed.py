@@ -25,6 +25,7 @@ ENOUGH = {
 }  # fmt: skip
 
 
+@pytest.mark.verify
 def test_every_version_is_what_the_model_says():
     counts = Counter()
     for seed in SEEDS:
@@ -38,6 +39,7 @@ def test_in_a_directory(tmp_path):
     play(101, open_store((tmp_path / "table").as_uri()), steps=5)
 
 
+@pytest.mark.verify
 def test_on_s3(bucket):
     history = play(102, open_store(f"s3://{bucket}/table"), steps=4)
     assert fsck(history.handle()).errors == 0

@@ -102,6 +102,7 @@ def key_frames(store):
     return sorted(p[0] for p in found if p is not None and p[1])
 
 
+@pytest.mark.verify
 @given(histories)
 def test_every_snapshot_is_the_fold_from_version_0(history):
     store = build(history)
@@ -187,6 +188,7 @@ def test_live_and_arrived_answer_as_the_fold_does(history, after):
     assert view.present(staged) == state.present(staged)
 
 
+@pytest.mark.verify
 @given(histories)
 def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
     store = build(history)
@@ -211,6 +213,7 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
         assert all(leaf.segments <= most for leaf in new.leaves)
 
 
+@pytest.mark.verify
 @given(histories)
 def test_key_frames_of_two_writers_are_the_same_bytes(history):
     store = build(history)

@@ -306,6 +306,7 @@ def duck():
     connection.close()
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("W5")
 @GENEROUS
 @given(rows=ROWS, questions=st.lists(SQL, min_size=1, max_size=8))
@@ -331,6 +332,7 @@ def test_interval_holds_every_row_that_passes(rows, questions):
             assert low <= (at - epoch) / timedelta(milliseconds=1) < high, where
 
 
+@pytest.mark.verify
 @GENEROUS
 @given(ROWS, st.lists(ARROW, min_size=1, max_size=4), st.sampled_from(["ts", "n", "d"]))
 def test_interval_of_an_arrow_expression_holds_every_row_that_passes(rows, questions, name):

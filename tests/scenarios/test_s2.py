@@ -135,6 +135,7 @@ def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
         assert replica.visible == after
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S2.4")
 def test_s2_4_a_lost_segment_brings_back_the_newest_complete_group(place):
     table = fresh(place)

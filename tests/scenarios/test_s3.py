@@ -191,6 +191,7 @@ def test_s3_3_the_claim_of_a_killed_runner_holds_nobody_up_for_ever(place, granu
     check_sound(open_store(table.uri, {}))
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S3.4")
 def test_s3_4_what_overload_deferred_is_recovered_when_it_falls(place):
     policy = Policy(small_task_bytes=0, max_queue=2)
@@ -242,6 +243,7 @@ def test_s3_5_a_late_segment_makes_exactly_its_chunk_unstable(place):
     assert plan(table).tasks == ()
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S3.6")
 def test_s3_6_explain_of_any_chunk_at_any_past_version(place):
     table = fed(place, days=1, appends=3)

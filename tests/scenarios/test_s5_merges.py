@@ -241,6 +241,7 @@ def test_g3_what_a_unit_of_work_that_both_did_dropped_at_one_of_them_goes(pair, 
     assert names(one) == rows(100, 101, 200)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.hazard("G3")
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("before", ["", "to", "both"])

@@ -25,6 +25,7 @@ def played(seeds):
     return done
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("G1")
 @pytest.mark.hazard("G5")
 def test_copies_beside_writers_vacuums_and_accidents():

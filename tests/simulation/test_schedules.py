@@ -182,6 +182,7 @@ def a_pin_a_vacuum_and_a_writer(world):
 
 
 # Without combining, a second preemption can only lead to another rebase.
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("combine_after", "bound", "least"),
     [(0, 1, 30), (1, 1, 30), *(pytest.param(n, 2, 200, marks=pytest.mark.long) for n in (0, 1))],
@@ -222,6 +223,7 @@ def test_two_compactors_with_claims_and_a_challenger(capsys):
     assert seen["compactor 1 done"] > 0
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("bound", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_two_replacers_and_an_overwriter(bound, capsys):
     count, ends = explore(two_replacers_and_an_overwriter, bound)

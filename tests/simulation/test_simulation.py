@@ -47,6 +47,7 @@ def play(seeds):
     gc.collect()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_fixed_seeds(block):
     play([*REGRESSIONS][block::BLOCKS])

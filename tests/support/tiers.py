@@ -1,20 +1,45 @@
-"""Which tests `make test` leaves to `make verify`, besides those that carry the mark `verify`.
+"""Which tests a run leaves to a longer one, besides those marked `verify` and `long`.
 
-Of the tests that use the Spark session all but those marked `everyday`. Of a test that runs on S3
-and in a directory one of the two, by its name: that both stores do the same is for `contract/`.
+`make test` leaves to `make verify` the tests that use the Spark session, except those marked
+`everyday`, and of a test marked `sample(n)` all parameter sets but n.
+
+A test that runs on S3 and in a directory does so in `make test-long`. In the other runs it has one
+of the two places, by its name: that both stores do the same is for `contract/`.
 """
 
 import zlib
+from collections import defaultdict
 
 PLACES = ("s3", "directory", "local")  # values of the fixtures that say where a table lies
 
 
-def leave_to_verify(items):
-    """Mark the tests that `make test` leaves out."""
+def assign(items):
+    """Mark the tests that a run leaves to a longer one: `verify` or `long`."""
+    sampled = defaultdict(list)
     for item in items:
-        everyday = not uses_spark(item) or item.get_closest_marker("everyday")
-        if not (everyday and is_chosen(item)):
+        if not is_in_its_place(item):
+            item.add_marker("long")
+        elif uses_spark(item) and not item.get_closest_marker("everyday"):
             item.add_marker("verify")
+        elif item.get_closest_marker("sample") and not is_left_out(item):
+            sampled[item.nodeid.split("[")[0]].append(item)
+    for cases in sampled.values():
+        for item in beyond_sample(cases):
+            item.add_marker("verify")
+
+
+def beyond_sample(cases):
+    """Return the cases of one test that its mark `sample(n)` leaves out: all but n.
+
+    The choice depends on the ids alone, and on no order, so that it has values of every parameter.
+    """
+    (count,) = cases[0].get_closest_marker("sample").args
+    return sorted(cases, key=lambda item: _number(item.nodeid))[count:]
+
+
+def is_left_out(item):
+    """Return whether a mark of its own leaves a test out of `make test`."""
+    return any(item.get_closest_marker(name) for name in ("verify", "long"))
 
 
 def uses_spark(item):
@@ -23,11 +48,15 @@ def uses_spark(item):
     return "spark" in fixtures or item.get_closest_marker("spark") is not None
 
 
-def is_chosen(item):
-    """Return whether a test runs in the one of two places that `make test` has it run in."""
+def is_in_its_place(item):
+    """Return whether the test has the one place, of two, that it has in a default run."""
     given = getattr(item, "callspec", None)
     place = None if given is None else given.params.get("place", given.params.get("root_uri"))
     if place not in PLACES:
         return True
-    on_s3 = zlib.crc32(item.originalname.encode()) % 2 == 0
+    on_s3 = _number(item.originalname) % 2 == 0
     return on_s3 == (place == "s3")
+
+
+def _number(text):
+    return zlib.crc32(text.encode())

@@ -480,6 +480,7 @@ def in_turn():
         yield
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("in_turn")
 @pytest.mark.parametrize(
     ("keyframe_commits", "settings", "how"),

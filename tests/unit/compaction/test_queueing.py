@@ -145,6 +145,7 @@ def trace():
     return simulate(SMALL, LOAD)
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S3.4")
 def test_s3_4_the_queue_is_bounded_under_overload(trace):
     busy = trace.waiting[2 * 60 : 4 * 60]

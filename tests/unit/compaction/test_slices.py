@@ -340,6 +340,7 @@ def merged_to_a_log(t, low, high):
     assert perform(t, task, Policy()).status == "done"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rule", ["last", "partial"])
 @pytest.mark.parametrize("how", ["one commit", "two commits", "a log", "a log of logs"])
 def test_an_upsert_takes_no_young_tombstone_from_an_old_one_that_hides_both(how, rule):

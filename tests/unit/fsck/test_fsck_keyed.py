@@ -47,6 +47,7 @@ def test_a_sound_table_passes(table):
     assert scan(table).count() == 59
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("field", ["kind", "first", "last", "level", "ordinal"])
 def test_a_changed_place_is_found(table, field):
     head = table.head().version

@@ -212,6 +212,7 @@ def test_record_of_the_last_vacuum_is_named(damaged):
 # ------------------------------------------------------------------------------ what is held
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("holder", ["pin", "replica", "branch"])
 @pytest.mark.parametrize("change", ["byte", "size", "missing"])
 def test_segments_that_are_only_held_are_checked(damaged, holder, change):

@@ -44,6 +44,7 @@ def test_s2_1_the_example_of_the_proposal_at_every_point():
     assert arrivals.states == resolve(PROPOSAL)
 
 
+@pytest.mark.verify
 @pytest.mark.scenario("S2.1")
 def test_s2_1_it_ends_the_same_in_every_order_of_arrival():
     for order in itertools.permutations(PROPOSAL[1:]):

@@ -133,6 +133,7 @@ def hours(count, *, first_hour=0, every_us=DAY_US // 24):
                     schema=SCHEMA)  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("by", [(), ("value",)])
 @pytest.mark.parametrize(("old", "new"), [("hour", "day"), ("day", "month"), ("hour", "all")])
 def test_finer_chunks_become_coarser_ones(old, new, by):
@@ -146,6 +147,7 @@ def test_finer_chunks_become_coarser_ones(old, new, by):
     assert content(table).equals(before)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("memory", [2**20, 2**26])
 @pytest.mark.parametrize("by", [(), ("value",)])
 @pytest.mark.parametrize(("old", "new"), [("month", "day"), ("day", "hour"), ("all", "year")])
@@ -356,6 +358,7 @@ def test_nothing_is_deleted_and_nothing_is_committed():
     assert table.refresh().version == 5
 
 
+@pytest.mark.verify
 def test_memory_is_bounded():
     table = create()
     rows = random_events(40_000, 1)

@@ -65,6 +65,7 @@ def once_replaced():
     return table
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("seed", range(3))
 def test_every_version_of_a_random_history_comes_back(seed):
     table = history(seed)

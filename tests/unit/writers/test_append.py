@@ -311,6 +311,7 @@ def test_missing_columns_are_null():
     assert contents(table)[0]["name"] is None
 
 
+@pytest.mark.verify
 def test_memory_is_bounded_where_one_batch_lacks_most_columns():
     """A two-hundredth of what its rows take comes in; the nulls are made here."""
     at, many = SCHEMA.field("at"), 40_000
