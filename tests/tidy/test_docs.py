@@ -19,7 +19,7 @@ PAGES = [
 README_WORDS = 600  # short enough to decide in two minutes
 PROSE_COLUMNS = 100
 PROSE = [
-    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "architecture.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *SPECIFICATION,
 ]
