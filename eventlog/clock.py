@@ -12,7 +12,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, sleeping and random bits, as one object that tests can replace."""
+    """Wall time, sleeping and randomness, as one object that tests can replace.
+
+    Ids and jitter come from the randomness, and never from a time.
+    """
 
     def now_ms(self) -> int:
         """Return the wall time in milliseconds since 1970-01-01 UTC."""
@@ -29,11 +32,11 @@ class Clock(Protocol):
         """Wait for `seconds`."""
         ...
 
-    def uniform(self) -> float:
+    def random_fraction(self) -> float:
         """Return a random float in [0, 1), for jitter."""
         ...
 
-    def token(self) -> str:
+    def random_id(self) -> str:
         """Return a fresh random id: 128 bits as 32 lower-case hexadecimal digits."""
         ...
 
@@ -53,12 +56,12 @@ class SystemClock:
         """See `Clock.sleep`."""
         time.sleep(seconds)
 
-    def uniform(self) -> float:
-        """See `Clock.uniform`."""
+    def random_fraction(self) -> float:
+        """See `Clock.random_fraction`."""
         return random.random()  # noqa: S311 - jitter, not a secret
 
-    def token(self) -> str:
-        """See `Clock.token`."""
+    def random_id(self) -> str:
+        """See `Clock.random_id`."""
         return secrets.token_hex(16)
 
 
@@ -92,10 +95,10 @@ class ManualClock:
         self._now_ms += milliseconds
         self._elapsed_ms += max(0, milliseconds)
 
-    def uniform(self) -> float:
-        """See `Clock.uniform`."""
+    def random_fraction(self) -> float:
+        """See `Clock.random_fraction`."""
         return self._random.random()
 
-    def token(self) -> str:
-        """See `Clock.token`."""
+    def random_id(self) -> str:
+        """See `Clock.random_id`."""
         return f"{self._random.getrandbits(128):032x}"

@@ -143,7 +143,7 @@ class Committer:
             case c.Elapsed():
                 return self._clock.elapsed_s()
             case c.Draw():
-                return self._clock.uniform()
+                return self._clock.random_fraction()
             case c.Sleep(seconds):
                 return self._clock.sleep(seconds)
             case c.CheckIdentity(head, writes):

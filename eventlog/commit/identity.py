@@ -105,7 +105,9 @@ class Identity:
         self.check(known)
         store = self._log.store
         if store.unproven is not None:
-            retrying(self._clock)(check_promise, store, known.state.header.table, self._clock.token)
+            retrying(self._clock)(
+                check_promise, store, known.state.header.table, self._clock.random_id
+            )
 
     def _age_s(self) -> float:
         if self._seen is None:

@@ -79,7 +79,7 @@ class Audit:
     ) -> None:
         self._recall = recall
         self._earlier = earlier
-        self._state: fold.State | None = None
+        self._state: fold.FullState | None = None
         self._live: dict[str, Segment] = {}
         self._changes: deque[_Change] = deque()
         # The oldest version from which deltas can be computed; -1 is the empty state.
@@ -122,7 +122,7 @@ class Audit:
         first = self.meta.schema is None
         effect = fold.effect_of(self._state, commit)
         fold.apply(effect, self._live)
-        self._state = fold.State(commit.header, commit_hash, effect.meta, self._live)
+        self._state = fold.FullState(commit.header, commit_hash, effect.meta, self._live)
         self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
         problems = self._check_delta(commit, delta, effect)
         for transaction in effect.taken:
@@ -135,7 +135,7 @@ class Audit:
     def resume(self, header: Header, commit_hash: str, past: AuditPast) -> None:
         """Continue from the state that a version claims, after a commit that cannot be folded."""
         self._live = dict(past.live)
-        self._state = fold.State(header, commit_hash, past.meta, self._live)
+        self._state = fold.FullState(header, commit_hash, past.meta, self._live)
         self._changes = deque([_Change(header.version, past.meta, (), ())])
         self._floor, self._expected = header.version, None
 

@@ -452,7 +452,7 @@ class Log:
         version, time_ms = commit.header.version, commit.header.time
         transactions = spills.unpack(commit, self.spill).transactions
         if not version:
-            return fold.judge(transactions, fold.NoState(), time_ms)
+            return fold.judge(transactions, fold.EmptyState(), time_ms)
         before = self.snapshot(version - 1)
         with unless_deleted(self.store):
             chain.check_follows(before, commit, self.store.uri)  # against effect-on-another-log

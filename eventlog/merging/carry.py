@@ -302,7 +302,7 @@ class Carrier:
                         table=self._target.uri,
                         version=overtaken.conflict.version,
                     ) from overtaken.conflict
-                self._target.clock.sleep(0.01 * tries * self._target.clock.uniform())
+                self._target.clock.sleep(0.01 * tries * self._target.clock.random_fraction())
 
     def _check_parted(self) -> None:
         """Check that the target's first own commit is the one that its next commit names.
@@ -579,13 +579,13 @@ class Carrier:
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another one, the same at each try."""
         if segment_id not in self._again:
-            self._again[segment_id] = again(self._target.clock.token(), segment_id)
+            self._again[segment_id] = again(self._target.clock.random_id(), segment_id)
         return self._again[segment_id]
 
     def _moved(self, segment_id: str, version: int, why: str) -> str:
         """Return the id of a segment that gets another place, the same at each try."""
         name = f"{segment_id} {why} after {version}"
-        return self._again.setdefault(name, again(self._target.clock.token(), segment_id))
+        return self._again.setdefault(name, again(self._target.clock.random_id(), segment_id))
 
     def _live(
         self, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None

@@ -282,7 +282,7 @@ class Follower:
         if known is not None:
             check_writable(known.header)
         head = self._source.refresh()
-        token = self._clock.token
+        token = self._clock.random_id
         retrying(self._clock)(check_promise, self._target, head.header.table, token)  # R2.3
         if known is None:
             return Target()

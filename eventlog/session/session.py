@@ -141,7 +141,7 @@ class Session:
     ) -> Transaction:
         """Return a new transaction with a fresh id, based on `head`; see `Table.transaction`."""
         return Transaction(
-            id=self.clock.token(),
+            id=self.clock.random_id(),
             operation=operation,
             writer=writer_name(),
             read_version=self.head().state.header.version if read_version is None else read_version,

@@ -327,7 +327,7 @@ def make_add(
         place: its place in the slices of a keyed table.
     """
     return Add(
-        id=clock.token(),  # against attempts-share-keys
+        id=clock.random_id(),  # against attempts-share-keys
         chunk=chunk,
         epoch=recipe.epoch,
         rows=rows,

@@ -38,7 +38,10 @@ from eventlog.state.small import claims, rules, timing
 
 
 class FoldView(Protocol):
-    """What the fold needs from the state before a commit. `State` and `judging.Known` are views."""
+    """What the fold needs from the state before a commit.
+
+    `FullState` and `EmptyState` are views of whole states, `judging.KnownState` of a fetched part.
+    """
 
     @property
     def version(self) -> int:
@@ -99,7 +102,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class FullState:
     """The full state at one version, in memory: what an audit of the log folds."""
 
     header: Header
@@ -137,7 +140,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class NoState:
+class EmptyState:
     """The view before version 0."""
 
     version: int = -1
@@ -192,7 +195,7 @@ def judge(transactions: Iterable[Transaction], view: FoldView, time_ms: int) -> 
     return effect
 
 
-def effect_of(state: State | None, commit: Commit) -> Effect:
+def effect_of(state: FullState | None, commit: Commit) -> Effect:
     """Return the effect of the commit after `state`.
 
     Args:
@@ -203,7 +206,7 @@ def effect_of(state: State | None, commit: Commit) -> Effect:
         Corrupt: the commit does not follow `state`, or its header differs from the fold's result.
     """
     check_follows(state, commit.header)
-    view: FoldView = NoState() if state is None else state
+    view: FoldView = EmptyState() if state is None else state
     effect = judge(commit.transactions, view, commit.header.time)
     if state is not None:
         timing.check_time(state.header, commit.header, effect.meta)
@@ -224,7 +227,7 @@ def apply(effect: Effect, live: dict[str, Segment]) -> None:
         del live[segment.id]
 
 
-def check_follows(state: State | None, header: Header) -> None:
+def check_follows(state: FullState | None, header: Header) -> None:
     """Check that a commit is the next one of the same log (FORMAT.md R6.2).
 
     Raises:
@@ -439,7 +442,7 @@ def _judge_drops(drops: list[Drop], view: FoldView, so_far: Effect) -> list[Segm
     return entries
 
 
-def _check_fresh(state: State | None, header: Header, effect: Effect) -> None:
+def _check_fresh(state: FullState | None, header: Header, effect: Effect) -> None:
     seen: set[str] = set()
     for segment in effect.adds:
         if segment.id in seen or (state is not None and segment.id in state.segments):
@@ -447,7 +450,7 @@ def _check_fresh(state: State | None, header: Header, effect: Effect) -> None:
         seen.add(segment.id)
 
 
-def _check_header(state: State | None, commit: Commit, effect: Effect) -> None:
+def _check_header(state: FullState | None, commit: Commit, effect: Effect) -> None:
     header = commit.header
     if header.features != features(effect.meta):
         raise Corrupt("the header's features are not those of the table", version=header.version)

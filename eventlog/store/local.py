@@ -264,7 +264,7 @@ class LocalStore:
     def _write_new(self, scratch: int, body: Body) -> str:
         # Not a retry of one request: each attempt uses another name, without a pause.
         for attempt in range(_ATTEMPTS):
-            name = self._clock.token()
+            name = self._clock.random_id()
             try:
                 descriptor = os.open(
                     name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=scratch

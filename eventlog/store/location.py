@@ -98,7 +98,7 @@ def probe(store: ObjectStore, table_id: str) -> None:
 
     Args:
         store: the store to check.
-        table_id: a fresh id (`Clock.token`) for the table that is to be created.
+        table_id: a fresh id (`Clock.random_id`) for the table that is to be created.
 
     Raises:
         InvalidInput: the store overwrote the object, or reported that it did.

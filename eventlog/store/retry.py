@@ -33,7 +33,7 @@ def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = 
     """
 
     def wait(state: RetryCallState) -> float:
-        return wait_s(state.attempt_number, clock.uniform())
+        return wait_s(state.attempt_number, clock.random_fraction())
 
     return Retrying(
         retry=retry_if_exception_type(Unavailable) if when is None else when,

@@ -92,7 +92,7 @@ def _copied(session: Session, add: Add, epoch: int, transaction_id: str) -> Add:
             key=key,
             transaction=transaction_id,
         )
-    fresh = msgspec.structs.replace(add, id=session.clock.token(), epoch=epoch)
+    fresh = msgspec.structs.replace(add, id=session.clock.random_id(), epoch=epoch)
     put_once(session.store, session.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
     session.log.staged.vouch([fresh])
     return fresh  # against restage-deletes

@@ -99,7 +99,7 @@ class Table:
         )
         table = cls(store or open_store(uri, storage_options, clock), clock)
         check_absent(table.store)
-        table_id = table.clock.token()
+        table_id = table.clock.random_id()
         probe(table.store, table_id)
         session = table.session
         session.create(session.transaction("create", actions, read_version=-1), table_id)
@@ -533,7 +533,7 @@ class Table:
             InvalidInput: an argument is wrong.
         """
         wanted = holding.claim_action(
-            self.clock.token(),
+            self.clock.random_id(),
             start,
             end,
             segments,

@@ -128,9 +128,11 @@ class _World:
             self.owed -= 1
             self.uploads += 1
             self.version += 1
-            day = int(self.clock.uniform() * self.load.chunks)
-            for _ in range(2 + int(self.clock.uniform() * 8)):
-                self._add(chunk_of(day * DAY_MS, "day").name, 1 + int(self.clock.uniform() * 24))
+            day = int(self.clock.random_fraction() * self.load.chunks)
+            for _ in range(2 + int(self.clock.random_fraction() * 8)):
+                self._add(
+                    chunk_of(day * DAY_MS, "day").name, 1 + int(self.clock.random_fraction() * 24)
+                )
 
     def end(self, minute: int) -> None:
         """Commit the tasks that end in a minute."""
@@ -196,7 +198,7 @@ class _World:
         )
 
     def _add(self, chunk: str, mib: int) -> str:
-        name = self.clock.token()
+        name = self.clock.random_id()
         self.live[name] = Segment(
             id=name,
             chunk=chunk,

@@ -148,7 +148,9 @@ def make_leaves(clock: ManualClock) -> None:
         chunk = (dt.date(2013, 1, 1) + dt.timedelta(day)).isoformat()
         checksum = hashlib.sha256(f"{day} {n}".encode()).hexdigest()
         epoch = t.head().version
-        return Add(clock.token(), chunk, epoch, 10 + n, 1000 + n, checksum, 1, stats[: 1 + n % 2])
+        return Add(
+            clock.random_id(), chunk, epoch, 10 + n, 1000 + n, checksum, 1, stats[: 1 + n % 2]
+        )
 
     t.commit(t.transaction("append", [staged(day, n) for day in range(30) for n in range(2)]))
     for day in (3, 4, 29, 40):

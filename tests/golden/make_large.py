@@ -40,7 +40,7 @@ def make_large(clock: ManualClock) -> None:
     body = bytes(parquet[:cut]) + tail
     stats = (ColumnStats(1, 0, ROWS - 1, 0),)
     checksum = hashlib.sha256(body).hexdigest()
-    add = Add(clock.token(), "1970-01-01", 0, ROWS, len(body), checksum, 1, stats)
+    add = Add(clock.random_id(), "1970-01-01", 0, ROWS, len(body), checksum, 1, stats)
     add = Add(*(getattr(add, f) for f in add.__struct_fields__[:8]), tail=parts.describe(tail))
     t.store.put_if_absent(keys.key_of(add), body)
     t.commit(t.transaction("append", [add]))

@@ -77,7 +77,7 @@ def claims(t: Table) -> list[Transaction]:
     first = claim(t, group="one")
     shared = [claim(t, 5 * DAY, 6 * DAY, kind="shared", group=g) for g in ("two", "three")]
     low, high = (claim(t, 5 * DAY, 6 * DAY, group="four", priority=priority) for priority in (0, 1))
-    ids = sorted(t.clock.token() for _ in range(3))
+    ids = sorted(t.clock.random_id() for _ in range(3))
     named = [claim(t, 20 * DAY, 21 * DAY, segments=(i,), group="five") for i in ids[:2]]
     both = claim(t, 30 * DAY, 31 * DAY, segments=tuple(ids[1:]), group="six")
     again = {"group": "one", "owner": "another"}

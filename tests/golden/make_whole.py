@@ -126,7 +126,7 @@ def put(t: Table, transactions: Sequence[Transaction], time_ms: int | None = Non
 def claim(t: Table, start: int = 0, end: int = DAY_MS, **fields: object) -> TakeClaim:
     """Return the action that takes a claim."""
     known = {"kind": "exclusive", "priority": 0, "group": "another", "owner": "golden"}
-    known |= {"id": t.clock.token(), "segments": ()} | fields
+    known |= {"id": t.clock.random_id(), "segments": ()} | fields
     return TakeClaim(start=start, end=end, **known)
 
 
@@ -228,7 +228,7 @@ def voids_of_marks(t: Table) -> list[Transaction]:
 
 def _add(t: Table, **fields: object) -> Add:
     """Return an add of a segment that has no object."""
-    known = {"id": t.clock.token(), "chunk": "1970-01-01", "epoch": t.head().version, "rows": 1}
+    known = {"id": t.clock.random_id(), "chunk": "1970-01-01", "epoch": t.head().version, "rows": 1}
     known |= {"bytes": 1000, "checksum": HASH, "schema": 1, "stats": (), "tail": None} | fields
     return Add(**known)
 

@@ -450,7 +450,7 @@ KINDS = [
 def hostile(table):
     """Transactions that nobody may take along, by what is wrong with them."""
     good = replaced(appending(table), until=WINDOW)
-    token = table.clock.token
+    token = table.clock.random_id
     fresh = lambda **changes: replaced(good, id=token(), **changes)
     segment = lambda **changes: (replaced(add(table), **changes),)
     victim = live(table.head())[0]

@@ -183,7 +183,7 @@ def hidden(request, tmp_path_factory):
     root, body = tmp_path_factory.mktemp("hidden") / "t", hiding(request.param)
     assert len(body) < 5000
     t = table(root)
-    added = Add(t.clock.token(), "all", 0, HIDDEN, len(body), codec.sha256(body), 1)
+    added = Add(t.clock.random_id(), "all", 0, HIDDEN, len(body), codec.sha256(body), 1)
     t.store.put_if_absent(keys.segment_key(0, "all", added.id), body)
     t.commit(t.transaction("append", [added]))
     return root

@@ -103,7 +103,7 @@ def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     out = BytesIO()
     pq.write_table(make(rows, width), out, compression="zstd", store_schema=False)
     body = out.getvalue()
-    added = Add(table.clock.token(), "all", 0, rows, len(body), codec.sha256(body), 1)
+    added = Add(table.clock.random_id(), "all", 0, rows, len(body), codec.sha256(body), 1)
     assert store.put_if_absent(keys.segment_key(0, "all", added.id), body)
     commit(table, added)
     check_read(reopen(store), rows, width, "tags" if make is nested else "text")
@@ -121,7 +121,7 @@ def test_short_texts_of_an_encoding_that_may_repeat_come_in_large_batches():
     rows = padded(60_000, 12)
     pq.write_table(rows, out, use_dictionary=False, column_encoding=encodings, store_schema=False)
     body = out.getvalue()
-    added = Add(table.clock.token(), "all", 0, rows.num_rows, len(body), codec.sha256(body), 1)
+    added = Add(table.clock.random_id(), "all", 0, rows.num_rows, len(body), codec.sha256(body), 1)
     assert store.put_if_absent(keys.segment_key(0, "all", added.id), body)
     commit(table, added)
     sizes = [batch.num_rows for batch in scan(table).to_batches()]

@@ -436,8 +436,8 @@ def _raised(table, kind, span):
     body = stored(rows_of([1], seen=pa.array([8], pa.int64())))
     place = Slice(kind, 0, 0, *span, 1, 0)
     add = Add(
-        table.clock.token(), "all", table.refresh().version, 1, len(body), codec.sha256(body), 1,
-        (), slice=place,
+        table.clock.random_id(), "all", table.refresh().version, 1, len(body), codec.sha256(body),
+        1, (), slice=place,
     )  # fmt: skip
     assert table.store.put_if_absent(keys.key_of(add), body)
     table.commit(table.transaction("restore", [Restore(0), add]))

@@ -56,7 +56,7 @@ def object_keys(store):
 
 def staged(table, body, rows, chunk="1970-01-01"):
     """An add of a segment whose object is `body`."""
-    added = Add(table.clock.token(), chunk, 0, rows, len(body), codec.sha256(body), 1)
+    added = Add(table.clock.random_id(), chunk, 0, rows, len(body), codec.sha256(body), 1)
     assert table.store.put_if_absent(keys.segment_key(0, chunk, added.id), body)
     return added
 

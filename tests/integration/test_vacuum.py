@@ -412,7 +412,7 @@ def day_of_news(segments, commits):
     store = MemoryStore()
     table = create(store)
     days = [date.fromordinal(date(2013, 1, 1).toordinal() + n).isoformat() for n in range(365)]
-    token = table.clock.token
+    token = table.clock.random_id
     adds = [Add(token(), days[n % 365], 0, 10, 1000, HASH, 1) for n in range(segments)]
     for segment in adds:
         store.put_if_absent(keys.segment_key(segment.epoch, segment.chunk, segment.id), b"x")

@@ -119,7 +119,7 @@ def _noted(version: int | None) -> entries.ChunkState | None:
     return None if version is None else entries.ChunkState("unstable", version, 1, 0, 0)
 
 
-def to_state(state: rules.State) -> fold.State:
+def to_state(state: rules.State) -> fold.FullState:
     """The package's state."""
     meta = records.Meta(
         layout=entries.Layout("at", state.granularity),
@@ -151,7 +151,7 @@ def to_state(state: rules.State) -> fold.State:
         HASH,
         records.CommitChanges("append", "w", 1, 0, 0, 0, 0),
     )
-    return fold.State(header, HASH, meta, {hex_id(e.seg): segment(e) for e in state.live})
+    return fold.FullState(header, HASH, meta, {hex_id(e.seg): segment(e) for e in state.live})
 
 
 def _claim(claim: rules.Claim) -> records.Claim:
@@ -212,7 +212,7 @@ def to_action(action: object) -> actions.Action:
     return getattr(actions, type(action).__name__)(**vars(action))
 
 
-def outcome(state: fold.State, transactions: list[records.Transaction]) -> tuple:
+def outcome(state: fold.FullState, transactions: list[records.Transaction]) -> tuple:
     """The result of the package's fold: (which are void, the state after, comparable)."""
     effect = fold.judge(transactions, state, TIME_MS + 1)
     live = dict(state.segments)

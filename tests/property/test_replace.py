@@ -23,7 +23,7 @@ class Rows:
         self.made = 0
 
     def segment(self, chunk, rows):
-        made = self.table.clock.token()
+        made = self.table.clock.random_id()
         self.rows[made] = tuple(rows)
         epoch = self.table.head().version
         return Add(made, chunk, epoch, len(rows), 100, made * 2, 1)
@@ -116,5 +116,5 @@ def test_deletes_are_rows_that_a_rewrite_says_it_leaves_out(counts, deletes, dat
 
 
 def _segment(table, rows):
-    made = table.clock.token()
+    made = table.clock.random_id()
     return Add(made, DAYS[0], table.head().version, rows, 100, made * 2, 1)

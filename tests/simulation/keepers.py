@@ -31,7 +31,7 @@ def take_claim(me):
     there = [s.id for s in live(head, chunk.start, chunk.end)]
     some = me.random.random() < 0.3
     action = TakeClaim(
-        id=me.table.clock.token(),
+        id=me.table.clock.random_id(),
         start=chunk.start,
         end=chunk.end,
         segments=tuple(there[:2]) if some else (),

@@ -176,7 +176,7 @@ class World:
             chunk: the segment's chunk.
             rows: number of new rows, or the names of existing ones.
         """
-        name, epoch = table.clock.token(), table.head().version
+        name, epoch = table.clock.random_id(), table.head().version
         if isinstance(rows, int):
             rows = [f"{name[:12]}/{n}" for n in range(rows)]
         body, rows = body_of(rows), len(rows)

@@ -33,7 +33,7 @@ __all__ = ["Add", "App", "Crash", "PropertyChange", "drop_of", "schema"]
 START_MS = 1_600_000_000_000
 DAY_US = 86_400_000_000
 HASH = "ab" * 32
-TABLE = ManualClock(START_MS, 1).token()  # id of the table that `create` makes
+TABLE = ManualClock(START_MS, 1).random_id()  # id of the table that `create` makes
 SCHEMA = pa.schema(
     [("at", pa.timestamp("us", tz="UTC")), ("name", pa.string()), ("value", pa.float64())]
 )
@@ -82,7 +82,7 @@ def add(
 ) -> Add:
     """An add of a segment whose object is never read."""
     staged = table.head().version if epoch is None else epoch
-    return Add(table.clock.token(), chunk, staged, rows, 100 * rows, HASH, 1, stats)
+    return Add(table.clock.random_id(), chunk, staged, rows, 100 * rows, HASH, 1, stats)
 
 
 def commit(table: Table, *actions, operation: str = "append", **options) -> int:
@@ -98,10 +98,10 @@ def bodies(store: ObjectStore) -> list[bytes]:
     return [store.get(key) for _, key in commits]
 
 
-def fold_all(store: ObjectStore) -> list[tuple[fold.State, fold.Effect]]:
+def fold_all(store: ObjectStore) -> list[tuple[fold.FullState, fold.Effect]]:
     """The state at every version and what its commit did, from the transactions alone."""
     log = Table(store).session.log
-    steps: list[tuple[fold.State, fold.Effect]] = []
+    steps: list[tuple[fold.FullState, fold.Effect]] = []
     state = None
     for version, body in enumerate(bodies(store)):
         stored = spills.unpack(codec.decode_commit(body, version), log.spill)
@@ -135,7 +135,7 @@ def view_of(table: Table, *transactions: Transaction) -> fold.FoldView:
     return table.session.log.load_view(table.head(), transactions)[1]
 
 
-def check_snapshot(snapshot: Snapshot, state: fold.State) -> None:
+def check_snapshot(snapshot: Snapshot, state: fold.FullState) -> None:
     """Check that a snapshot is the folded state, entry by entry."""
     assert snapshot.version == state.version
     assert snapshot.commit_hash == state.commit_hash

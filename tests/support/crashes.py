@@ -328,7 +328,7 @@ class Past:
     """A table's history before the operation: its objects, and the folds of its log."""
 
     objects: dict[str, bytes]
-    steps: tuple[tuple[fold.State, fold.Effect], ...]
+    steps: tuple[tuple[fold.FullState, fold.Effect], ...]
 
     def store(self):
         """Return a separate store with the table."""

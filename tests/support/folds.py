@@ -5,10 +5,10 @@ from eventlog.state import fold
 
 
 def advance(
-    state: fold.State | None, commit: Commit, commit_hash: str
-) -> tuple[fold.State, fold.Effect]:
+    state: fold.FullState | None, commit: Commit, commit_hash: str
+) -> tuple[fold.FullState, fold.Effect]:
     """The state after a commit and the commit's effect; the state before is not changed."""
     effect = fold.effect_of(state, commit)
     live = dict(state.segments) if state else {}
     fold.apply(effect, live)
-    return fold.State(commit.header, commit_hash, effect.meta, live), effect
+    return fold.FullState(commit.header, commit_hash, effect.meta, live), effect

@@ -72,7 +72,7 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, st
     keyed = table.head().layout.keyed is not UNSET
     place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
     add = Add(
-        table.clock.token(), chunk, table.head().version,
+        table.clock.random_id(), chunk, table.head().version,
         segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, stats,
         tail=tail, slice=place,
     )  # fmt: skip

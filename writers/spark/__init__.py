@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -92,8 +93,8 @@ def append(  # noqa: PLR0913 - the public API
         Unavailable: the store does not answer; nothing was committed.
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
-    options = app_id, app_seq, storage_options, memory_bytes
-    return _save(df, located(uri, branch), "append", creation, None, *options, missing)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    return _save(df, located(uri, branch), "append", creation, options)
 
 
 def upsert(  # noqa: PLR0913 - the public API
@@ -153,9 +154,10 @@ def upsert(  # noqa: PLR0913 - the public API
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
-    named = time_column, granularity, order_by, properties or {}, key, buckets, merge
-    options = app_id, app_seq, storage_options, memory_bytes, missing
-    return _save(df, located(uri, branch), "upsert", Creation(*named, keyed=True), None, *options)
+    names = time_column, granularity, order_by, properties or {}, key, buckets, merge
+    creation = Creation(*names, keyed=True)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    return _save(df, located(uri, branch), "upsert", creation, options)
 
 
 def delete(
@@ -192,8 +194,8 @@ def delete(
         CommitUnknown: see `append`.
         Unavailable: see `append`.
     """
-    options = app_id, app_seq, storage_options, memory_bytes
-    return _save(keys, located(uri, branch), "delete", Creation(keyed=True), None, *options)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes)
+    return _save(keys, located(uri, branch), "delete", Creation(keyed=True), options)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -252,23 +254,31 @@ def overwrite(  # noqa: PLR0913 - the public API
         TableNotFound: see `append`.
         Unavailable: see `append`.
     """
-    named = time_column, granularity, order_by, properties or {}, key, buckets, merge
-    options = app_id, app_seq, storage_options, memory_bytes, missing
-    replaced = Replacement(where, start, end, isolation, read_version)
-    return _save(df, located(uri, branch), "append", Creation(*named), replaced, *options)
+    creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    replacement = Replacement(where, start, end, isolation, read_version)
+    return _save(df, located(uri, branch), "append", creation, options, replacement=replacement)
 
 
-def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The arguments that all four functions share; see `append`."""
+
+    app_id: str | None
+    app_seq: int | None
+    storage_options: Mapping[str, str] | None
+    memory_bytes: int
+    missing: Missing | None = None
+
+
+def _save(
     df: DataFrame,
     uri: str,
     operation: Operation,
     creation: Creation,
-    replacement: Replacement | None,
-    app_id: str | None,
-    app_seq: int | None,
-    storage_options: Mapping[str, str] | None,
-    memory_bytes: int,
-    missing: Missing | None = None,
+    options: _Options,
+    *,
+    replacement: Replacement | None = None,
 ) -> int:
     if not hasattr(df, "mapInArrow"):
         raise InvalidInput(
@@ -278,13 +288,13 @@ def _save(  # noqa: PLR0913, PLR0917 - all that the public functions are told
     job = prepare(
         str(uri),
         to_arrow(df.schema),
-        storage_options=storage_options,
+        storage_options=options.storage_options,
         creation=creation,
         replacement=replacement,
-        app=make_app(app_id, app_seq),
-        memory_bytes=whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES),
+        app=make_app(options.app_id, options.app_seq),
+        memory_bytes=whole(options.memory_bytes, "memory_bytes", MIN_MEMORY_BYTES),
         operation=operation,
-        missing=check_missing(missing),
+        missing=check_missing(options.missing),
     )
     if job.done is not None:
         return job.done

@@ -90,7 +90,9 @@ def replicate(
     failures = 0
     while following:
         try:
-            clock.sleep(every if not failures else max(every, wait_s(failures, clock.uniform())))
+            clock.sleep(
+                every if not failures else max(every, wait_s(failures, clock.random_fraction()))
+            )
             done = follower.step()
             failures = 0
         except Unavailable as error:

@@ -35,7 +35,7 @@ from eventlog.errors import (
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import Transaction
-from eventlog.state.fold import NoState
+from eventlog.state.fold import EmptyState
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
@@ -55,7 +55,7 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Com
         CommitUnknown: the store gave no clear answer.
     """
     now_ms: int = yield Now()
-    verdict = rebase(transaction, NoState(), now_ms)
+    verdict = rebase(transaction, EmptyState(), now_ms)
     if not isinstance(verdict, Ready):
         raise CommitConflict(f"the table cannot be created: {verdict}", table=memory.table)
     proposal = propose(

@@ -37,7 +37,7 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
         FORMAT_NAME,
         FORMAT_VERSION,
         head.header.table,
-        session.clock.token(),
+        session.clock.random_id(),
         name,
         head.version,
         head.commit_hash,

@@ -188,7 +188,7 @@ def test_k5_a_task_that_would_lie_below_a_base_is_superseded(below):
     def merged(first, last, version):
         inputs = tuple(s for s in t.refresh().segments() if s.version == version)
         task = Task(
-            t.clock.token(), t.refresh().version, "all", ("all",), inputs, 0.5, "by hand",
+            t.clock.random_id(), t.refresh().version, "all", ("all",), inputs, 0.5, "by hand",
             buckets=rewriting.Buckets(first, last, version, version),
         )  # fmt: skip
         return perform(t, task, Policy())
@@ -336,7 +336,7 @@ def merged_to_a_log(t, low, high):
     inputs = tuple(s for s in t.refresh().segments() if low <= slice_of(s).low <= high)
     (task,) = plan(t).tasks
     at = rewriting.Buckets(0, 0, low, high)
-    task = msgspec.structs.replace(task, id=t.clock.token(), inputs=inputs, buckets=at)
+    task = msgspec.structs.replace(task, id=t.clock.random_id(), inputs=inputs, buckets=at)
     assert perform(t, task, Policy()).status == "done"
 
 

@@ -178,7 +178,7 @@ def test_places_come_back_from_the_log(keyframe_commits, monkeypatch):
     for bucket in range(8):
         place = Slice("log", bucket, bucket, None, None, 0)
         adds = [
-            Add(table.clock.token(), "all", 0, 1, 9, HASH, 1, slice=place)
+            Add(table.clock.random_id(), "all", 0, 1, 9, HASH, 1, slice=place)
             for _ in range(bucket + 1)
         ]
         commit(table, *adds, operation="upsert")

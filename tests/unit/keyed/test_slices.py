@@ -163,7 +163,7 @@ def table(request):
 
 def log(table, first=0, last=0, low=None, high=None, level=0, kind="log", *, rows=10, chunk="all"):  # noqa: PLR0917
     place = Slice(kind, first, last, low, high, level)
-    token = table.clock.token()
+    token = table.clock.random_id()
     return Add(token, chunk, table.head().version, rows, 100, HASH, 1, slice=place)
 
 
@@ -467,7 +467,7 @@ def test_replace_is_for_tables_without_a_key(table):
 def test_a_table_without_a_key_has_no_slices():
     table = create()
     place = Slice("log", 0, 0, None, None, 0)
-    add = Add(table.clock.token(), "2013-01-07", 0, 1, 100, HASH, 1, slice=place)
+    add = Add(table.clock.random_id(), "2013-01-07", 0, 1, 100, HASH, 1, slice=place)
     for actions in ([add], [Merge(0, "2013-01-07", 0, 0, 0, 0, ("0" * 32,), 0, 0)]):
         with pytest.raises(errors.CommitConflict, match="has no key"):
             commit(table, *actions)

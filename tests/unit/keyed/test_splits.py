@@ -29,7 +29,7 @@ def table():
 def log(table, first, last, splits=msgspec.UNSET, *place, rows=10):
     low, high, level, kind = (*place, *(None, None, 0, "log")[len(place) :])
     where = Slice(kind, first, last, low, high, level, None, splits)
-    return Add(table.clock.token(), "all", 0, rows, 100, HASH, 1, slice=where)
+    return Add(table.clock.random_id(), "all", 0, rows, 100, HASH, 1, slice=where)
 
 
 def merge(table, first, last, splits=msgspec.UNSET, *, rows=20, versions=(1, 2), read=2):

@@ -319,7 +319,7 @@ def test_a_limited_listing_reads_only_the_directories_it_needs(store, monkeypatc
 def test_a_used_temporary_name_is_not_reused(root):
     twin = LocalStore(root, ManualClock(seed=1))
     twin.put_if_absent("warm", b"")
-    name = pickle.loads(pickle.dumps(twin._clock)).token()
+    name = pickle.loads(pickle.dumps(twin._clock)).random_id()
     (root / ".tmp" / name).write_bytes(b"of a writer with the same seed")
     assert twin.put_if_absent("key", b"mine") is True
     assert twin.get("key") == b"mine"

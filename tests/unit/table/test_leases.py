@@ -45,7 +45,9 @@ def rewrite(table, lease, version=None):
     """Return the transaction that puts one segment in the place of all of the day's, under it."""
     chunk, head = parse_chunk(DAY), table.refresh()
     inputs = live(head, chunk.start, chunk.end)
-    output = Add(table.clock.token(), DAY, head.version, sum(s.rows for s in inputs), 9, HASH, 1)
+    output = Add(
+        table.clock.random_id(), DAY, head.version, sum(s.rows for s in inputs), 9, HASH, 1
+    )
     actions = [Replace(version or head.version, 0), *map(drop_of, inputs), output]
     return table.transaction("compact", actions, claim=lease.token)
 
