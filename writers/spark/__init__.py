@@ -155,9 +155,8 @@ def upsert(  # noqa: PLR0913 - the public API
         Unavailable: see `append`.
     """
     names = time_column, granularity, order_by, properties or {}, key, buckets, merge
-    creation = Creation(*names, keyed=True)
     options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
-    return _save(df, located(uri, branch), "upsert", creation, options)
+    return _save(df, located(uri, branch), "upsert", Creation(*names, keyed=True), options)
 
 
 def delete(
