@@ -1,4 +1,4 @@
-"""Which slices of a keyed table to merge: what reading them costs against what a merge costs.
+"""Plans merges of slices of a keyed table: the cost of reading them against that of a merge.
 
 Imports eventlog and rewriting only. No I/O. A full merge makes a base of all that counts in its
 buckets. Where the base is large against what lies above, only the newest logs are merged, to a log:
@@ -36,7 +36,7 @@ Rule = Literal["no logs", "no base", "share", "tier", "few", "small chunk", "spl
 
 
 class SliceVerdict(Struct, frozen=True, kw_only=True):
-    """What the planner makes of neighbouring buckets of a chunk in which the same segments count.
+    """The planner's verdict on neighbouring buckets of a chunk in which the same segments count.
 
     Attributes:
         chunk: the chunk's name.
@@ -46,8 +46,8 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
         rule: why. `no logs`: there is nothing to merge; `no base`: only logs; `share`: the logs are
             large against the base; `tier`: many logs of about one size; `small chunk`: the chunk is
             so small that it is merged as a whole if any of it is; `few`: logs are few and small;
-            `split`: there are none, but the base is of before a split of the buckets, and has been
-            merged in some of those that its own became.
+            `split`: there are no logs, but the base is older than a split of the buckets, and only
+            some of the new buckets were merged since.
         bases: number of base segments.
         late: number of late segments.
         logs: number of log segments.
@@ -129,7 +129,7 @@ def merges(
 
 
 def verdicts(runs: Sequence[Run], policy: Policy) -> list[SliceVerdict]:
-    """Return what the planner makes of each run, in their order.
+    """Return the verdict on each run, in their order.
 
     Args:
         runs: which segments count in which buckets; all those of their chunks.
@@ -169,18 +169,18 @@ def _verdict(need: _Need, priority: float) -> SliceVerdict:
     )
 
 
-def enough_buckets(found: Sequence[SliceVerdict], buckets: int, bucket_bytes: int) -> int | None:
+def enough_buckets(judged: Sequence[SliceVerdict], buckets: int, bucket_bytes: int) -> int | None:
     """Return into how many buckets to split a table whose buckets are large; None if they are not.
 
     A merge rewrites whole buckets, and a look-up reads one.
 
     Args:
-        found: the verdicts on all slices.
+        judged: the verdicts on all slices.
         buckets: how many there are.
         bucket_bytes: the property.
     """
     stored: dict[str, int] = {}
-    for verdict in found:
+    for verdict in judged:
         size = verdict.base_bytes + verdict.log_bytes
         stored[verdict.chunk] = stored.get(verdict.chunk, 0) + size
     largest, wanted = max(stored.values(), default=0), buckets
@@ -198,26 +198,26 @@ def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Need]]:
 
 def _needs(runs: Sequence[Run]) -> list[_Need]:
     """Return what each run needs; a small chunk is merged as a whole, so that it stays one base."""
-    found: list[_Need] = []
+    all_needs: list[_Need] = []
     for _, group in groupby(runs, key=lambda run: run.chunk):
-        here = list(group)
-        halved = _halved(here)
-        needs = [_need(run, halved) for run in here]
+        of_chunk = list(group)
+        halved = _halved(of_chunk)
+        needs = [_need(run, halved) for run in of_chunk]
         if any(need.inputs for need in needs):
-            stored = {one.segment.id: one.segment.bytes for run in here for one in run.placed}
+            stored = {one.segment.id: one.segment.bytes for run in of_chunk for one in run.placed}
             if sum(stored.values()) <= FILE_COST:
                 needs = [need if need.full else _all_of(need.run, "small chunk") for need in needs]
-        found += needs
-    return found
+        all_needs += needs
+    return all_needs
 
 
-def _halved(here: Sequence[Run]) -> set[str]:
-    """Return the ids of bases of before a split that no longer count in all of their buckets.
+def _halved(of_chunk: Sequence[Run]) -> set[str]:
+    """Return the ids of bases older than a split that no longer count in all of their buckets.
 
-    What is left of them is read through the hash of its rows, and keeps the whole object.
+    Their other rows are left out by hashing the keys, and stay in the object.
     """
     left: dict[str, int] = {}
-    for run in here:
+    for run in of_chunk:
         for base in run.base if run.splits else ():
             if splits_of(slice_of(base.segment)) < run.splits:
                 buckets = base.last - base.first + 1

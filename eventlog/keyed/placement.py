@@ -51,7 +51,7 @@ class Placed(NamedTuple):
         return self.low, self.high
 
     def bytes_in(self, buckets: int) -> float:
-        """Return its bytes in so many of its buckets, if all have as many."""
+        """Return its bytes in some of its buckets, if each of its buckets has an equal share."""
         return self.segment.bytes / (self.last - self.first + 1) * buckets
 
 
@@ -128,7 +128,7 @@ def _buckets(segment: Segment | Add, entry: Slice, splits: int) -> tuple[int, in
 
 
 def finer(first: int, last: int, splits: int) -> tuple[int, int]:
-    """Return a range of buckets, from first to last, as it is numbered after so many splits."""
+    """Return a range of buckets, from first to last, as it is numbered after more splits."""
     return first << splits, ((last + 1) << splits) - 1  # against children-left-behind
 
 

@@ -346,12 +346,12 @@ class _Merging:
             nothing = pa.nulls(len(places), pa.int64())
             table = table.append_column(f"p{place}", pc.if_else(usable, places, nothing))
             functions.append((f"p{place}", "min" if self._function(name) == "first" else "max"))
-        found = _grouped(table.filter(alive), functions)
-        columns = {"first_min": found.column("first_min")}
+        best = _grouped(table.filter(alive), functions)
+        columns = {"first_min": best.column("first_min")}
         for place, name in enumerate(self.values):
             _, rows = self._positions(self.rule.order_of(name))
             function = "min" if self._function(name) == "first" else "max"
-            columns[f"v{place}"] = rows.take(in_one_piece(found.column(f"p{place}_{function}")))
+            columns[f"v{place}"] = rows.take(in_one_piece(best.column(f"p{place}_{function}")))
         return pa.table(columns)
 
     def _function(self, name: str) -> str:
@@ -377,14 +377,14 @@ class _Merging:
             column = pc.add(column, pa.scalar(0.0, kind))  # -0.0 becomes 0.0
         first = pc.if_else(alive, row_numbers(len(column)), pa.nulls(len(column), pa.int64()))
         table = self.keys.append_column("value", column).append_column("first", first)
-        found = _grouped(table.filter(alive), [("value", function), ("first", "min")])
+        groups = _grouped(table.filter(alive), [("value", function), ("first", "min")])
         # `_sources` groups the same rows, so the keys come in the same order.
-        merged = in_one_piece(found.column(f"value_{function}"))
+        merged = in_one_piece(groups.column(f"value_{function}"))
         if function == "sum":
-            merged = self._fitted(name, merged, kind, found)
+            merged = self._fitted(name, merged, kind, groups)
         return merged.cast(kind)
 
-    def _fitted(self, name: str, sums: pa.Array, kind: pa.DataType, found: pa.Table) -> pa.Array:
+    def _fitted(self, name: str, sums: pa.Array, kind: pa.DataType, groups: pa.Table) -> pa.Array:
         """Return sums that fit a type: null in place of others, if that was asked for."""
         low, high = _limits(kind, sums.type)
         outside = pc.fill_null(pc.or_(pc.less(sums, low), pc.greater(sums, high)), False)
@@ -392,7 +392,7 @@ class _Merging:
             return sums
         if self.rule.overflow == "null":
             return pc.if_else(outside, pa.nulls(len(sums), sums.type), sums)
-        numbers = in_one_piece(found.column("first_min")).filter(outside)
+        numbers = in_one_piece(groups.column("first_min")).filter(outside)
         keys = self.rows.select(list(self.rule.key)).take(numbers)
         raise SumOverflow.of(name, str(sums.filter(outside)[0].as_py()), str(kind), keys)
 

@@ -130,8 +130,8 @@ def _write_problem(change: _Change) -> str | None:
             return f"segment {one.segment.id} claims versions that it was not committed in"
     for chunk in change.chunks():
         # What has rows of both sides of the read version was merged meanwhile, and must not stay.
-        here = change.live.of(chunk)
-        left = [one for one in here if one.segment.id not in gone and one.low <= seen]
+        before = change.live.of(chunk)
+        left = [one for one in before if one.segment.id not in gone and one.low <= seen]
         if left and change.live.counting(chunk) & gone:  # against chunk-dropped-in-part
             return f"it would drop a part of chunk {chunk} only: segment {left[0].segment.id} stays"
     for chunk in sorted({one.segment.chunk for one in adds if one.low < fresh}):
@@ -165,8 +165,8 @@ def _repetition_problem(change: _Change, meta: Meta) -> str | None:
         return repeats(kept.segment.id) or (compacted and merged > txn.read_version)
 
     for chunk in change.chunks():
-        here = (one for one in change.live.of(chunk) if one.segment.id not in gone)
-        kept = next((one.segment for one in here if may_repeat(one)), None)
+        staying = (one for one in change.live.of(chunk) if one.segment.id not in gone)
+        kept = next((one.segment for one in staying if may_repeat(one)), None)
         if kept is None:
             continue
         if change.live.counting(chunk) & gone:  # against overwritten-below-its-repetition
@@ -228,21 +228,21 @@ def _one_problem(merge: Merge, outputs: Sequence[Placed], live: _Live) -> str | 
     """Return why one merge is void, if it is."""
     if list(merge.inputs) != sorted(set(merge.inputs)) or not merge.inputs:
         return "a merge must name its inputs in ascending order, each once"
-    here = _between(merge, runs_of(live.of(merge.chunk), live.splits))
-    reason = _input_problem(merge, here)
+    between = _between(merge, runs_of(live.of(merge.chunk), live.splits))
+    reason = _input_problem(merge, between)
     if reason:
         return reason
     known = {one.segment.id: one for one in live.of(merge.chunk)}
     inputs = [known[i] for i in merge.inputs]
-    bottom = all(one.high >= merge.low for run in here for one in run.placed)
+    bottom = all(one.high >= merge.low for run in between for one in run.placed)
     reason = _output_problem(merge, outputs, 1 + max(one.level for one in inputs), bottom)
-    return reason or _count_problem(merge, outputs, inputs, here)
+    return reason or _count_problem(merge, outputs, inputs, between)
 
 
-def _input_problem(merge: Merge, here: Sequence[Run]) -> str | None:
+def _input_problem(merge: Merge, between: Sequence[Run]) -> str | None:
     """Return why the inputs are not exactly what counts in the run, if they are not."""
     inputs, met = set(merge.inputs), set[str]()
-    for segment, kind, _, _, low, high, *_ in (one for run in here for one in run.placed):
+    for segment, kind, _, _, low, high, *_ in (one for run in between for one in run.placed):
         if merge.high < low <= merge.version < segment.version:  # against restored-above-a-merge
             return f"segment {segment.id} was restored above it after the merge was planned"
         if merge.high < low and kind != "log":  # against merged-below-a-base
@@ -282,7 +282,7 @@ def _output_problem(
 
 
 def _count_problem(
-    merge: Merge, outputs: Sequence[Placed], inputs: Sequence[Placed], here: Sequence[Run]
+    merge: Merge, outputs: Sequence[Placed], inputs: Sequence[Placed], between: Sequence[Run]
 ) -> str | None:
     """Return why the rows of a merge do not add up, if they do not."""
     after = sum(one.segment.rows for one in outputs if one.kind != "late")
@@ -296,7 +296,7 @@ def _count_problem(
         merge.first <= one.first
         and one.last <= merge.last
         and all(
-            one in run.placed for run in here if run.first <= one.last and one.first <= run.last
+            one in run.placed for run in between if run.first <= one.last and one.first <= run.last
         )
         for one in inputs
     )

@@ -56,7 +56,7 @@ class Run:
 
     @property
     def late(self) -> tuple[Placed, ...]:
-        """What the base does not show and later rows may depend on."""
+        """The rows that the base hides and later rows may need."""
         return tuple([p for p in self.placed if p.kind == "late"])
 
     @property
@@ -80,8 +80,8 @@ def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
     for one in placed:
         if one.last >= rule.buckets:
             raise Corrupt(f"segment {one.segment.id} lies in bucket {one.last} of {rule.buckets}")
-    found = runs_of(placed, rule.splits)
-    for run in found:
+    made = runs_of(placed, rule.splits)
+    for run in made:
         lowest = run.placed[0]
         for one in run.placed:
             if one.kind != "log" and one.span != lowest.span:
@@ -89,7 +89,7 @@ def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
                     f"segment {one.segment.id} has kind {one.kind}, and lies above segment "
                     f"{lowest.segment.id} in bucket {run.first} of chunk {run.chunk}"
                 )
-    return found
+    return made
 
 
 def runs(segments: Iterable[Segment], splits: int = 0) -> list[Run]:
@@ -120,17 +120,17 @@ def _runs(chunk: str, placed: Sequence[Placed], splits: int) -> list[Run]:
     for one in in_order(placed):
         for number in range(numbers[one.first], numbers[one.last + 1]):
             between[number].append(one)
-    found: list[Run] = []
+    joined: list[Run] = []
     for number, (first, after) in enumerate(pairwise(edges)):
         counting = effective(between[number])
         if not counting:
             continue
-        before = found[-1] if found else None
+        before = joined[-1] if joined else None
         if before is not None and before.last == first - 1 and before.placed == counting:
-            found[-1] = Run(chunk, before.first, after - 1, counting, splits)
+            joined[-1] = Run(chunk, before.first, after - 1, counting, splits)
         else:
-            found.append(Run(chunk, first, after - 1, counting, splits))
-    return found
+            joined.append(Run(chunk, first, after - 1, counting, splits))
+    return joined
 
 
 def effective(placed: Sequence[Placed]) -> tuple[Placed, ...]:
@@ -149,16 +149,16 @@ def _is_taken_in(one: Placed, merged: Iterable[tuple[int, int, int]]) -> bool:
     return False
 
 
-def segments_of(found: Iterable[Run], *kinds: SliceKind) -> list[Placed]:
+def segments_of(of_runs: Iterable[Run], *kinds: SliceKind) -> list[Placed]:
     """Return the segments of some kinds in runs, each once, in the order in which they apply."""
-    chosen = {p.segment.id: p for run in found for p in run.placed if p.kind in kinds}
+    chosen = {p.segment.id: p for run in of_runs for p in run.placed if p.kind in kinds}
     return in_order(chosen.values())
 
 
-def buckets_in(one: Placed, found: Iterable[Run]) -> set[int]:
+def buckets_in(one: Placed, of_runs: Iterable[Run]) -> set[int]:
     """Return the buckets of runs in which a segment counts."""
     buckets: set[int] = set()
-    for run in found:
+    for run in of_runs:
         if one.segment.id in [other.segment.id for other in run.placed]:
             buckets.update(range(max(run.first, one.first), min(run.last, one.last) + 1))
     return buckets

@@ -45,7 +45,7 @@ class Bounds:
 
     @classmethod
     def of_leaf(cls, leaf: Leaf, time_column: str) -> Bounds:
-        """Return what a key frame root says about a leaf, as one entry."""
+        """Return the root's summary of a leaf of a key frame, as one entry."""
         row: dict[str, Any] = {
             "chunk_start": pa.array([first_key(leaf).start], pa.int64()),
             "chunk_end": pa.array([leaf.end], pa.int64()),

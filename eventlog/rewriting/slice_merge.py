@@ -148,7 +148,7 @@ def merge_slices(
     return work.merged(outputs.adds, read=inputs.read, made=outputs.made)
 
 
-def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> int:
+def _forgettable(t: Table, task: SliceMerge, runs: Sequence[Run], high: int) -> int:
     """Return the version up to which tombstones may be forgotten; -1: none may.
 
     `tombstone_hours` must have passed twice, up to a commit and again after it: one wrong clock
@@ -159,7 +159,7 @@ def _forgettable(t: Table, task: SliceMerge, here: Sequence[Run], high: int) -> 
     that was committed when the merge was planned (FORMAT.md R15.14). What a restore brings back was
     committed in the versions of its span.
     """
-    if any(high < one.low <= task.version for run in here for one in run.placed):
+    if any(high < one.low <= task.version for run in runs for one in run.placed):
         return -1
     planned = t.snapshot(task.version)
     hours = setting(planned.properties, "tombstone_hours")

@@ -82,7 +82,7 @@ class Judging:
         fresh: (id, epoch, chunk) of uploads whose ids this process generated itself.
         checked: see `Question.checked`.
         own_chunks: look for the ids of adds in their own chunks only. That is not the rule (F6):
-            the caller has to compare the result with what the commit says.
+            the caller has to compare the result with the commit.
     """
 
     transactions: Sequence[Transaction]
@@ -172,11 +172,11 @@ def _changed_slices(transactions: Iterable[Transaction], meta: Meta) -> list[Tim
         for action in txn.actions
         if isinstance(action, Merge | Drop)
     } | {add.chunk for txn in transactions for add in set_back(txn)}
-    found = []
+    chunks = []
     for name in sorted(names):
         with suppress(InvalidInput):  # such a chunk has no segments
-            found.append(parse_chunk(name))
-    return found
+            chunks.append(parse_chunk(name))
+    return chunks
 
 
 def _live_in(

@@ -163,7 +163,7 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
             key=keys.frame_key(leaf.sha256),
         )
     table = frame_bytes.from_parquet(body, leaf.segments)
-    # Lookups and pruning trust what the root says about a leaf.
+    # Lookups and pruning trust the root's entry of a leaf.
     stated = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
     if (
         codec.hex_hash(entry_columns.hash_sum(table)) != leaf.hash_sum
@@ -172,7 +172,7 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
         or not _covers(leaf.stats, table)
     ):
         raise Corrupt(
-            "the leaf's entries differ from what its root says", key=keys.frame_key(leaf.sha256)
+            "the leaf's entries differ from the root's entry of it", key=keys.frame_key(leaf.sha256)
         )
     return table
 

@@ -222,21 +222,21 @@ class ScanQuestion:
             version: the version to name in errors of reading.
         """
         entries = entry_columns.from_segments(chosen)
-        found = _choose(entries, self.spans, self.predicate, self.time_column)
+        choice = _choose(entries, self.spans, self.predicate, self.time_column)
         return ScanPlan(
             version=version,
             schema=self.schema,
             table_schema=self.table_schema,
-            entries=found.entries,
+            entries=choice.entries,
             predicate=self.predicate,
             pruning=Pruning(
                 considered=entries.num_rows,
-                by_chunk=entries.num_rows - found.in_time,
+                by_chunk=entries.num_rows - choice.in_time,
                 by_leaf=0,
-                by_statistics=found.in_time - found.entries.num_rows,
-                read=found.entries.num_rows,
+                by_statistics=choice.in_time - choice.entries.num_rows,
+                read=choice.entries.num_rows,
             ),
-            covered=found.covered,
+            covered=choice.covered,
         )
 
     def _in_time(self, state: VersionState) -> Sequence[Leaf]:

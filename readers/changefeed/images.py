@@ -1,4 +1,4 @@
-"""Rows before and after: what each version did to the rows of a table, on Arrow tables. No I/O.
+"""Compares rows before and after a version, on Arrow tables. No I/O.
 
 Imports eventlog and readers.keyed only.
 """
@@ -30,14 +30,14 @@ COLUMNS = pa.schema(
 def of_versions(
     rows: pa.Table, rule: MergeRule, after: int, compared: Collection[str], most_bytes: int
 ) -> Iterator[pa.Table]:
-    """Yield what each version did to the keys that it wrote.
+    """Yield the changes that each version made to the keys that it wrote.
 
     Args:
         rows: the rows of those keys, as `SliceReader.written` returns them.
         rule: the merge rule.
         after: the version before the first one.
-        compared: the columns whose values make an update. Others, such as those that order the
-            rows of a key, may differ in a row that is not told.
+        compared: the columns whose values make an update. Other columns, such as one that orders
+            the rows of a key, may differ without a change.
         most_bytes: of rows that are merged at once, each once for every version that wrote its key
             after it. All rows of one version are merged at once.
 
@@ -62,7 +62,7 @@ def of_versions(
 
 
 def _of_few_keys(rows: pa.Table, key: str, most_bytes: int) -> Iterator[pa.Table]:
-    """Yield rows in parts of about so many bytes, each with all rows of its keys."""
+    """Yield rows in parts of about `most_bytes`, each with all rows of its keys."""
     count = -(-rows.nbytes // most_bytes)
     if count < 2:
         yield rows.combine_chunks()
@@ -84,14 +84,14 @@ def _of_keys(  # noqa: PLR0917 - those of `of_versions`, and the name of the key
     compared: Collection[str],
     most_bytes: int,
 ) -> Iterator[pa.Table]:
-    """Yield what each version did to some keys, which have numbers; see `of_versions`."""
+    """Yield the changes of some keys, which have numbers; see `of_versions`."""
     before = rows.filter(pc.less_equal(rows.column(AT), after))
     rows = rows.filter(pc.greater(rows.column(AT), after))
     for window in _windows(before, rows, key, most_bytes):
         known = pa.concat_tables([before, window]).combine_chunks()
         yield from _of_window(known, rule, after, key, compared)
-        # What this window did is put together, so that a key that is written again and again does
-        # not cost its whole past in each.
+        # The rows of this window are condensed, so that a key that is written again and again does
+        # not cost all its former rows in each window.
         after = pc.max(window.column(AT)).as_py()
         fits, others = row_merging.fitting(known.drop_columns([AT]), rule)
         rest = pa.concat_tables([row_merging.condensed(fits, rule, bottom=True), others])
@@ -106,7 +106,7 @@ def between(
     version: int,
     compared: Collection[str],
 ) -> pa.Table:
-    """Return what a version did to the rows of a keyed table, by all rows before and after it.
+    """Return the changes of a version of a keyed table, from all rows before and after it.
 
     Args:
         before: the rows before it, one a key.
@@ -144,9 +144,9 @@ def _with_names(
 ) -> row_merging.SumOverflow:
     """Return an error with the key columns in place of their number, and with its version."""
     number, version = (error.keys.column(name)[0].as_py() for name in (key, AT))
-    found = row_merging.SumOverflow.of(error.column, error.total, error.kind, keys.slice(number, 1))
-    found.version = version
-    return found
+    named = row_merging.SumOverflow.of(error.column, error.total, error.kind, keys.slice(number, 1))
+    named.version = version
+    return named
 
 
 def inserted(rows: pa.Table, versions: pa.Array) -> pa.Table:
@@ -155,13 +155,13 @@ def inserted(rows: pa.Table, versions: pa.Array) -> pa.Table:
 
 
 def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
-    """Return which rows a version took from a table without a key, and which it gave it.
+    """Return the rows that a version removed from a table without a key, and those that it added.
 
-    Rows that are alike cancel out, one against one.
+    Equal rows cancel out, one against one.
 
     Args:
-        before: rows that were there before it.
-        after: rows that are there after it, in the same columns.
+        before: rows that only the version before it has.
+        after: rows that only this version has, in the same columns.
         version: the version.
 
     Returns:
@@ -174,17 +174,19 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
         return _marked(some, kinds, pa.repeat(pa.scalar(version, pa.int64()), some.num_rows))
     rows = pa.concat_tables([before, after]).combine_chunks()
     aliases = [f"c{place}" for place in range(rows.num_columns)]
-    told = pa.table([_comparable(column) for column in rows.columns], aliases)
+    marked = pa.table([_comparable(column) for column in rows.columns], aliases)
     signs = [pa.repeat(pa.scalar(-1, pa.int64()), before.num_rows)]
     signs.append(pa.repeat(pa.scalar(1, pa.int64()), after.num_rows))
-    told = told.append_column("sign", pa.concat_arrays(signs))
-    told = told.append_column("row", key_lookup.row_numbers(rows.num_rows))
-    grouped = told.group_by(aliases, use_threads=False).aggregate([("sign", "sum"), ("row", "min")])
+    marked = marked.append_column("sign", pa.concat_arrays(signs))
+    marked = marked.append_column("row", key_lookup.row_numbers(rows.num_rows))
+    grouped = marked.group_by(aliases, use_threads=False).aggregate(
+        [("sign", "sum"), ("row", "min")]
+    )
     parts = []
     for change, sign in ((DELETE, -1), (INSERT, 1)):
         counts = pc.multiply(grouped.column("sign_sum"), sign)
-        found = pc.greater(counts, 0)
-        numbers = _repeated(grouped.column("row_min").filter(found), counts.filter(found))
+        chosen = pc.greater(counts, 0)
+        numbers = _repeated(grouped.column("row_min").filter(chosen), counts.filter(chosen))
         some = rows.take(numbers.take(pc.sort_indices(numbers)))
         at = pa.repeat(pa.scalar(version, pa.int64()), some.num_rows)
         parts.append(_marked(some, pa.repeat(pa.scalar(change), some.num_rows), at))
@@ -195,7 +197,7 @@ def _windows(before: pa.Table, rows: pa.Table, key: str, most_bytes: int) -> Ite
     """Yield the written rows in windows of whole versions.
 
     A row counts once for every version of the window that wrote its key at that version or later.
-    Within a window these are bounded, but for those of a single version.
+    The rows of a window are bounded, except those of a single version.
     """
     everything = before.num_rows + rows.num_rows
     if not rows.num_rows:
@@ -258,7 +260,7 @@ def _counted(rows: pa.Table, key: str) -> dict[int, int]:
 def _of_window(
     known: pa.Table, rule: MergeRule, after: int, key: str, compared: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield what the versions after `after` did, of rows that are known in commit order."""
+    """Yield the changes of the versions after `after`, given rows in commit order."""
     touches = pa.table({key: known.column(key), AT: known.column(AT)})
     touches = touches.filter(pc.greater(touches.column(AT), after))
     touches = touches.group_by([key, AT], use_threads=False).aggregate([])
@@ -313,8 +315,8 @@ def _differences(
     then = pa.concat_arrays(
         [pa.nulls(min(1, len(now)), pa.int64()), now.slice(0, max(0, len(now) - 1))]
     )
-    told = pc.greater(at, after)
-    at, now, then = at.filter(told), now.filter(told), then.filter(told)
+    later = pc.greater(at, after)
+    at, now, then = at.filter(later), now.filter(later), then.filter(later)
     values = images.drop_columns([AT])
     both = pc.and_(pc.is_valid(now), pc.is_valid(then))
     same = _alike(values, then.filter(both), now.filter(both), compared)
@@ -337,7 +339,7 @@ def _differences(
 def of_view(changes: pa.Table, passes: pa.Array, columns: Sequence[str]) -> pa.Table:
     """Return the changes of a filtered view: those of the rows that pass, in some columns.
 
-    An update of which one row passes is told by that row. One of which both pass is told if they
+    An update of which one row passes becomes that row. One of which both rows pass stays if they
     differ in these columns.
 
     Args:
@@ -420,7 +422,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 
 
 def _repeated(values: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
-    """Return each value so many times."""
+    """Return each value as many times as its count."""
     if pc.all(pc.equal(counts, 1), min_count=0).as_py():
         return key_lookup.in_one_piece(values)
     parts = [pa.repeat(value, count.as_py()) for value, count in zip(values, counts, strict=True)]

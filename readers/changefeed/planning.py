@@ -32,7 +32,7 @@ from eventlog.store.parallel import each
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """What must be read to tell the changes between two versions.
+    """What must be read for the changes between two versions.
 
     Attributes:
         start: the version before the first change.
@@ -61,8 +61,8 @@ class ChangePlan:
 
     def segments(self) -> list[Segment]:
         """Return the segments to read, each once."""
-        found = (s for step in self.steps for s in steps.segments_of(step))
-        return list({s.id: s for s in found}.values())
+        every = (s for step in self.steps for s in steps.segments_of(step))
+        return list({s.id: s for s in every}.values())
 
 
 def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
@@ -120,7 +120,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
     asked: scan.ScanQuestion,
     clock: Sequence[Correction],
 ) -> ChangePlan:
-    """Return what must be read to tell the changes after `start` up to `end`.
+    """Return what must be read for the changes after `start` up to `end`.
 
     Args:
         start: the version before the first change; -1: the table did not exist.
@@ -156,7 +156,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
 def plan_of_snapshot(
     snapshot: Snapshot, asked: scan.ScanQuestion, clock: Sequence[Correction]
 ) -> ChangePlan:
-    """Return what must be read to tell all rows of a version, as rows that it inserted.
+    """Return what must be read for all rows of a version, as rows that it inserted.
 
     Args:
         snapshot: the version.
@@ -166,10 +166,10 @@ def plan_of_snapshot(
     Raises:
         Corrupt: neither a key frame nor the commits before it give the entries.
     """
-    found = snapshot.log.answer(snapshot.state, asked)[1]
+    planned = snapshot.log.answer(snapshot.state, asked)[1]
     if asked.rule is None:
-        return plan_of_segments(snapshot, found.in_scan_order(), asked, clock)
-    return _appeared(snapshot, steps.appeared(snapshot.version, found.runs), asked, clock)
+        return plan_of_segments(snapshot, planned.in_scan_order(), asked, clock)
+    return _appeared(snapshot, steps.appeared(snapshot.version, planned.runs), asked, clock)
 
 
 def plan_of_segments(
@@ -206,10 +206,10 @@ def _appeared(
 
 @dataclass
 class _Planner:
-    """Puts versions together to steps.
+    """Makes steps of versions.
 
     Attributes:
-        base: a version from which the changes that wait can be told; -1: an empty table.
+        base: the version that the waiting segments come after; -1: an empty table.
         at: returns the snapshot of a version.
         question: which columns and rows are wanted.
         waiting: segments that were added since `base`.
@@ -232,10 +232,10 @@ class _Planner:
         self.waiting += [s for s in version.segments if self._in_time(s)]
         rule = self.question.rule
         if version.rebased and rule is not None and rule.ordered_deletes:
-            # They may have forgotten tombstones: what comes later is merged with what they left.
+            # Bases may have forgotten tombstones: later rows are merged with these bases.
             self.finish()
             self._forgotten(version)
-        if not self.waiting:  # it has the rows of the version before: the older one may be vacuumed
+        if not self.waiting:  # its rows are those of the version before, which may be vacuumed
             self.base = version.version
 
     def finish(self) -> None:
@@ -264,7 +264,7 @@ class _Planner:
         rule = self.question.rule
         if bases and rule is not None:
             before = self.at(version.version - 1).segments(chunks=chunks)
-            # What others added in the same commit is told already, on top of what was there.
+            # Segments that others added in the same commit are in a step already.
             before += [s for s in version.segments if s.chunk in chunks]
             self.found += steps.forgotten(version.version, bases, before, after, rule)
 

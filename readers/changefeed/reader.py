@@ -1,8 +1,8 @@
 """Changes: the rows that were inserted, updated and deleted between two versions.
 
 Imports eventlog and readers only. The steps of a plan are read one after another, each in portions
-that can be held in memory. `steps.portions` cuts it by what is stored. What takes more in Arrow is
-sorted on disk, and cut between keys, or between rows that differ.
+that fit into memory. `steps.portions` cuts a step by stored sizes. A portion that takes more in
+Arrow is sorted on disk, and cut between keys, or between rows that differ.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from eventlog.segments.batches import given_up, joined, passing, predicate_error
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
-# Rows are held beside their images: less than what is read ahead. Images take about ten times the
-# rows that they are of: they are made of fewer at once.
+# Rows are in memory together with their images, so they may take less than is read ahead. Images
+# take about ten times as much as their rows, so they are made of fewer rows at once.
 _HELD, _IMAGES = 2, 8
 _EXPANDED = 4  # how many times their stored size rows usually take in Arrow: a first guess
 _SORTED = 4  # times what is held at once: the memory for sorting more
@@ -68,7 +68,7 @@ class ChangeReading:
         """Bytes of Arrow data that the rows of a portion may take."""
         return max(1, self.reading.ahead_bytes // _HELD)
 
-    def batches(self, found: Iterable[Step]) -> Iterator[pa.RecordBatch]:
+    def batches(self, planned: Iterable[Step]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of steps, in their order.
 
         Raises:
@@ -77,10 +77,10 @@ class ChangeReading:
             Unavailable: the store does not answer.
             OSError: the disk is full.
         """
-        for step in found:
+        for step in planned:
             for portion in steps.portions(step, self.portion_bytes // _EXPANDED):
                 for changes in self._of(portion):
-                    yield from self._told(changes)
+                    yield from self._results(changes)
 
     def _of(self, step: Step) -> Iterator[pa.Table]:
         """Yield the changes that pass the filter, with at least the columns of the result."""
@@ -97,7 +97,7 @@ class ChangeReading:
     def _of_keys(self, step: Written | Replaced) -> Iterator[pa.Table]:
         """Yield the changes of keys, also those of rows that do not pass the filter."""
         slices = self._slices()
-        # What else is read, such as a column that orders the rows of a key, makes no update.
+        # Other columns that are read, such as one that orders the rows of a key, make no update.
         compared = {*self.reading.schema.names, *self.reading.filter_columns}
         match step:
             case Written(after, runs):
@@ -226,7 +226,7 @@ class ChangeReading:
             raise predicate_error(error, reading.store.uri) from error
         return images.of_view(changes, passes, reading.schema.names)
 
-    def _told(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _results(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield changes with exactly the schema of the result."""
         if changes.num_rows:
             changes = changes.append_column(TIME, self._times(changes.column(VERSION)))
@@ -297,13 +297,13 @@ def changes(  # noqa: PLR0913 - the parts of one question
 
     The rows have the columns of the table and
 
-    - `_change` (string): `insert`, `update_before`, `update_after` or `delete`. Updates are told in
-      keyed tables only: elsewhere nothing says that two rows are the same one.
+    - `_change` (string): `insert`, `update_before`, `update_after` or `delete`. Only keyed tables
+      have updates: elsewhere nothing identifies two rows as the same one.
     - `_version` (int64): the version that made the change.
     - `_time` (timestamp, us, UTC): when that was committed.
 
-    They tell of each version how it differs from the one before it: to write a row again as it was
-    changes nothing, nor does compaction, but where it forgets a tombstone that hid a row. So the
+    They are the differences between each version and the one before it. Writing an equal row again
+    changes nothing. Nor does compaction, except where it forgets a tombstone that hid a row. So the
     changes after 5 up to 7 and those after 7 up to 9 are together those after 5 up to 9. Changes of
     one key come in the order of versions, an `update_before` directly before its `update_after`;
     without a key those of a version come together. No other order is promised.
@@ -314,7 +314,7 @@ def changes(  # noqa: PLR0913 - the parts of one question
     Args:
         t: the table, or its root.
         start: the version that is known already; 0, in which a table has no rows, or later.
-        end: the last version to tell of; the newest if None.
+        end: the last version whose changes are read; the newest if None.
         columns: names of the table's columns to read; all if None. Only their values are compared:
             an update of others is none, and without a key rows that are alike in these cancel out.
         where: SQL text or a pyarrow expression that selects rows, of those before and after each
@@ -387,7 +387,7 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _is_sorted(kind: pa.DataType) -> bool:
-    """Return whether rows may be told apart by their values of a type."""
+    """Return whether rows can be sorted by values of a type, so that equal ones are neighbours."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind)
     )

@@ -1,4 +1,4 @@
-"""What the versions of a table did to its rows, in steps that are read one after another. No I/O.
+"""The changes of versions as steps, which are read one after another. No I/O.
 
 Imports eventlog only. Steps can be pickled.
 """
@@ -30,7 +30,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """Rows of a table without a key of which one version took some away.
+    """Rows of a table without a key that one version exchanged for others.
 
     Attributes:
         version: the version.
@@ -90,8 +90,8 @@ def written(
     Raises:
         Corrupt: a segment cannot lie where it does.
     """
-    found = readable([*live, *logs], rule)
-    return Written(after, tuple(run for run in found if any(log.low > after for log in run.logs)))
+    runs = readable([*live, *logs], rule)
+    return Written(after, tuple(run for run in runs if any(log.low > after for log in run.logs)))
 
 
 def replaced(
@@ -161,27 +161,27 @@ def has_logs_above(base: Segment, live: Iterable[Segment]) -> bool:
     )
 
 
-def appeared(version: int, found: Sequence[Run]) -> Replaced:
-    """Return the step that tells all rows of a version as rows that it inserted.
+def appeared(version: int, runs: Sequence[Run]) -> Replaced:
+    """Return the step that has all rows of a version as rows that it inserted.
 
     Args:
         version: the version.
-        found: what counts in it.
+        runs: what counts in it.
     """
-    nothing = tuple(replace(run, placed=()) for run in found)
-    return Replaced(version, nothing, tuple(found))
+    nothing = tuple(replace(run, placed=()) for run in runs)
+    return Replaced(version, nothing, tuple(runs))
 
 
 def exchanged(
     version: int, dropped: Iterable[Segment], added: Iterable[Segment], *, timed: bool
 ) -> list[Exchanged]:
-    """Return the steps of a version that took rows away, one for each time that they are of.
+    """Return the steps of a version that removed rows, one for each time of these rows.
 
     Args:
         version: the version.
         dropped: the segments that were live before it only.
         added: the segments that are live after it only.
-        timed: whether rows that are alike are of one time; if not, there is one step for all.
+        timed: whether equal rows have one time; if not, there is one step for all.
     """
     marked = [(parse_chunk(s.chunk), 0, s) for s in dropped]
     marked += [(parse_chunk(s.chunk), 1, s) for s in added]
@@ -202,7 +202,7 @@ def exchanged(
 
 
 def portions(step: Step, most_bytes: int) -> Iterator[Step]:
-    """Yield a step in portions whose rows can be held in memory, as far as it can be divided.
+    """Yield a step in portions whose rows fit into memory, as far as it can be divided.
 
     Args:
         step: a step.
@@ -210,8 +210,8 @@ def portions(step: Step, most_bytes: int) -> Iterator[Step]:
             one time that were exchanged.
     """
     match step:
-        case Written(after, found):
-            for group in grouped(found):
+        case Written(after, runs):
+            for group in grouped(runs):
                 for part in parts(group, most_bytes):
                     yield Written(after, tuple(part))
         case Replaced():
@@ -224,14 +224,14 @@ def segments_of(step: Step) -> list[Segment]:
     """Return the segments that a step reads, each once."""
     match step:
         case Appended(segments):
-            found = list(segments)
+            read = list(segments)
         case Exchanged(_, dropped, added):
-            found = [*dropped, *added]
+            read = [*dropped, *added]
         case Written(_, together):
-            found = [s for run in together for s in run.segments]
+            read = [s for run in together for s in run.segments]
         case Replaced(before=before, after=after):
-            found = [s for run in (*before, *after) for s in run.segments]
-    return list({s.id: s for s in found}.values())
+            read = [s for run in (*before, *after) for s in run.segments]
+    return list({s.id: s for s in read}.values())
 
 
 def _portions(step: Replaced, most_bytes: int) -> Iterator[Replaced]:
@@ -258,13 +258,13 @@ def _aligned(
         yield _cut(chunk, old, first, last, splits), _cut(chunk, new, first, last, splits)
 
 
-def _cut(chunk: str, found: Sequence[Run], first: int, last: int, splits: int) -> Run:
-    here = [run for run in found if run.first <= first and last <= run.last]
-    return Run(chunk, first, last, here[0].placed if here else (), splits)
+def _cut(chunk: str, runs: Sequence[Run], first: int, last: int, splits: int) -> Run:
+    within = [run for run in runs if run.first <= first and last <= run.last]
+    return Run(chunk, first, last, within[0].placed if within else (), splits)
 
 
-def _by_chunk(found: Iterable[Run]) -> Mapping[str, list[Run]]:
+def _by_chunk(runs: Iterable[Run]) -> Mapping[str, list[Run]]:
     chunks: dict[str, list[Run]] = {}
-    for run in found:
+    for run in runs:
         chunks.setdefault(run.chunk, []).append(run)
     return chunks

@@ -27,7 +27,7 @@ _Part = tuple[int, Any]
 _Key = tuple[_Part, ...]
 _NAN: _Part = (1, None)
 _NULL: _Part = (2, None)
-_TEXT_BYTES = 256  # rows are not cut between texts that begin with so many bytes alike
+_TEXT_BYTES = 256  # rows are not cut between texts whose first bytes, this many, are equal
 
 
 def sort_rows(
@@ -50,7 +50,7 @@ def sort_rows(
     Raises:
         OSError: the disk is full.
     """
-    # A run is held three times: as parts, as one table, and sorted.
+    # A run is in memory three times: as parts, as one table, and sorted.
     budget = max(1, memory_bytes // 4)
     with tempfile.TemporaryDirectory(prefix="eventlog-sort-", dir=directory) as folder:
         runs: list[_Run] = []
@@ -91,37 +91,37 @@ class _Run:
         return int(self.table.num_rows)
 
     def __getitem__(self, row: int) -> _Key:
-        found: list[_Part] = []
+        parts: list[_Part] = []
         for name in self._by:
-            found.append(_place(self.table.column(name)[row]))
-            if _is_cut_off(found[-1]):
+            parts.append(_place(self.table.column(name)[row]))
+            if _is_cut_off(parts[-1]):
                 break
-        return tuple(found)
+        return tuple(parts)
 
     def sampled(self, share: int) -> list[tuple[_Key, int]]:
         """Return the key of the first of about each `share` bytes of rows, and their bytes."""
-        found = list(_steps(self.table, share))
-        self._rows = [row for row, _ in found]
+        steps = list(_steps(self.table, share))
+        self._rows = [row for row, _ in steps]
         self._keys = [self[row] for row in self._rows]
         self.release()  # a sample every few pages would keep most of the file in memory
-        return [(key, size) for key, (_, size) in zip(self._keys, found, strict=True)]
+        return [(key, size) for key, (_, size) in zip(self._keys, steps, strict=True)]
 
     def below(self, key: _Key) -> int:
         """Return how many rows come before a key."""
         place = bisect_left(self._keys, key)
-        found = bisect_left(self, key, *self._near(place))
+        rows = bisect_left(self, key, *self._near(place))
         self.release()  # each row that is looked at maps those around it
-        return found
+        return rows
 
     def up_to(self, key: _Key) -> int:
         """Return how many rows come before a key or have it."""
         place = bisect_right(self._keys, key)
-        found = bisect_right(self, key, *self._near(place))
+        rows = bisect_right(self, key, *self._near(place))
         self.release()
-        return found
+        return rows
 
     def _near(self, place: int) -> tuple[int, int]:
-        """Return between which rows a key is that stands at a place among the samples."""
+        """Return the rows between which a key lies, given its place among the samples."""
         low = self._rows[place - 1] if place else 0
         return low, self._rows[place] if place < len(self._rows) else len(self)
 
@@ -234,7 +234,7 @@ def _of_last_key(rows: pa.Table, key: Sequence[str]) -> int:
 
 
 def _is_cut_off(part: _Part) -> bool:
-    """Return whether a key ends with the beginning of a text, which other texts may have, too."""
+    """Return whether a key ends with the beginning of a text, which other texts may share."""
     return isinstance(part[1], bytes) and len(part[1]) == _TEXT_BYTES
 
 

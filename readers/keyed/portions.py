@@ -1,7 +1,7 @@
 """Rows above the bases of a keyed table, in portions of whole keys that fit into memory.
 
-Imports eventlog only. What does not fit is sorted by bucket and key, on disk, and cut between keys.
-Sizes are those of Arrow: what is stored says little of them.
+Imports eventlog only. Rows that do not fit are sorted by bucket and key, on disk, and cut between
+keys. Sizes are those of Arrow data, which stored sizes do not predict.
 """
 
 from __future__ import annotations
@@ -162,9 +162,9 @@ def _between(key: Sequence[str], low: _Key | None, high: _Key | None) -> pc.Expr
 
 def _above(key: Sequence[str], bound: _Key) -> pc.Expression:
     """Return a filter of the keys that come after one, column by column."""
-    found: pc.Expression | None = None
+    wanted: pc.Expression | None = None
     for name, value in zip(reversed(key), reversed(bound), strict=True):
         column = pc.field(name)
         more = column > value
-        found = more if found is None else more | ((column == value) & found)
-    return found
+        wanted = more if wanted is None else more | ((column == value) & wanted)
+    return wanted

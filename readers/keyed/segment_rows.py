@@ -141,8 +141,8 @@ def alike(
     Args:
         placed: segments of the runs; their order is kept.
         runs: runs of one part.
-        mixed: whether rows of segments that count everywhere may be looked at by bucket, too,
-            because there are others.
+        mixed: whether rows of segments that count in all their buckets may be filtered by bucket,
+            too, so that they can be read together with the others.
 
     Returns:
         The buckets; None: all rows count.
@@ -151,7 +151,7 @@ def alike(
         return
     chosen = _effective_buckets(placed, runs)
     everywhere = frozenset(b for run in runs for b in range(run.first, run.last + 1))
-    # The buckets of one segment alone say nothing of the rows of others.
+    # The buckets of one segment alone do not apply to the rows of others.
     if mixed and {*chosen} == {None, everywhere}:
         chosen = [everywhere] * len(placed)
     for buckets, group in groupby(zip(chosen, placed, strict=True), key=lambda pair: pair[0]):

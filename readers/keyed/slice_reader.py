@@ -144,9 +144,9 @@ class SliceReader:
             yield retyped(rows, self.reading.schema)
 
     def located(self, error: row_merging.SumOverflow, runs: Sequence[Run]) -> InvalidInput:
-        """Return the error of a sum in these runs, with where it is and what to do.
+        """Return the error of a sum in these runs, with its place and what to do.
 
-        A `version` that it has already stands; else it is that which is read.
+        Its version is that of the given error, or else the version that is read.
         """
         bucket = row_buckets(error.keys, self.rule)[0]
         version = self.reading.version if error.version is None else error.version
@@ -207,8 +207,8 @@ class SliceReader:
     def _filter_of_keys(self, runs: Sequence[Run]) -> pc.Expression | None:
         """Return the filter of a look-up, which is applied before the merge, too.
 
-        It reads no other columns than those of the key, which a merge does not change, and does not
-        fail on rows that a merge removes. Row groups are then left out by their statistics.
+        Such a filter refers to key columns only, which a merge does not change, and cannot fail on
+        rows that a merge removes. Row groups are then left out by their statistics.
         """
         reading = self.reading
         keys_only = reading.filter_columns <= set(self.rule.key)
@@ -226,18 +226,18 @@ class SliceReader:
         number, bases = next(pieces, (None, None))
         waiting: list[pa.Table] = []
         for place, unit in enumerate(units):
-            mine: Iterable[pa.Table] = ()
+            tables: Iterable[pa.Table] = ()
             if bases is not None and number == place:
-                mine = (rows for _, rows in bases)
-            yield from self._of_unit(unit, mine, waiting, runs)
-            if mine:
+                tables = (rows for _, rows in bases)
+            yield from self._of_unit(unit, tables, waiting, runs)
+            if tables:
                 number, bases = next(pieces, (None, None))
             if place == len(units) - 1 or self._are_many(waiting):
                 yield from self._shown(waiting, runs)
                 waiting = []
 
     def _are_many(self, tables: Sequence[pa.Table]) -> bool:
-        """Return whether so many rows are better merged now."""
+        """Return whether these rows are enough to be merged now."""
         size = sum(table.nbytes for table in tables)
         return sum(map(len, tables)) >= UNIT_ROWS or size >= self.cuts.most_bytes
 
@@ -248,7 +248,7 @@ class SliceReader:
         waiting: list[pa.Table],
         runs: Sequence[Run],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that nothing is applied to; add the others to `waiting`, to be merged.
+        """Yield the rows of bases to which nothing is applied; add the others to `waiting`.
 
         Args:
             unit: rows above the bases.
