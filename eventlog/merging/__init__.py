@@ -1,7 +1,5 @@
-"""Joins histories that have diverged: what one log of a table did is committed on another one.
+"""Merges histories that have diverged: what one log of a table did is committed on another one.
 
-`history` says what commits did, `plan` and `upserts` decide what of it is carried and how, and
-`union` makes two logs one by their states where that does not do, all without I/O; `carry` reads,
-copies and commits. May import what lies below `table`. Start at
-`carry.Carrier`.
+`history` has what commits did, `planning` decides without I/O what of it is committed and how, and
+`merger` reads, copies and commits. Imports `session` and below. Start at `merger.Merger`.
 """

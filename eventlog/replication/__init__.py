@@ -5,7 +5,7 @@ bucket are one thing: a copy, byte for byte, that can go on from where it is. St
 `follow.follow`.
 """
 
-from eventlog.merging.carry import Merged
+from eventlog.merging.merger import Merged
 from eventlog.replication.attachment import break_replica, detach, replicas
 from eventlog.replication.backfill import Backfilled, backfill
 from eventlog.replication.follow import Followed, Follower, follow

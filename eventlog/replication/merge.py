@@ -15,8 +15,8 @@ from eventlog.commit.proposal import check_writable
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.lineage.relation import relation, same_root
-from eventlog.merging.carry import Carrier, Merged
-from eventlog.merging.union import Take
+from eventlog.merging.merger import Merged, Merger
+from eventlog.merging.planning.union import Take
 from eventlog.replication.follow import Follower, Gap
 from eventlog.table.table import Table
 
@@ -86,13 +86,13 @@ def _joined(
         # table that followed a branch would keep what holds it for its branches and copies.
         branched = ours.store.forks or theirs.store.forks  # against hold-of-a-branch-left-behind
         fork = ForkPoint(found.common, found.origin, found.own)
-        carrier = Carrier(theirs.session, ours.session, fork, take=take, dry_run=dry_run)
+        merger = Merger(theirs.session, ours.session, fork, take=take, dry_run=dry_run)
         if found.kind != "behind" or dry_run or branched:
-            return carrier.run()
+            return merger.run()
         try:
             done = Follower(theirs, ours.store, clock, gaps=False).step()
         except Gap:
-            return carrier.run()
+            return merger.run()
         except CommitConflict:
             if ours.refresh().version == head.version:
                 raise

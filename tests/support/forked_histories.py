@@ -26,7 +26,7 @@ from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.keyed import placement
 from eventlog.log import spills
-from eventlog.merging import carry
+from eventlog.merging import commits
 from eventlog.model.actions import Replace
 from eventlog.model.records import origins_of
 from eventlog.readers import scan
@@ -652,7 +652,7 @@ class KeyedFork(ForkedHistory):
 
     def acts(self, side):
         t = side.handle()
-        return [a for s in carry.steps(t.session.log, 1, t.head().version) for a in s.acts]
+        return [a for s in commits.steps(t.session.log, 1, t.head().version) for a in s.acts]
 
     def first_hash(self, side, version):
         t = side.handle()

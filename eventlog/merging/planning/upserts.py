@@ -20,10 +20,17 @@ from eventlog.format import keys
 from eventlog.keyed.placement import meet, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import MergeRule
-from eventlog.merging.columns import translated
-from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
-from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
+from eventlog.merging.planning.columns import translated
+from eventlog.merging.planning.doubles import Doubles
+from eventlog.merging.planning.plan import (
+    Carried,
+    Divergence,
+    MergeConflict,
+    Pair,
+    PastNeeded,
+    Planner,
+)
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 

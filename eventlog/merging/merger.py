@@ -6,35 +6,41 @@ and be started again, and several may run at once (MERGING.md "Merging histories
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
-from itertools import pairwise
+from functools import reduce
 
 import msgspec
 from msgspec import UNSET
 
-from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import (
     CommitConflict,
     DataLoss,
     InvalidInput,
-    KeyNotFound,
     VersionVacuumed,
 )
-from eventlog.format import codec, keys
+from eventlog.format import keys
 from eventlog.keyed.repetition import again
 from eventlog.keyed.rule import stored_rule
 from eventlog.lineage.fork_point import ForkPoint
-from eventlog.log import chain, spills
-from eventlog.log.log import Log
+from eventlog.log import chain
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
+from eventlog.merging.advice import Advice
+from eventlog.merging.commits import CommitReader
 from eventlog.merging.history import AppliedStep
-from eventlog.merging.plan import Carried, Divergence, MergeConflict, Pair, PastNeeded, Planner
-from eventlog.merging.union import LeftOut, Side, Take, Union, Uniter
-from eventlog.merging.upserts import KeyedPlanner, Ties, ties_of
+from eventlog.merging.marks import OriginMark, OriginMarks
+from eventlog.merging.planning.plan import (
+    Carried,
+    Divergence,
+    MergeConflict,
+    Pair,
+    PastNeeded,
+    Planner,
+)
+from eventlog.merging.planning.union import LeftOut, Side, Take, Union, Uniter
+from eventlog.merging.planning.upserts import KeyedPlanner, Ties, ties_of
+from eventlog.merging.segment_copies import SegmentCopies, is_there
 from eventlog.model.actions import (
     Action,
     Drop,
@@ -46,15 +52,11 @@ from eventlog.model.actions import (
 )
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.model.records import Header, origins_of
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.store.branching.branch import BranchStore
-from eventlog.store.parallel import each, read_ahead, threads
-from eventlog.store.retry import retrying
 
 TRIES = 20  # of one transaction that others overtake
-_COPIES = 8
 
 
 # Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
@@ -102,8 +104,6 @@ class Merged:
 class _Done:
     commits: int = 0
     transactions: int = 0
-    segments: int = 0
-    bytes: int = 0
     skipped: dict[int, int] = field(default_factory=dict)
     declined: dict[int, int] = field(default_factory=dict)
     left_out: tuple[LeftOut, ...] = ()
@@ -136,7 +136,7 @@ def publish(
         )
     branch.refresh()
     branch.log.check_fork()
-    return Carrier(
+    return Merger(
         branch,
         parent,
         ForkPoint(store.forks[0].version),
@@ -144,21 +144,6 @@ def publish(
         take=take,
         dry_run=dry_run,
     ).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """How far the target has merged the source.
-
-    Attributes:
-        name: of the origin.
-        old: the version that the target's state names; None if it names none.
-        upto: the version up to which the target has everything.
-    """
-
-    name: str
-    old: int | None
-    upto: int
 
 
 class _Overtaken(Exception):
@@ -169,63 +154,8 @@ class _Overtaken(Exception):
         self.conflict = conflict
 
 
-def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
-    """Yield what the commits of these versions did. One GET each, and their spills.
-
-    Where some of the transactions of a commit are void, also what folding it needs.
-
-    Raises:
-        VersionNotFound: one of them does not exist.
-        Corrupt: one of them breaks the format.
-    """
-    before: Header | None = None
-    for commit, body in each(log.read, range(first, last + 1)):
-        if before is None and history.maybe_none(commit) and first:
-            before = log.header(first - 1)
-        whole = spills.unpack(commit, log.spill)
-        taken = history.taken(whole, before)
-        before = commit.header
-        yield history.step_of(
-            whole, codec.sha256(body), log.effect(commit).taken if taken is None else taken
-        )
-
-
-class _Read:
-    """The commits of a log, each read once.
-
-    Args:
-        log: the log.
-    """
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._steps: list[AppliedStep] = []  # of consecutive versions
-
-    def steps(self, first: int, last: int) -> list[AppliedStep]:
-        """Return what the commits of these versions did. One GET for each that is new.
-
-        Raises:
-            VersionNotFound: one of them does not exist.
-            Corrupt: one of them breaks the format.
-        """
-        if first > last:
-            return []
-        known = self._steps
-        low, high = (known[0].version, known[-1].version) if known else (first, first - 1)
-        self._steps = [
-            *steps(self._log, first, low - 1),
-            *known,
-            *steps(self._log, high + 1, last),
-        ]
-        for before, step in pairwise(self._steps):
-            if step.prev != before.commit:  # against commit-of-another-log-merged
-                raise chain.forked(step.version, self._log.store.uri)
-        begin = first - self._steps[0].version
-        return self._steps[begin : begin + last - first + 1]
-
-
-class Carrier:
-    """Carries what the source did to the target.
+class Merger:
+    """Commits on the target what the source did.
 
     Nothing of it is committed before all of it is planned. What cannot be carried one by one comes
     all at once, or rows would live that their log has replaced, and be chosen with the rest.
@@ -253,16 +183,22 @@ class Carrier:
         self._at_once = at_once
         self._take, self._dry_run = take, dry_run
         self._from = source.head()
-        self._there, self._here = _Read(source.log), _Read(target.log)
+        self._there, self._here = CommitReader(source.log), CommitReader(target.log)
         self._done = _Done()
-        self._copier = Copier(source.store, target.store, target.clock)
-        self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
+        self._copies = SegmentCopies(source, target)
+        self._advice = Advice(source, target, fork, at_once=at_once)
+        self._marks = OriginMarks(
+            source,
+            self._from,
+            target,
+            fork,
+            source_commits=self._there,
+            target_commits=self._here,
+        )
         self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: no keyed table
         self._in_one = at_once
         self._looked = fork.common  # up to here there is nothing left to carry
-        self._gone: tuple[Segment, str] | None = None
-        self._hashes: dict[tuple[bool, int], str | None] = {}  # of the source, or the target
 
     def run(self) -> Merged:
         """Carry everything up to the head that the source handle knows.
@@ -283,7 +219,7 @@ class Carrier:
             origin = self._fork.origin
             if origin is None:
                 return self._merged(head)
-            mark = self._mark(head, origin)
+            mark = self._marks.of(head, origin)
             first = max(self._looked, self._fork.common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
@@ -318,7 +254,7 @@ class Carrier:
         if self._fork.own is not None and self._here.steps(own, own)[0].commit != self._fork.own:
             raise chain.forked(own + 1, self._target.uri)
 
-    def _round(self, head: Snapshot, origin: str, mark: _Mark, first: int) -> None:
+    def _round(self, head: Snapshot, origin: str, mark: OriginMark, first: int) -> None:
         """Carry what the source did from a version on, on this head of the target.
 
         Raises:
@@ -332,7 +268,7 @@ class Carrier:
         upper = self._fork.own is not None and self._fork.own > origin
         self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
         todo = self._there.steps(first, self._from.version)
-        pair = self._pair(head, origin, mark, todo)
+        pair = self._marks.pair(head, mark, todo, keyed=self._ties is not None)
         planned, conflict = self._planned(pair, head, todo)
         why: _Why | None = conflict
         if why is None and not self._has_all(planned, todo):
@@ -345,7 +281,7 @@ class Carrier:
             return
         if planned:
             self._try(lambda: self._commit_all(pair, mark, planned, head))
-            if why is None and self._gone is not None:
+            if why is None and self._copies.gone is not None:
                 why = self._loss()
             union = None if why is None else self._union(self._target.refresh(), why)
         if why is not None and union is not None:
@@ -369,16 +305,16 @@ class Carrier:
                 if entry.id in gone or entry.id in carried.copies:
                     places = carried.copies.get(entry.id) or ((False, keys.key_of(entry)),)
                     doubtful[entry.id] = entry, places
-        self._gone = None
+        self._copies.gone = None
         if self._dry_run:
             for entry, places in doubtful.values():
                 of = (self._target if mine else self._source for mine, _ in places)
-                if not any(map(_is_there, of, (key for _, key in places))):
-                    self._gone = (entry, places[0][1])
+                if not any(map(is_there, of, (key for _, key in places))):
+                    self._copies.gone = (entry, places[0][1])
         elif not self._in_one:  # else they come all at once
             adds = tuple(entry for entry, _ in doubtful.values())
-            return self._copied(Carried(self._from.version, "", adds))
-        return self._gone is None
+            return self._copies.copy(Carried(self._from.version, "", adds))
+        return self._copies.gone is None
 
     def _make_room(self) -> None:
         """Commit a version in which nothing happens."""
@@ -421,9 +357,9 @@ class Carrier:
         carried, head = union.carried, self._target.head()
         if carried is None:
             return
-        if not self._copied(carried):
+        if not self._copies.copy(carried):
             raise self._loss()
-        mark = self._mark(head, origin)
+        mark = self._marks.of(head, origin)
         chunks = map(parse_chunk, sorted(carried.still))
         guards = [Unchanged(chunk.start, chunk.end) for chunk in chunks]
         self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
@@ -433,8 +369,10 @@ class Carrier:
         ours = self._here.steps(self._fork.common + 1, head.version)
         chunks = sorted(history.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
         origin = self._fork.origin or ""
-        source = self._side(self._source, self._from, theirs, chunks, self._seen(head, self._from))
-        upto = self._mark(head, origin).upto
+        source = self._side(
+            self._source, self._from, theirs, chunks, self._marks.seen(head, self._from)
+        )
+        upto = self._marks.of(head, origin).upto
         target = self._side(self._target, head, ours, chunks, upto)
         try:
             return Uniter(
@@ -448,7 +386,9 @@ class Carrier:
             ).united()
         except MergeConflict as found:
             if isinstance(why, MergeConflict):
-                raise self._refusal(_told(why, found)) from None
+                raise self._advice.refusal(
+                    _told(why, found), began=self._done.commits > 0
+                ) from None
             raise why from None
 
     def _side(
@@ -471,75 +411,7 @@ class Carrier:
             history.KnownCommits(done),
             seen,
             {s.id: s for s in live if s.chunk in names},  # larger ones overlap them
-            lambda entry: _is_there(of, keys.key_of(entry)),
-        )
-
-    def _seen(self, head: Snapshot, at: Snapshot) -> int:
-        """Return the target's version up to which a version of the source has everything."""
-        marks = origins_of(at.meta).values()
-        found = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
-        return max(found, default=-1)
-
-    def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
-        """Return whether a commit is one of the target's."""
-        if not self._fork.common < version <= head.version:
-            return False
-        if version == head.version:
-            return head.commit_hash == commit
-        key = (True, version)
-        if key not in self._hashes:
-            self._hashes[key] = self._target.log.hash_at(head, version)
-        return self._hashes[key] == commit
-
-    def _mark(self, head: Snapshot, origin: str) -> _Mark:
-        """Return under which name the target merges the source, and what it has already (R19.3)."""
-        marks = origins_of(head.meta)
-        found = [
-            (mark.version, name)
-            for name, mark in marks.items()
-            if self._fork.common < mark.version <= self._from.version
-            and self._source.log.hash_at(self._from, mark.version) == mark.commit
-        ]
-        if found:
-            version, name = max(found)
-            return _Mark(name, version, version)
-        if origin not in marks:
-            return _Mark(origin, None, self._fork.common)
-        # The target has merged a log that shares the first of them: the name is another one.
-        known = history.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
-        for step in self._there.steps(self._fork.common + 1, self._from.version):
-            if not known.names(step.commit) and step.commit not in marks:
-                return _Mark(step.commit, None, self._fork.common)
-        return _Mark(origin, None, self._from.version)
-
-    def _pair(self, head: Snapshot, origin: str, mark: _Mark, todo: Sequence[AppliedStep]) -> Pair:
-        own = {
-            name
-            for name, m in origins_of(self._from.meta).items()
-            if self._is_ours(head, m.version, m.commit)
-        }
-        ours: set[str] = set()
-        for act in (act for step in todo for act in step.acts if act.carried is not None):
-            assert act.carried is not None  # noqa: S101 - only those
-            if act.carried.id in own:
-                ours.add(act.carried.commit)
-            else:
-                names = {act.carried.commit: act.carried.version} | act.originals
-                ours.update(c for c, v in names.items() if self._is_ours(head, v, c))
-        seen = -1
-        if todo and todo[0].version - 1 > self._fork.common and self._ties is not None:
-            seen = self._seen(head, self._source.log.snapshot(todo[0].version - 1))
-        return Pair(
-            self._source.uri,
-            self._target.uri,
-            self._fork.common,
-            origin,
-            self._fork.own,
-            self._from.stored_schema,
-            self._from.meta,
-            seen,
-            frozenset(ours),
-            origins_of(head.meta).keys() <= {mark.name},
+            lambda entry: is_there(of, keys.key_of(entry)),
         )
 
     def _planned(
@@ -556,7 +428,7 @@ class Carrier:
                     self._there.steps(self._fork.common + 1, todo[0].version - 1),
                     self._here.steps(self._fork.common + 1, head.version),
                     todo,
-                    self._seen(head, self._from),
+                    self._marks.seen(head, self._from),
                 )
                 continue
             self._done.skipped.update(planner.skipped)
@@ -603,7 +475,7 @@ class Carrier:
         return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
 
     def _commit_all(
-        self, pair: Pair, mark: _Mark, planned: Sequence[Carried], head: Snapshot
+        self, pair: Pair, mark: OriginMark, planned: Sequence[Carried], head: Snapshot
     ) -> None:
         """Commit what was planned on this head, in order, and note what is gone.
 
@@ -612,79 +484,17 @@ class Carrier:
         if self._in_one and planned:
             planned = [reduce(Carried.then, planned)]
         pending: Carried | None = None
-        old, self._gone = mark.old, None
+        old, self._copies.gone = mark.old, None
         # A target that did nothing of its own may be made to follow the source meanwhile: it has
         # everything then, under no origin.
         alone = [SameSegments(head.hash_sum())] if pair.own is None else []
         for carried in planned:
             pending = carried if pending is None else pending.then(carried)
-            if self._copied(pending):
+            if self._copies.copy(pending):
                 # against planned-on-another-head
                 guards = [*(alone if old is None else []), *_guards(pending, head)]
                 self._commit(mark.name, pending, head.version, old, guards)
                 old, pending = pending.version, None
-
-    def _copied(self, carried: Carried) -> bool:
-        """Copy the segments that the target does not have yet; return whether none is gone."""
-        head = self._target.head()
-        fence = head.meta.fence
-        todo = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
-        if not todo:
-            return True
-        epoch = head.version
-        with threads(_COPIES) as pool:
-            answers = read_ahead(
-                pool,
-                todo,
-                lambda entry: (entry, self._copy(entry, epoch, carried.copies.get(entry.id))),
-                weigh=lambda entry: entry.bytes,
-                most=COPY_BYTES,
-            )
-            gone = None
-            for entry, there in answers:
-                if there:
-                    self._staged[entry.id] = epoch
-                    self._done.segments += 1
-                    self._done.bytes += entry.bytes
-                else:
-                    gone = (entry, keys.key_of(entry))
-        self._gone = gone
-        return gone is None
-
-    def _copy(
-        self, entry: Segment, epoch: int, places: Sequence[tuple[bool, str]] | None = None
-    ) -> bool:
-        """Copy an object to a key of the target; return whether it is there (R19.4).
-
-        Args:
-            entry: the entry.
-            epoch: of the key.
-            places: where it may lie: whether at the target, and its key; the source's if None.
-        """
-        places = places or ((False, keys.key_of(entry)),)
-        return any(self._copy_from(*place, entry, epoch) for place in places)
-
-    def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
-        store = self._target.store if mine else self._source.store
-        new_key = keys.segment_key(epoch, entry.chunk, entry.id)
-        item = Item(key, "segment", entry.version, entry.bytes, entry.checksum)
-        if self._copier.copied_within(item, new_key, store):
-            return True
-        try:
-            body = read_checked(partial(retrying(self._target.clock), store.get), item, store.uri)
-        except KeyNotFound:
-            return False
-        try:
-            self._copier.put(new_key, body)
-        except CommitConflict:
-            raise DataLoss(
-                "the target has other bytes under this key than the log describes, such as "
-                "damage that was copied before: delete this object there, and merge again",
-                table=self._target.uri,
-                key=new_key,
-                version=entry.version,
-            ) from None
-        return True
 
     def _commit(
         self,
@@ -709,7 +519,7 @@ class Carrier:
             tuple(sorted((v, c) for c, v in named.items())) or UNSET,
         )
         adds = [
-            msgspec.structs.replace(add_of(entry), epoch=self._staged[entry.id])
+            msgspec.structs.replace(add_of(entry), epoch=self._copies.epoch_of(entry))
             for entry in carried.adds
         ]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
@@ -739,80 +549,10 @@ class Carrier:
         self._done.commits += 1
         self._done.transactions += carried.transactions
 
-    def _refusal(self, conflict: MergeConflict) -> CommitConflict:
-        ours = "" if conflict.ours is None else f" (version {conflict.ours})"
-        carried = "a part before it is merged" if self._done.commits else "nothing was committed"
-        return CommitConflict(
-            f"version {conflict.version} of {self._source.uri} cannot be merged into "
-            f"{self._target.uri}: {conflict.reason}{ours}; {carried}. "
-            f"{self._apart() if conflict.lasting else self._ways_out()}",
-            table=self._target.uri,
-            version=conflict.ours,
-        )
-
-    def _ways_out(self) -> str:
-        """Return the commands that lead on."""
-        store = self._source.store
-        if self._at_once and isinstance(store, BranchStore):
-            places = f"--branch {shlex.quote(store.forks[0].name)} {shlex.quote(store.parent.uri)}"
-        else:
-            places = f"{shlex.quote(self._source.uri)} {shlex.quote(self._target.uri)}"
-        return (
-            "Choose whose state counts where both changed the same, and what the other one did "
-            f"there is left out: `eventlog merge {places} --take source` or `--take target`; "
-            "--dry-run lists it before"
-        )
-
-    def _apart(self) -> str:
-        """Return the commands that lead on where the two cannot be one."""
-        store, source = self._source.store, shlex.quote(self._source.uri)
-        target, common = shlex.quote(self._target.uri), self._fork.common
-        if self._at_once and isinstance(store, BranchStore):
-            target = shlex.quote(store.parent.uri)
-            branch = shlex.quote(store.forks[0].name)
-            return (
-                f"`eventlog changes {target} {common} --branch {branch}` shows what only the "
-                "branch did: load that into the table with the column under a new name, and delete "
-                f"the branch: `eventlog branch {target} {branch} --delete`"
-            )
-        return (
-            f"Keep one of the two, and have a new copy follow it: `eventlog replicate {source} "
-            f"COPY` or `eventlog replicate {target} COPY`. `eventlog changes {target} "
-            f"{common}` or `eventlog changes {source} {common}` shows what only the "
-            "other one did: load that with the column under a new name"
-        )
-
     def _loss(self) -> DataLoss | VersionVacuumed:
-        """Return the error for segments that the source does not have any more."""
-        assert self._gone is not None  # noqa: S101 - only then
-        entry, key = self._gone
-        if entry.id in self._again.values():
-            return VersionVacuumed(
-                f"rows of version {entry.version} must be added once more after those of "
-                f"{self._source.uri}, so that both have one order, and a vacuum has deleted them. "
-                "Merge in the other direction; merge more often than the retention, or pin the "
-                f"version up to which was merged. {self._ways_out()}",
-                table=self._target.uri,
-                version=entry.version,
-            )
-        horizon = self._source.refresh().meta.horizon
-        if entry.version < horizon:
-            return VersionVacuumed(
-                f"rows of version {entry.version} cannot be merged: a vacuum has deleted a "
-                "segment that the target needs, because it has rewritten itself what replaces it, "
-                "or because the rows were dropped in a way that conflicts. Restore the object "
-                "from a backup; pin the source at the version up to which it is merged, so that "
-                f"vacuums wait for the next merge. {self._ways_out()}",
-                table=self._source.uri,
-                key=key,
-                version=entry.version,
-            )
-        return DataLoss(
-            "a segment is missing: run `eventlog fsck`",
-            table=self._source.uri,
-            key=key,
-            version=entry.version,
-        )
+        gone = self._copies.gone
+        assert gone is not None  # noqa: S101 - only then
+        return self._advice.loss(gone, repeated=gone[0].id in self._again.values())
 
     def _merged(self, head: Snapshot) -> Merged:
         done = self._done
@@ -826,8 +566,8 @@ class Carrier:
             done.transactions,
             sum(done.skipped.values()),
             sum(done.declined.values()),
-            done.segments,
-            done.bytes,
+            self._copies.segments,
+            self._copies.bytes,
             done.left_out,
         )
 
@@ -855,15 +595,6 @@ def _decided(
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     """Return the conflict to tell of the two: of the commits, if it names what was done."""
     return replayed if replayed.ours is not None and not united.lasting else united
-
-
-def _is_there(of: Session, key: str) -> bool:
-    """Return whether an object is there. One GET."""
-    try:
-        retrying(of.clock)(lambda key: of.store.get(key, length=1), key)
-    except KeyNotFound:
-        return False
-    return True
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:

@@ -15,10 +15,10 @@ import msgspec
 
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging import history
-from eventlog.merging.columns import joined, translated
 from eventlog.merging.history import Act, AppliedStep
-from eventlog.merging.rows import Differs, RowGroups
-from eventlog.merging.settings import (
+from eventlog.merging.planning.columns import joined, translated
+from eventlog.merging.planning.rows import Differs, RowGroups
+from eventlog.merging.planning.settings import (
     Decision,
     SettingChange,
     actions_for,

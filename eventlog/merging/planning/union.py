@@ -18,8 +18,6 @@ from eventlog.format import keys
 from eventlog.keyed import placement, slices
 from eventlog.keyed.repetition import repeated
 from eventlog.keyed.rule import keyed_of, splits_of
-from eventlog.merging.columns import joined, translated
-from eventlog.merging.doubles import Doubles
 from eventlog.merging.history import (
     BOTH,
     CHOSEN,
@@ -34,9 +32,11 @@ from eventlog.merging.history import (
     old_rows,
     union,
 )
-from eventlog.merging.plan import Carried, MergeConflict
-from eventlog.merging.settings import SettingChange, actions_for, settings_of, value_of
-from eventlog.merging.upserts import Ties
+from eventlog.merging.planning.columns import joined, translated
+from eventlog.merging.planning.doubles import Doubles
+from eventlog.merging.planning.plan import Carried, MergeConflict
+from eventlog.merging.planning.settings import SettingChange, actions_for, settings_of, value_of
+from eventlog.merging.planning.upserts import Ties
 from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSchema
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Schema, Segment

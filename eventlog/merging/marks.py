@@ -1,0 +1,134 @@
+"""How far two logs have merged each other: which commits of one the other has, under which name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventlog.lineage.fork_point import ForkPoint
+from eventlog.log.snapshot import Snapshot
+from eventlog.merging import history
+from eventlog.merging.commits import CommitReader
+from eventlog.merging.history import AppliedStep
+from eventlog.merging.planning.plan import Pair
+from eventlog.model.records import origins_of
+from eventlog.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class OriginMark:
+    """How far the target has merged the source.
+
+    Attributes:
+        name: of the origin.
+        old: the version that the target's state names; None if it names none.
+        upto: the version up to which the target has everything.
+    """
+
+    name: str
+    old: int | None
+    upto: int
+
+
+class OriginMarks:
+    """How far a source and a target have merged each other (R19.3).
+
+    Args:
+        source: the table to merge from.
+        source_head: its head.
+        target: the table to merge into.
+        fork: where the two parted.
+        source_commits: the commits of the source.
+        target_commits: those of the target.
+    """
+
+    def __init__(
+        self,
+        source: Session,
+        source_head: Snapshot,
+        target: Session,
+        fork: ForkPoint,
+        *,
+        source_commits: CommitReader,
+        target_commits: CommitReader,
+    ) -> None:
+        self._source, self._from, self._target, self._fork = source, source_head, target, fork
+        self._there, self._here = source_commits, target_commits
+        self._hashes: dict[int, str | None] = {}  # of the target's commits, by version
+
+    def of(self, head: Snapshot, origin: str) -> OriginMark:
+        """Return under which name the target merges the source, and what it has already (R19.3)."""
+        marks = origins_of(head.meta)
+        found = [
+            (mark.version, name)
+            for name, mark in marks.items()
+            if self._fork.common < mark.version <= self._from.version
+            and self._source.log.hash_at(self._from, mark.version) == mark.commit
+        ]
+        if found:
+            version, name = max(found)
+            return OriginMark(name, version, version)
+        if origin not in marks:
+            return OriginMark(origin, None, self._fork.common)
+        # The target has merged a log that shares the first of them: the name is another one.
+        known = history.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
+        for step in self._there.steps(self._fork.common + 1, self._from.version):
+            if not known.names(step.commit) and step.commit not in marks:
+                return OriginMark(step.commit, None, self._fork.common)
+        return OriginMark(origin, None, self._from.version)
+
+    def seen(self, head: Snapshot, at: Snapshot) -> int:
+        """Return the target's version up to which a version of the source has everything."""
+        marks = origins_of(at.meta).values()
+        found = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
+        return max(found, default=-1)
+
+    def pair(
+        self, head: Snapshot, mark: OriginMark, todo: Sequence[AppliedStep], *, keyed: bool
+    ) -> Pair:
+        """Return the two logs as planners see them.
+
+        Args:
+            head: the head of the target.
+            mark: how far the target has merged the source.
+            todo: the commits of the source that are to be merged.
+            keyed: whether it is a keyed table.
+        """
+        own = {
+            name
+            for name, m in origins_of(self._from.meta).items()
+            if self._is_ours(head, m.version, m.commit)
+        }
+        ours: set[str] = set()
+        for act in (act for step in todo for act in step.acts if act.carried is not None):
+            assert act.carried is not None  # noqa: S101 - only those
+            if act.carried.id in own:
+                ours.add(act.carried.commit)
+            else:
+                names = {act.carried.commit: act.carried.version} | act.originals
+                ours.update(c for c, v in names.items() if self._is_ours(head, v, c))
+        seen = -1
+        if todo and todo[0].version - 1 > self._fork.common and keyed:
+            seen = self.seen(head, self._source.log.snapshot(todo[0].version - 1))
+        return Pair(
+            self._source.uri,
+            self._target.uri,
+            self._fork.common,
+            self._fork.origin or "",
+            self._fork.own,
+            self._from.stored_schema,
+            self._from.meta,
+            seen,
+            frozenset(ours),
+            origins_of(head.meta).keys() <= {mark.name},
+        )
+
+    def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
+        """Return whether a commit is one of the target's."""
+        if not self._fork.common < version <= head.version:
+            return False
+        if version == head.version:
+            return head.commit_hash == commit
+        if version not in self._hashes:
+            self._hashes[version] = self._target.log.hash_at(head, version)
+        return self._hashes[version] == commit
