@@ -10,7 +10,8 @@ Imports eventlog and readers only.
 """
 
 from eventlog.compaction.execute import Outcome, perform
-from eventlog.compaction.planner.planning import Plan, explain, explain_slices, plan
+from eventlog.compaction.planner.planning import explain, explain_slices, plan
+from eventlog.compaction.planner.plans import Plan
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.runner import RunReport, run
 from eventlog.compaction.tasks import Task

@@ -2,6 +2,6 @@
 
 No I/O except reading a snapshot (`planning.plan`) and recording results (`assessing.record`).
 Imports eventlog only, and compaction's values (`policy`, `tasks`). Reading order: `spans`,
-`scoring`, `candidates`, `planning`, `queueing`, `assessing`. `tests/bench/queue_load.py`
-simulates a day.
+`scoring`, `candidates`, `chunk_planning`, `planning`, `queueing`, `assessing`; `slice_planning` for
+keyed tables. `tests/bench/queue_load.py` simulates a day.
 """

@@ -21,7 +21,9 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from eventlog import Table
-from eventlog.compaction.planner.planning import KnownChunks, Plan, known_of, plan
+from eventlog.compaction.planner.chunk_planning import KnownChunks, known_of
+from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.planner.plans import Plan
 from eventlog.compaction.planner.scoring import ChunkVerdict
 from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy

@@ -26,7 +26,7 @@ from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups,
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
 from eventlog.format.frames.entry_columns import to_segments
-from eventlog.model.chunks import TimeChunk
+from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text
 
@@ -204,6 +204,16 @@ def task_of(draft: Draft, inputs: Inputs, version: int) -> Task:
         reason=_reason(draft, version),
         after=tuple(sorted(other.id for other in draft.after)),
     )
+
+
+def expected_outputs(task: Task, policy: Policy) -> tuple[int, bool]:
+    """Return how many segments a task makes, and whether that is all: else it cuts coarser ones."""
+    sizes: dict[TimeChunk, int] = {}
+    for segment in task.inputs:
+        chunk = home(parse_chunk(segment.chunk), task.granularity)
+        sizes[chunk] = sizes.get(chunk, 0) + segment.bytes
+    least = sum(-(-size // policy.target_bytes) for size in sizes.values())
+    return least, all(chunk.granularity == task.granularity for chunk in sizes)
 
 
 def stored_chunks(entries: pa.Table) -> list[TimeChunk]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.compaction import Policy, plan, run
-from eventlog.compaction.planner.planning import Plan
+from eventlog.compaction.planner.plans import Plan
 from eventlog.demo import jobs
 from eventlog.model.actions import Replace
 from eventlog.model.records import Commit

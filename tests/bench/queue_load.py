@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from eventlog.clock import ManualClock
 from eventlog.compaction.planner.assessing import Result, noted
-from eventlog.compaction.planner.planning import KnownChunks, Plan, plan_entries
+from eventlog.compaction.planner.chunk_planning import KnownChunks, plan_entries
+from eventlog.compaction.planner.plans import Plan
 from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.planner.scoring import aged
 from eventlog.compaction.policy import MIB, Policy

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 
 from eventlog.compaction.planner.assessing import Result, noted
-from eventlog.compaction.planner.planning import KnownChunks, Plan, plan_entries, renewed_entries
+from eventlog.compaction.planner.chunk_planning import KnownChunks, plan_entries, renewed_entries
+from eventlog.compaction.planner.plans import Plan
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.format.frames import entry_columns

@@ -12,31 +12,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import msgspec
 
-from eventlog import Snapshot, Table
+from eventlog import Table
 from eventlog.arguments import names
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
-from eventlog.compaction.planner.planning import (
+from eventlog.compaction.planner.candidates import expected_outputs
+from eventlog.compaction.planner.planning import examine, explain, explain_slices, plan
+from eventlog.compaction.planner.plans import (
+    ChunkReport,
+    ExaminedChunks,
+    ExaminedSlices,
     Plan,
-    explain,
-    explain_slices,
-    judged,
-    known_of,
-    plan,
-    slices_of,
+    SliceReport,
 )
 from eventlog.compaction.planner.scoring import ChunkVerdict
-from eventlog.compaction.planner.slice_planning import SliceVerdict, enough_buckets, verdicts
-from eventlog.compaction.planner.spans import classified, home, sizes_by_chunk
+from eventlog.compaction.planner.slice_planning import SliceVerdict
 from eventlog.compaction.policy import MIB, ORDERS, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.format.frames.entry_columns import to_segments
-from eventlog.keyed.rule import buckets_split, keyed_of
-from eventlog.keyed.slices import ineffective
-from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.keyed.rule import keyed_of
 from eventlog.model.entries import GRANULARITIES, ChunkState
-from eventlog.model.properties import setting
 from eventlog.quantities import count_text, size_text
 
 if TYPE_CHECKING:
@@ -170,22 +165,22 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
     Of a keyed table the slices: which segments count in which buckets. The totals alone, also of
     older times or of a condition, `eventlog ls --chunks` shows.
     """
-    snapshot = place.open().snapshot(version)
-    if keyed_of(snapshot.layout) is not None:
-        _show_slices(snapshot, policy, place)
-        return
-    known, entries = known_of(snapshot), snapshot.entries()
-    bounds = sorted({policy.target_bytes // 64, policy.target_bytes // 8, policy.good_bytes})
-    bounds.append(policy.target_bytes + 1)
-    counts = sizes_by_chunk(entries, bounds, policy.granularity or known.granularity)
-    scored = judged(classified(entries, policy), known, policy)
+    report = examine(place.open(), policy, version=version)
+    if isinstance(report, SliceReport):
+        _show_slices(report, place)
+    else:
+        _show_chunks(report, policy, place)
+
+
+def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
+    bounds = report.bounds
     if place.as_json:
-        for target, verdict in scored:
+        for chunk in report.chunks:
             by_size = [
                 {"below": bound, "segments": count}
-                for bound, count in zip([*bounds, None], counts[target.chunk], strict=True)
+                for bound, count in zip([*bounds, None], chunk.counts, strict=True)
             ]
-            terminal.json_line({**_verdict_json(verdict), "sizes": by_size})
+            terminal.json_line({**_verdict_json(chunk.verdict), "sizes": by_size})
         return
     names = [f"<{size_text(bound)}" for bound in bounds[:-1]]
     names += ["good", f">{size_text(policy.target_bytes)}"]
@@ -197,31 +192,28 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
                 terminal.count(v.segments),
                 terminal.count(v.rows),
                 size_text(v.bytes),
-                *(terminal.count(n) if n else "" for n in counts[target.chunk]),
+                *(terminal.count(n) if n else "" for n in counts),
                 v.act,
                 v.rule,
                 f"{v.priority:.3f}" if v.act == "compact" else "",
                 v.state.state if v.state else "",
             )
-            for target, v in scored
+            for v, counts in ((chunk.verdict, chunk.counts) for chunk in report.chunks)
         ),
         right=("segments", "rows", "bytes", *names, "priority"),
     )
-    unstable = sum(verdict.act == "compact" for _, verdict in scored)
-    total = count_text(len(scored), "chunk")
-    terminal.note(f"{total} at version {snapshot.version}; {unstable:,} to compact")
+    unstable = sum(chunk.verdict.act == "compact" for chunk in report.chunks)
+    total = count_text(len(report.chunks), "chunk")
+    terminal.note(f"{total} at version {report.version}; {unstable:,} to compact")
 
 
 VERBS = (compact, chunks)
 
 
-def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
+def _show_slices(report: SliceReport, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
-    live = to_segments(snapshot.entries())
-    found = verdicts(slices_of(snapshot, live), policy)
-    spent = ineffective(live, buckets_split(snapshot.layout))
     if place.as_json:
-        for verdict in found:
+        for verdict in report.slices:
             terminal.json_line(_verdict_json(verdict))
         return
     terminal.table(
@@ -238,30 +230,27 @@ def _show_slices(snapshot: Snapshot, policy: Policy, place: Place) -> None:
                 v.rule,
                 f"{v.priority:.3f}" if v.act == "merge" else "",
             )
-            for v in found
+            for v in report.slices
         ),
         right=("bases", "late", "logs", "base bytes", "log bytes", "newest", "priority"),
     )  # fmt: skip
-    due = sum(v.act == "merge" for v in found)
+    due = sum(v.act == "merge" for v in report.slices)
     terminal.note(
-        f"{count_text(len(found), 'run')} of slices at version {snapshot.version}; {due:,} to "
-        "merge. A run is neighbouring buckets in which the same segments count; of a shared "
+        f"{count_text(len(report.slices), 'run')} of slices at version {report.version}; {due:,} "
+        "to merge. A run is neighbouring buckets in which the same segments count; of a shared "
         "segment each has its share of the bytes"
     )
-    keyed = keyed_of(snapshot.layout)
-    wanted = enough_buckets(
-        found, keyed.buckets if keyed else 1, setting(snapshot.properties, "bucket_bytes")
-    )
-    if wanted is not None:
+    if report.wanted_buckets is not None:
         terminal.note(
-            f"buckets are large, and a merge rewrites whole ones: `eventlog split TABLE {wanted}` "
-            "makes them smaller, and rewrites nothing by itself"
+            "buckets are large, and a merge rewrites whole ones: "
+            f"`eventlog split TABLE {report.wanted_buckets}` makes them smaller, and rewrites "
+            "nothing by itself"
         )
-    if spent:
-        size = size_text(sum(segment.bytes for segment in spent))
+    if report.ineffective:
+        size = size_text(sum(segment.bytes for segment in report.ineffective))
         terminal.note(
-            f"{count_text(len(spent), 'segment')} of {size} taken in everywhere: the next merge of "
-            "the chunk drops them"
+            f"{count_text(len(report.ineffective), 'segment')} of {size} taken in everywhere: the "
+            "next merge of the chunk drops them"
         )
 
 
@@ -392,18 +381,21 @@ def _show_plan(plan: Plan) -> None:
 
 
 def _summary(plan: Plan) -> str:
-    size = sum(task.bytes for task in plan.tasks)
-    chunks = count_text(len(plan.verdicts), "chunk")
-    looked = f"{chunks} in {count_text(plan.spans, 'span')} examined"
-    if plan.since is not None:
-        looked += f" (changed since version {plan.since}, or noted then)"
-    if plan.slices:
-        runs = count_text(len(plan.slices), "run")
-        looked = f"{runs} of slices in {count_text(plan.spans, 'chunk')} examined"
     tasks = count_text(len(plan.tasks), "task")
-    ends = f"{tasks} of {size_text(size)}; --run performs them" if plan.tasks else "no tasks"
-    between = "" if plan.slices else f", {plan.empty:,} empty between them"
-    return f"version {plan.version}: {looked}{between}; {ends}"
+    size = size_text(sum(task.bytes for task in plan.tasks))
+    ends = f"{tasks} of {size}; --run performs them" if plan.tasks else "no tasks"
+    return f"version {plan.version}: {_examined_text(plan.examined)}; {ends}"
+
+
+def _examined_text(examined: ExaminedChunks | ExaminedSlices) -> str:
+    if isinstance(examined, ExaminedSlices):
+        runs = count_text(len(examined.verdicts), "run")
+        return f"{runs} of slices in {count_text(examined.chunks, 'chunk')} examined"
+    chunks = count_text(len(examined.verdicts), "chunk")
+    text = f"{chunks} in {count_text(examined.spans, 'span')} examined"
+    if examined.since is not None:
+        text += f" (changed since version {examined.since}, or noted then)"
+    return f"{text}, {examined.empty:,} empty between them"
 
 
 def _place_text(task: Task) -> str:
@@ -416,23 +408,13 @@ def _place_text(task: Task) -> str:
 def _segments_text(task: Task, policy: Policy) -> str:
     if task.buckets is not None:  # what comes out depends on the keys
         return f"{len(task.inputs):,}"
-    return f"{len(task.inputs):,} -> {_expected(task, policy)}"
+    least, exact = expected_outputs(task, policy)
+    return f"{len(task.inputs):,} -> {least:,}{'' if exact else '+'}"
 
 
 def _chunk_names(names: tuple[str, ...]) -> str:
     more = len(names) - _SHOWN_CHUNKS
     return ", ".join(names[:_SHOWN_CHUNKS]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _expected(task: Task, policy: Policy) -> str:
-    """Return how many segments a task makes; if it cuts coarser ones, a lower bound."""
-    sizes: dict[TimeChunk, int] = {}
-    for segment in task.inputs:
-        chunk = home(parse_chunk(segment.chunk), task.granularity)
-        sizes[chunk] = sizes.get(chunk, 0) + segment.bytes
-    least = sum(-(-size // policy.target_bytes) for size in sizes.values())
-    cut = any(chunk.granularity != task.granularity for chunk in sizes)
-    return f"{least:,}+" if cut else f"{least:,}"
 
 
 def _show_verdict(verdict: ChunkVerdict, place: Place) -> None:

@@ -6,7 +6,8 @@ from support.planned_tables import TABLE, PlannedTable
 
 from eventlog.compaction.planner.assessing import REFRESH, Result, noted, record
 from eventlog.compaction.planner.candidates import MAX_INPUTS
-from eventlog.compaction.planner.planning import explain, known_of, plan
+from eventlog.compaction.planner.chunk_planning import known_of
+from eventlog.compaction.planner.planning import explain, plan
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import decode, encode, task_id
 from eventlog.errors import InvalidInput, VersionNotFound
