@@ -1,6 +1,6 @@
 """Decoding of row groups within a bound on memory, however far they expand.
 
-A footer does not say how large decoded rows are, and it may lie: a dictionary stores a text once
+A footer does not record how large decoded rows are, and it may lie: a dictionary stores a text once
 that every row may repeat, and so does DELTA_BYTE_ARRAY, the text before. So a bound on their size
 is computed from the headers of pages first. Where it is large, the rows are decoded a few at a
 time; where it says nothing, as many as take little by those that came before.
@@ -68,7 +68,7 @@ def most_bytes(
     columns: Sequence[int],
     enough: int,
     *,
-    said: int | None = None,
+    claimed: int | None = None,
 ) -> Bound:
     """Return a bound on the memory that columns of row groups take once decoded.
 
@@ -78,7 +78,7 @@ def most_bytes(
         groups: numbers of the row groups.
         columns: indexes of Parquet columns.
         enough: a bound in bytes. An estimate at or below it may be loose, which is cheaper.
-        said: what the writer says that they take, which is not sure; None if it says nothing.
+        claimed: the bytes that the writer claims, which are not sure; None if it claims nothing.
 
     Raises:
         pa.ArrowException: headers of pages are damaged.
@@ -96,8 +96,8 @@ def most_bytes(
     loose = sum(texts.most for _, _, texts in doubtful)
     if size + loose <= enough:
         return Bound(size + loose, True)
-    if said is not None:
-        return Bound(said, False)
+    if claimed is not None:
+        return Bound(claimed, False)
     sure = True
     for group, place, texts in doubtful:
         if texts.most <= enough // (8 * len(doubtful)):
@@ -201,7 +201,7 @@ def _taken(source: pa.NativeFile, footer: Any, group: Any, place: int) -> tuple[
     if column.physical_type == "BYTE_ARRAY":
         return _VALUE_BYTES * values, _texts(pages(source, column))
     if kind.max_repetition_level:
-        list(pages(source, column))  # which refuses more values than the footer says
+        list(pages(source, column))  # which refuses more values than the footer claims
     width = int(kind.length) if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
     return (_VALUE_BYTES + width) * values, _NO_TEXTS
 

@@ -91,7 +91,7 @@ class AlreadyExists(EventLogError):
 class CommitConflict(EventLogError):
     """The transaction cannot be rebased onto the head: read again and decide again.
 
-    Nothing was committed. The message says what changed, and in which version.
+    Nothing was committed. The message names what changed, and in which version.
     """
 
     exit_code = 3

@@ -1,6 +1,6 @@
 """The limits of the format in one place: a writer must not write what a reader refuses.
 
-FORMAT.md "Limits" lists them, and says which side checks each; a test writes at each limit and one
+FORMAT.md "Limits" lists them, and which side checks each; a test writes at each limit and one
 beyond it. A limit that readers enforce and writers do not would make acknowledged rows unreadable,
 so a new limit is added here and used on both sides.
 """

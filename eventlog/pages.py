@@ -1,7 +1,7 @@
-"""Headers of Parquet's pages, which say what is decoded, where a footer only claims it.
+"""Headers of Parquet's pages, which determine what is decoded; a footer only claims it.
 
 Imports nothing of the project. Arrow decompresses a page to the size in its header and decodes the
-number of values there, whatever the footer says; and it does not show the headers.
+number of values in the header, whatever the footer claims; and it does not show the headers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USUAL = re.compile(
 
 
 class Page(NamedTuple):
-    """What a page's header says.
+    """The contents of a page's header.
 
     Attributes:
         kind: its type, as `DICTIONARY`.
@@ -103,7 +103,7 @@ def _header(source: pa.NativeFile, at: int, end: int) -> tuple[Page, int, int]:
 
 
 def _numbers(body: bytes) -> tuple[dict[int, int], int]:
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     at = field = 0
     around: list[int] = []  # the fields of the structs that this one is in
     while True:
@@ -111,7 +111,7 @@ def _numbers(body: bytes) -> tuple[dict[int, int], int]:
         at += 1
         if not byte:
             if not around:
-                return found, at
+                return numbers, at
             field = around.pop()
             continue
         if byte > 15:
@@ -124,7 +124,7 @@ def _numbers(body: bytes) -> tuple[dict[int, int], int]:
         if kind == _I32:
             number, at = _signed(body, at)
             if field < 16 and len(around) < 2:
-                found[16 * around[0] + field if around else field] = number
+                numbers[16 * around[0] + field if around else field] = number
         elif kind == _STRUCT:
             around.append(field)
             field = 0

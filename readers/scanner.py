@@ -152,7 +152,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
         storage_options: with a root: see `eventlog.store.options`.
 
     Raises:
-        InvalidInput: an argument is wrong; the message says which.
+        InvalidInput: an argument is wrong; the message names it.
         VersionNotFound: there is no such version.
         VersionVacuumed: the version is below the horizon, and its segments may be deleted. A scan
             of a root raises it when the first of them is missing.

@@ -123,7 +123,7 @@ def _fetched(reading: Reading, segment: Segment) -> bytes:
 
 
 def _rows_in(body: bytes, segment: Segment, reading: Reading, most: int) -> pa.Table | None:
-    """Return a segment's rows, or None if they are not what the log says, or more than `most`."""
+    """Return a segment's rows, or None if they differ from the log's entry or exceed `most`."""
     schema = reading.schema
     if sha256(body) != segment.checksum:
         return None

@@ -41,7 +41,7 @@ def upsert(
     Args:
         t: a keyed table.
         data: as for `append`. Beside the table's columns it may have `_op`: `u` or null for rows to
-            merge, `d` for keys to delete, whose other columns are ignored but for the one that
+            merge, `d` for keys to delete, whose other columns are ignored except the one that
             orders rows. Under `merge=partial` columns that it lacks keep their values, as do those
             in which it is null.
         app_id: as for `append`.
@@ -156,9 +156,9 @@ def as_deletes(
         batch: the keys.
         schema: what `deletes_schema` returned for them.
         rule: the table's merge rule.
-        timed: the columns that say in which chunk a key is (`timed_by`).
+        timed: the columns that decide in which chunk a key is (`timed_by`).
     """
-    # An order value that orders no deletes matters only where it says in which chunk a key is.
+    # An order value that orders no deletes matters only where it decides the chunk of a key.
     kept = {*timed, *(name for name in schema.names if name != rule.order)}
     columns = []
     for field in schema:
@@ -188,5 +188,5 @@ def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
 
 
 def timed_by(layout: Layout) -> tuple[str, ...]:
-    """Return the columns that say in which chunk a key is."""
+    """Return the columns that decide in which chunk a key is."""
     return () if layout.granularity == "all" else (layout.time_column,)

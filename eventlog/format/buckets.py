@@ -49,7 +49,7 @@ def buckets_of(rows: pa.Table, key: Sequence[str], buckets: int, splits: int = 0
 
 @lru_cache(maxsize=16)
 def _turned(bits: int) -> pa.Array:
-    """Return the numbers of so many bits with these in the opposite order."""
+    """Return the numbers of `bits` bits, in order, each with its bits reversed."""
     return pa.array([int(f"{n:0{bits}b}"[::-1], 2) for n in range(2**bits)], pa.int64())
 
 

@@ -51,7 +51,7 @@ _Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Transaction)
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """The fields that say whether this release can read the rest."""
+    """The fields that decide whether this release can read the rest."""
 
     format: str
     min_reader: Count

@@ -56,7 +56,7 @@ def probe_key(table_id: str) -> str:
 
 
 def start_key(version: int) -> str:
-    """Return the key of the object that says that a replica starts at `version` (R17.4)."""
+    """Return the key of the object that records that a replica starts at `version` (R17.4)."""
     return f"{STARTS_PREFIX}{_inverted(version)}.json"
 
 

@@ -63,7 +63,7 @@ def check_named(header: Header, commit_hash: str, above: Header, table: str) -> 
         table: the root URI, for the error.
 
     Raises:
-        Corrupt: it is not, so that what it says, such as its time, proves nothing.
+        Corrupt: it is not, so its contents, such as its time, prove nothing.
     """
     if above.prev != commit_hash or above.table != header.table:
         raise Corrupt(
@@ -84,18 +84,18 @@ def gaps(versions: Sequence[int]) -> list[tuple[int, int]]:
     return [(newer, older) for newer, older in pairwise(versions) if newer - older != 1]
 
 
-def check_explained(found: Sequence[tuple[int, int]], starts: Sequence[Start], table: str) -> None:
+def check_explained(ends: Sequence[tuple[int, int]], starts: Sequence[Start], table: str) -> None:
     """Check that the versions that are missing were never copied to this replica (R17.4).
 
     Args:
-        found: the gaps.
+        ends: the gaps, each as the version above it and the one below it.
         starts: the starts of the replica.
         table: the root URI, for the error.
 
     Raises:
         Corrupt: there is a gap for another reason.
     """
-    for newer, older in found:
+    for newer, older in ends:
         # against gap-taken-for-a-start
         if not any(start.after <= older and newer <= start.version for start in starts):
             raise Corrupt(

@@ -58,13 +58,13 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     added, dropped = _minus(in_b, in_a), _minus(in_a, in_b)
     only_b = [d for i, d in b.delta.drops.items() if i not in a.delta.drops]
     only_a = [d for i, d in a.delta.drops.items() if i not in b.delta.drops]
-    gone = {s.id: s for s in dropped} | {
+    removed = {s.id: s for s in dropped} | {
         i: s for i, s in a.live(only_b).items() if b.live([_named(s)]).get(i) != s
     }
     new = {s.id: s for s in added} | {
         i: s for i, s in b.live(only_a).items() if a.live([_named(s)]).get(i) != s
     }
-    return Diff(_ordered(new.values()), _ordered(gone.values()))
+    return Diff(_ordered(new.values()), _ordered(removed.values()))
 
 
 def dropped(
@@ -141,8 +141,8 @@ def _follows(before: Header, commit_hash: str, header: Header) -> bool:
     return named and added_up  # against drops-that-no-header-counts
 
 
-def confirmed(log: Log, said: Mapping[int, Sequence[Drop]]) -> set[str]:
-    """Return the ids of those segments that the log shows dropped in the version said, or before.
+def confirmed(log: Log, drops: Mapping[int, Sequence[Drop]]) -> set[str]:
+    """Return the ids of the segments whose drops the log confirms, in the given version or before.
 
     The delta of the version shows it, or its fold; a version that is absent or damaged shows
     nothing (FORMAT.md R12.9). One GET a version; the fold of one that dropped what was added since
@@ -150,13 +150,13 @@ def confirmed(log: Log, said: Mapping[int, Sequence[Drop]]) -> set[str]:
 
     Args:
         log: the log.
-        said: by version, the segments of which somebody says that it dropped them.
+        drops: the drops to confirm, by the version that is claimed to have made them.
 
     Raises:
         Unavailable: the store does not answer.
     """
-    versions = sorted(said)
-    return set[str]().union(*each(lambda v: _confirmed_by(log, v, said[v]), versions))
+    versions = sorted(drops)
+    return set[str]().union(*each(lambda v: _confirmed_by(log, v, drops[v]), versions))
 
 
 def _confirmed_by(log: Log, version: int, drops: Sequence[Drop]) -> set[str]:

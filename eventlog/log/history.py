@@ -90,7 +90,7 @@ def history(
 def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     """Return the newest version committed at or before `time_ms`, by bisection over headers.
 
-    Of what the headers say nothing is checked: `checked_version_at` does, with up to three GETs
+    The times in the headers are not checked: `checked_version_at` does, with up to three GETs
     more.
 
     Args:
@@ -115,8 +115,8 @@ def checked_version_at(log: Log, head: Snapshot, time_ms: int) -> int:
         VersionNotFound: the table was created after that time.
         VersionNotReplicated: this replica does not have the versions of that time.
     """
-    found = _commit_at(log, head, time_ms)
-    return head.version if found is None else found[0].header.version
+    at_time = _commit_at(log, head, time_ms)
+    return head.version if at_time is None else at_time[0].header.version
 
 
 def snapshot_at(log: Log, head: Snapshot, time_ms: int) -> Snapshot:
@@ -127,15 +127,15 @@ def snapshot_at(log: Log, head: Snapshot, time_ms: int) -> Snapshot:
         VersionNotFound: the table was created after that time.
         VersionNotReplicated: this replica does not have the versions of that time.
     """
-    found = _commit_at(log, head, time_ms)
-    return head if found is None else log.resolve(*found)
+    at_time = _commit_at(log, head, time_ms)
+    return head if at_time is None else log.resolve(*at_time)
 
 
 def _commit_at(log: Log, head: Snapshot, time_ms: int) -> tuple[Commit, bytes] | None:
-    """Return the commit of that time, which the one above names; None: it is that of the head.
+    """Return the commit of that time, which the commit above names; None if it is the head's.
 
-    Between the two lies the time, by what their headers say. So both must be of this log: the one
-    above, too, is compared with the one that names it.
+    The time lies between the times in the headers of these two commits, so both must belong to this
+    log: the commit above is also compared with the one that names it.
     """
     version, seen = _bisected(log, head, time_ms, -1)
     with unless_deleted(log.store):
@@ -143,15 +143,15 @@ def _commit_at(log: Log, head: Snapshot, time_ms: int) -> tuple[Commit, bytes] |
         if version == head.version:
             return None
         read = range(version, min(version + 2, head.version))
-        found, *above = each(log.read_below, read, count=len(read))
-        (commit, body), later = found, seen[version + 1]
+        at_time, *above = each(log.read_below, read, count=len(read))
+        (commit, body), later = at_time, seen[version + 1]
         # against time-of-another-log
         chain.check_named(commit.header, sha256(body), later, log.store.uri)
         for commit, body in above:
             named_by = seen.get(version + 2) or log.above(head, version + 1)
             if named_by is not None:  # against time-above-of-another-log
                 chain.check_named(commit.header, sha256(body), named_by, log.store.uri)
-    return found
+    return at_time
 
 
 def _check_times(log: Log, head: Snapshot, seen: Mapping[int, Header]) -> None:

@@ -141,7 +141,7 @@ class Log:
         versions, frames, last = self._listed()
         gaps = chain.gaps([*versions, -1] if last else versions)
         if gaps:  # against gap-not-checked
-            with unless_deleted(self.store):  # what was committed late to it lies alone
+            with unless_deleted(self.store):  # a late commit to a deleted branch lies alone
                 chain.check_explained(gaps, self.starts.all(), self.store.uri)
         for fork in self.store.forks[:1]:
             if versions[0] < fork.version:  # against head-below-the-fork
@@ -269,17 +269,17 @@ class Log:
             raise self._lost(version + 1) from None
 
     def check_linked(self, head: Snapshot, old: Snapshot) -> None:
-        """Check that an old version is of the log that a later one is of, before it is used.
+        """Check that an old version belongs to the log of a later one, before it is used.
 
-        What is committed on the strength of it stays, whatever is put right later. One GET for each
-        version above it, up to `LINKED` of them; none if it is the head, or the version below.
+        A commit that relies on a wrong version stays, even if the log is repaired later. One GET
+        for each version above the old one, up to `LINKED`; none if it is the head or the one below.
 
         Args:
             head: a version that is known, not below the other one.
             old: the other one.
 
         Raises:
-            Corrupt: one of them is not the one that the version after it names, or is missing.
+            Corrupt: a version is missing, or is not the one that the version after it names.
             TableNotFound: the branch was deleted.
         """
         if old.version >= head.version:
@@ -287,11 +287,11 @@ class Log:
         with unless_deleted(self.store):
             last = min(old.version + LINKED, head.version - 1)
             header, digest = old.header, old.commit_hash
-            # Neighbours of another log name each other.
-            for found in each(self._linking, range(old.version + 1, last + 1)):
-                if found is None:
+            # Two commits of another log also name each other, so the chain must reach the head.
+            for neighbour in each(self._linking, range(old.version + 1, last + 1)):
+                if neighbour is None:
                     return  # this replica lacks it
-                commit, body = found
+                commit, body = neighbour
                 chain.check_named(header, digest, commit.header, self.store.uri)
                 header, digest = commit.header, codec.sha256(body)
             above = self.above(head, last)
@@ -566,8 +566,8 @@ class Log:
         if lost:
             check_there(self.store)
             newest = self.head()
-            held = held_from(self.store.forks)
-            check_kept(newest.meta, newest.version, version, self.store.uri, held=held)
+            oldest_held = held_from(self.store.forks)
+            check_kept(newest.meta, newest.version, version, self.store.uri, held=oldest_held)
             raise DataLoss(
                 f"{len(lost):,} of {len(adds):,} segments of version {version} are missing: run "
                 "`eventlog fsck`",
@@ -622,7 +622,7 @@ class Log:
             raise error
         unusable = state.base.version
         logger.warning("key frame %d is unusable, reading an older one: %s", unusable, error)
-        # The base of a commit's delta is never the key frame of its own version.
+        # The delta of a commit never starts from the key frame of the same version.
         versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
         try:
             older = state.over(self.snapshot(unusable).state)

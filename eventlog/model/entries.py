@@ -75,7 +75,7 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
     keyed: Keyed | UnsetType = UNSET
 
 
-# A table has millions of entries and statistics, none of which can be part of a reference cycle:
+# A table has millions of entries and statistics, and none can be part of a reference cycle:
 # `gc=False` keeps the garbage collector from visiting them.
 class ColumnStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """Statistics of one column of one segment; bounds of None mean unknown.

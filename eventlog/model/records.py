@@ -142,7 +142,7 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True):
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
     """A claim (`TakeClaim`): `token` is the version that accepted it, `renewed` its last renewal.
 
-    `renewed` is a version, too; initially that of `token`.
+    `renewed` is also a version, and at first equals `token`.
     """
 
     start: Int
@@ -168,10 +168,10 @@ class Replica(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Origin(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far this log has what another log of the same table did.
+    """How far another log of the same table is merged into this one.
 
     Attributes:
-        version: the last version of the other log that this one has.
+        version: the last version of the other log that is merged here.
         commit: the hash of that version's commit.
         token: the version of this log that recorded it.
     """
@@ -235,7 +235,7 @@ class Commit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(Struct, frozen=True, forbid_unknown_fields=True):
-    """Says that a replica has no versions, or not all, between two of its own.
+    """Records that a replica lacks versions between two of its own: all of them, or some.
 
     Attributes:
         table: the table's id.
@@ -299,13 +299,13 @@ class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fork(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a branch leaves its parent, the table or branch whose root its own root lies under.
+    """The fork point of a branch. Its parent is the table or branch whose root contains its root.
 
     Attributes:
         format: as in a commit.
         min_reader: as in a commit.
         table: the id of the table, which all its branches share.
-        id: 32 hexadecimal digits, unique: another branch of this name has another one.
+        id: 32 hexadecimal digits, unique: a later branch of the same name has another id.
         name: of the branch; its root is `_branches/<name>` in its parent's.
         version: the last version that the branch has in common with its parent.
         commit: the sha256 of the parent's commit of that version.

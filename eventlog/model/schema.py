@@ -114,21 +114,21 @@ def check_successor(old: Schema, new: Schema) -> str | None:
 
 def first_problems(schema: Schema) -> list[str]:
     """Return in what the first schema of a log breaks FORMAT.md R7.2: no fold judges it."""
-    found = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
+    problems = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
     if shared := _shared(schema):
-        found.append(f"the first schema has two columns of one {shared}")
+        problems.append(f"the first schema has two columns of one {shared}")
     outside = [c.id for c in schema.columns if not 1 <= c.id <= schema.last_column_id]
     if outside:
-        found.append(
+        problems.append(
             f"the first schema has a column with id {outside[0]}, which is not 1 to "
             f"{schema.last_column_id}, the last column id"
         )
-    found += [
+    problems += [
         f"the first schema has a column {shown(column.name)}: {problem}"
         for column in schema.columns
         if (problem := type_problem(column.type))
     ]
-    return found
+    return problems
 
 
 def to_arrow(schema: Schema) -> pa.Schema:

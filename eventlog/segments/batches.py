@@ -36,20 +36,20 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def taken(tables: Iterable[pa.Table], most_bytes: int) -> tuple[list[pa.Table], bool]:
-    """Return the first of some tables, and whether they take more than so many bytes.
+    """Return the first tables, and whether they take more than `most_bytes` of Arrow data.
 
     Args:
-        tables: an iterator, of which the rest is left if they do.
-        most_bytes: of Arrow data.
+        tables: an iterator. If the first tables take more, the rest stays in it.
+        most_bytes: the bound.
     """
-    found: list[pa.Table] = []
+    first_tables: list[pa.Table] = []
     size = 0
     for table in tables:
-        found.append(table)
+        first_tables.append(table)
         size += table.nbytes
         if size > most_bytes:
-            return found, True
-    return found, False
+            return first_tables, True
+    return first_tables, False
 
 
 def given_up(tables: list[pa.Table]) -> Iterator[pa.Table]:

@@ -173,7 +173,7 @@ class _Source:
         self.schema = self._stored_schema()
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = leaves(self.schema, names)
-        # Decoded bytes of the columns, by row group; None if the file does not say.
+        # Decoded bytes of the columns, by row group; None if the file does not record them.
         by_column = decoded_sizes(self.footer, len(self.schema))
         wanted = [place for place, name in enumerate(self.schema.names) if name in names]
         self.sizes = None
@@ -305,20 +305,22 @@ class _Piece:
         if most.size > 4 * once:
             rows = min(max(1, count * once // most.size), rows)
         tables = self._decoded(file, count, rows, None if most.sure else once)
-        held: list[pa.Table] = []
+        first_tables: list[pa.Table] = []
         if most.size <= 4 * once:
             with _decoders:
-                held, more = taken(tables, 4 * once)
+                first_tables, more = taken(tables, 4 * once)
                 if not more:
-                    return list(self._wanted(held))
-        waiting = chain(given_up(held), tables)
+                    return list(self._wanted(first_tables))
+        waiting = chain(given_up(first_tables), tables)
         return (batch for table in waiting for batch in self._wanted([table]))
 
     def _most_bytes(self, file: pa.NativeFile, enough: int) -> Bound:
         source = self.source
-        said = None if source.sizes is None else self.size
+        claimed = None if source.sizes is None else self.size
         try:
-            return most_bytes(file, source.footer, self.groups, source.columns, enough, said=said)
+            return most_bytes(
+                file, source.footer, self.groups, source.columns, enough, claimed=claimed
+            )
         except _FAILURES as error:
             raise self.source.undecodable(error) from error
 

@@ -37,7 +37,7 @@ from eventlog.store.files import FetchedRanges
 from eventlog.store.port import ObjectStore
 
 _ATTEMPTS = 3  # of one fetch: damage in transit is gone the next time
-# Ranges closer than the gap are fetched in one request of at most so many bytes.
+# Ranges that are closer than the gap are fetched in one request, of at most `_MOST_BYTES`.
 _GAP_BYTES = 8 * 2**10
 _MOST_BYTES = 32 * 2**20
 # An object whose entry has no tail is checked as a whole once, and in such blocks from then on.
@@ -113,10 +113,10 @@ class SegmentObject:
             return pa.BufferReader(self._whole)
         ranges = list(_joined(self._parts, spans))
         if self._fetchers is not None and len(ranges) > 1:
-            held = list(self._fetchers.map(self._fetch, ranges))
+            fetched = list(self._fetchers.map(self._fetch, ranges))
         else:
-            held = list(map(self._fetch, ranges))
-        return pa.PythonFile(FetchedRanges(held, self.segment.bytes), mode="r")
+            fetched = list(map(self._fetch, ranges))
+        return pa.PythonFile(FetchedRanges(fetched, self.segment.bytes), mode="r")
 
     def _bytes(self, start: int) -> bytes:
         """Return the last bytes of the object, checked."""
@@ -203,11 +203,11 @@ class SegmentObject:
         except (TableNotFound, VersionVacuumed) as error:
             return error  # against vacuumed-called-lost
         except (Corrupt, NotFound):
-            pass  # a damaged log does not say whether a vacuum took it
+            pass  # a damaged log does not show whether a vacuum deleted it
         return self.loss("the object is missing")
 
     def loss(self, what: str) -> DataLoss:
-        """Return the error that says what is wrong with the object."""
+        """Return the error for the object, with the reason."""
         return DataLoss(
             f"a segment that the version needs is lost: {what}; run `eventlog fsck "
             "--checksums`, and restore the object from a backup or an older version of it",

@@ -25,7 +25,7 @@ def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa
         chunk = chunk_of(0, "all")
         yield (chunk.start, chunk.end), table
         return
-    # Most appends are of one chunk: then the first and the last time say so.
+    # Most appends are of one chunk: comparing the first and the last time is enough.
     ends = pc.min_max(times)
     first_and_last = pa.chunked_array([pa.array([ends["min"], ends["max"]], times.type)])
     first, last = chunk_starts(first_and_last, layout.granularity).to_pylist()

@@ -244,7 +244,7 @@ def spanned(lists: pa.Array, items: pa.Array) -> pa.Array:
 
     If it spans none, its offsets may be beyond the items; slicing there would crash Arrow.
     """
-    if not len(lists):  # in a file it may have no offsets at all
+    if not len(lists):  # in a file, an empty array may lack its offsets
         return items.slice(0, 0)
     start, end = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
     return items.slice(start, end - start) if start < end else items.slice(0, 0)
@@ -256,7 +256,7 @@ def _lengths(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pc.fill_null(_lengths(values.dictionary).take(values.indices), 0)
     if kind.id in _VIEWS:
-        # A view is four 32-bit integers, the first of which is its length.
+        # A view is four 32-bit integers; the first is its length.
         count = values.offset + len(values)
         words = pa.Array.from_buffers(pa.int32(), 4 * count, [None, values.buffers()[1]])
         lengths = pc.list_element(pa.FixedSizeListArray.from_arrays(words, 4), 0)

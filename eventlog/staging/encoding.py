@@ -292,7 +292,7 @@ def _parquet(schema: pa.Schema) -> dict[str, Any]:
 
     Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines in which
     NaN is greater than every number would prune it wrongly. Nor do nested columns: Parquet's
-    writer cannot tell field `b` of column `a` from a column called `a.b`.
+    writer cannot distinguish field `b` of column `a` from a column called `a.b`.
     """
     inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
     plain = [

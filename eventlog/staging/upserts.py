@@ -1,7 +1,7 @@
 """Rows of a keyed table on their way in: upserts and deletes become log segments. No I/O.
 
-A column `_op` tells deletes (`d`) from upserts (`u`, or null). A small transaction becomes one
-segment with rows of many buckets, a large one a segment a bucket (FORMAT.md "Log segments").
+A column `_op` distinguishes deletes (`d`) from upserts (`u`, or null). A small transaction becomes
+one segment with rows of many buckets, a large one a segment a bucket (FORMAT.md "Log segments").
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def checked(
         rows: with the schema of `incoming`.
         table: the table's schema.
         rule: its merge rule.
-        chunked_by: the event-time column, where it decides the chunk: then deletes have it, too.
+        chunked_by: the event-time column, if it decides the chunk: then deletes also have it.
         lacking: columns without which only deletes are accepted (`left_out`).
     """
     if OP in rows.column_names:
@@ -134,7 +134,7 @@ def checked(
         if problem is not None:
             return problem
     for name, function in rule.functions.items():
-        if function == "count":  # a row counts once, unless it says how many it stands for
+        if function == "count":  # a row counts once, unless it has a number
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), pc.fill_null(rows.column(name), 1))
     return rows

@@ -213,10 +213,10 @@ class FetchedRanges(io.RawIOBase):
         size: of the object.
     """
 
-    def __init__(self, held: Sequence[tuple[int, memoryview]], size: int) -> None:
+    def __init__(self, ranges: Sequence[tuple[int, memoryview]], size: int) -> None:
         super().__init__()
-        self._held, self._size = held, size
-        self._starts = [start for start, _ in held]
+        self._ranges, self._size = ranges, size
+        self._starts = [start for start, _ in ranges]
         self._position = 0
 
     def readable(self) -> bool:
@@ -244,7 +244,7 @@ class FetchedRanges(io.RawIOBase):
             OSError: they are in no fetched range.
         """
         place = bisect_right(self._starts, self._position) - 1
-        start, body = self._held[place] if place >= 0 else (0, memoryview(b""))
+        start, body = self._ranges[place] if place >= 0 else (0, memoryview(b""))
         end = min(self._position + size, self._size)
         if place < 0 or end > start + len(body):
             raise OSError(f"bytes {self._position} to {end} of the object were not requested")

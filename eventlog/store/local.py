@@ -98,7 +98,7 @@ class LocalStore:
 
     @property
     def forks(self) -> tuple[()]:
-        """See `ObjectStore.forks`: a root of its own."""
+        """See `ObjectStore.forks`: none, because this is no branch."""
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -146,7 +146,7 @@ class LocalStore:
     ) -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`; every directory is read once, when the listing reaches it.
 
-        What is no file, as a named pipe, is listed with the size 0: `get` tells what it is.
+        Anything but a file, such as a named pipe, is listed with the size 0; `get` refuses it.
 
         Raises:
             SymbolicLink: the listing reaches one; after its key and a `/` it goes on.
@@ -180,7 +180,7 @@ class LocalStore:
         return store_filesystem(self, self._size)
 
     def now_ms(self) -> int | None:
-        """Return None: a directory has no clock of its own."""
+        """Return None: a directory has no clock."""
         return None
 
     def _size(self, key: str) -> int | None:
@@ -312,13 +312,13 @@ class LocalStore:
     def _is_own(self, scratch: int, temporary: str, parent: int, key: str) -> bool:
         # NFS may apply a link twice, and answer only the second time.
         try:
-            there = _status(key.rpartition("/")[2], parent)
-            own = os.path.samestat(_status(temporary, scratch), there)
+            status = _status(key.rpartition("/")[2], parent)
+            own = os.path.samestat(_status(temporary, scratch), status)
         except OSError:
             return False
-        if stat.S_ISLNK(there.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise self._is_link(key)
-        if not stat.S_ISREG(there.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise InvalidInput("there are other objects under this key", key=key)
         return own
 
@@ -420,17 +420,17 @@ class LocalStore:
     def _info(self, descriptor: int, name: bytes) -> ObjectInfo | None:
         try:
             key = name.decode()
-            found = _status(key.rpartition("/")[2], descriptor)
+            status = _status(key.rpartition("/")[2], descriptor)
         except (FileNotFoundError, UnicodeDecodeError):
             # Deleted in the meantime, or a name that is not a valid key.
             return None
         except OSError as error:
             raise self._unavailable("list", error, os.fsdecode(name)) from error
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise self._is_link(key)
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             return None
-        return ObjectInfo(key, found.st_size if stat.S_ISREG(found.st_mode) else 0)
+        return ObjectInfo(key, status.st_size if stat.S_ISREG(status.st_mode) else 0)
 
     def _is_no_file(self, key: str) -> Corrupt:
         path = f"{self._root}/{key}"

@@ -66,7 +66,7 @@ class MemoryStore:
 
     @property
     def forks(self) -> tuple[()]:
-        """See `ObjectStore.forks`: a root of its own."""
+        """See `ObjectStore.forks`: none, because this is no branch."""
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:

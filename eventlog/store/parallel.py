@@ -24,7 +24,7 @@ _Answer = TypeVar("_Answer")
 
 @contextmanager
 def threads(count: int = THREADS) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of threads that all end with the context."""
+    """Yield a pool of threads, which end with the context."""
     pool = ThreadPoolExecutor(count, thread_name_prefix="eventlog-read")
     try:
         yield pool
@@ -69,7 +69,7 @@ def read_ahead(
     finally:
         for _, future in in_flight:
             future.cancel()
-        if isinstance(items, Generator):  # it may have threads of its own
+        if isinstance(items, Generator):  # it may have threads
             items.close()
 
 
@@ -98,7 +98,7 @@ def each(
     count: int = THREADS,
     window: int = WINDOW,
 ) -> Generator[_Answer, None, None]:
-    """Like `read_ahead`, with a pool of its own; with fewer than two items, without threads."""
+    """Like `read_ahead`, with a separate pool; with fewer than two items, without threads."""
     if len(items) < 2:
         yield from map(work, items)
         return

@@ -66,7 +66,7 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     endpoint and credentials (`spark.hadoop.fs.s3a.*`); `storage_options` apply to planning only.
     Engine `arrow` reads with pyarrow in the tasks (`DataFrame.mapInArrow`), which need eventlog
     installed. `auto` selects `jvm` where the session is known to reach the store and there are not
-    many small segments; `choose_engine` tells which and why. Both engines return the same rows,
+    many small segments; `choose_engine` returns which and why. Both engines return the same rows,
     also under filters that are added to the DataFrame later. Filters on floats are not pushed into
     Parquet, which would lose -0.0, nor filters on dates and instants that may be before 1901, which
     would lose days of 1582. In a keyed table rows of one key are merged in the tasks, by engine
@@ -88,9 +88,9 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
         storage_options: see `eventlog.store.options`.
 
     Raises:
-        InvalidInput: an argument is wrong, or the engine cannot read this; the message says why.
+        InvalidInput: an argument is wrong, or the engine cannot read this; the message names it.
         NotFound: there is no such table or version, or the version was vacuumed.
-        DataLoss: with engine `jvm`, a segment is missing or has another size than the log says.
+        DataLoss: with engine `jvm`, a segment is missing or has another size than in the log.
             It checks no bytes (FORMAT.md R7.7); engine `arrow` checks all bytes that it decodes.
     """
     check_engine(engine)
@@ -162,7 +162,7 @@ def _through_python(
     work = share_out(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
     activate(spark)
     if hasattr(spark, "_jvm"):
-        # One partition for each share. Spark knows no size for rows that it is given this way, so
+        # One partition for each share. Spark has no size for rows that are passed this way, so
         # it does not take the table for a small one and broadcast it.
         shares = [(bytearray(share),) for share in work.shares]
         parts = spark.sparkContext.parallelize(shares, max(1, len(shares)))

@@ -157,7 +157,7 @@ def _check_own(schema: StructType) -> None:
 
 
 def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
-    """Return the first version to tell of."""
+    """Return the first version whose changes are read."""
     timestamp = given.named.get("startingTimestamp")
     if timestamp is None:
         return given.whole("startingVersion", 1) or 1
@@ -167,24 +167,24 @@ def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
         return 1
 
 
-def _shares(found: Iterable[Step], target_bytes: int) -> Iterator[list[Step]]:
+def _shares(steps_to_read: Iterable[Step], target_bytes: int) -> Iterator[list[Step]]:
     """Yield the steps of each task, in order."""
-    held: list[Step] = []
+    share: list[Step] = []
     size = 0
-    for step in found:
+    for step in steps_to_read:
         for part in _parts(step, target_bytes):
             own = sum(s.bytes + OPEN_BYTES for s in steps.segments_of(part))
-            if held and size + own > target_bytes:
-                yield held
-                held, size = [], 0
-            last = held[-1] if held else None
+            if share and size + own > target_bytes:
+                yield share
+                share, size = [], 0
+            last = share[-1] if share else None
             if isinstance(last, Appended) and isinstance(part, Appended):
-                held[-1] = Appended((*last.segments, *part.segments))  # read ahead together
+                share[-1] = Appended((*last.segments, *part.segments))  # read ahead together
             else:
-                held.append(part)
+                share.append(part)
             size += own
-    if held:
-        yield held
+    if share:
+        yield share
 
 
 def _parts(step: Step, target_bytes: int) -> Iterator[Step]:

@@ -50,7 +50,7 @@ class Facts:
         scheme: of the table's root: `s3`, `file` or another one.
         obstacle: why Spark cannot read this version's files; None if it can.
         remote: whether the session is one of Spark Connect.
-        s3a: whether the s3a file system is there; None if that cannot be told.
+        s3a: whether the s3a file system is present; None if that is not known.
         unknown_to_jvm: what leads eventlog, but not the JVM, to the store.
         files: number of segments to read.
         bytes: their size.

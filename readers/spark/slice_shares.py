@@ -1,4 +1,4 @@
-"""How the slices of a keyed table are shared out among tasks, each of which merges its own.
+"""How the slices of a keyed table are shared out among tasks; each task merges its own.
 
 Imports eventlog only.
 """
@@ -58,7 +58,7 @@ def decode(share: bytes) -> list[Run]:
 
 
 def plain_of(runs: Sequence[Run]) -> dict[str, Run]:
-    """Return the segments that are read without a merge, by id, each as a run of its own."""
+    """Return the segments that are read without a merge, by id, each as a separate run."""
     return {
         base.segment.id: Run(run.chunk, base.first, base.last, (base,), run.splits)
         for run in runs

@@ -24,7 +24,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
 
 The table and its version are pinned when the DataFrame is created: all its actions see the same
 rows, whatever is committed afterwards. They fail if the table has been replaced by another one.
-With a schema given by the user each action resolves the version anew, and on Spark Connect it may,
+With a schema given by the user each action resolves the version again, and on Spark Connect it may,
 if the server no longer has the plan: give `version` and `tableId` there.
 """
 

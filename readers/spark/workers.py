@@ -122,9 +122,9 @@ def explained() -> Iterator[None]:
 
 def _is_this(program: str) -> bool:
     """Return whether a command starts this Python, with the same packages."""
-    command, here = shutil.which(program), Path(sys.executable)
+    command, own = shutil.which(program), Path(sys.executable)
     if command is None:
         return False
     # Two environments may link to one interpreter but have different packages.
     other = Path(command)
-    return other == here or (other.parent == here.parent and other.samefile(here))
+    return other == own or (other.parent == own.parent and other.samefile(own))

@@ -70,7 +70,7 @@ def open_rows(
 
     Args:
         files: paths of files or folders of one format, or `-` alone for standard input, which is
-            an Arrow IPC stream unless `file_format` says CSV or JSON.
+            an Arrow IPC stream unless `file_format` is CSV or JSON.
         wanted: the table's schema, whose types text files are read with.
         time_column: name of the time column. Text formats leave it as text: an append parses any
             ISO 8601.

@@ -201,7 +201,7 @@ class _Checked:
         return block
 
     def _check(self, text: bytes) -> None:
-        """Check bytes, the first of which is the last byte of the block before."""
+        """Check bytes that begin with the last byte of the block before."""
         if b"\0" in text:  # after it Arrow stops looking for quotes
             raise ValueError("it has a NUL byte, which CSV cannot hold: append Parquet or Arrow")
         quotes = text.count(b'"')
@@ -259,9 +259,9 @@ def _first_row_end(text: bytes, size: int, *, inside: bool) -> int:
     while at < size:
         quote = text.find(b'"', at, size)
         if not inside:
-            found = text.find(b"\n", at, size if quote < 0 else quote)
-            if found >= 0:
-                return found
+            line_end = text.find(b"\n", at, size if quote < 0 else quote)
+            if line_end >= 0:
+                return line_end
         if quote < 0:
             return -1
         at, inside = quote + 1, not inside
@@ -274,9 +274,9 @@ def _last_row_end(text: bytes, size: int, *, inside: bool) -> int:
     while end > 0:
         quote = text.rfind(b'"', 0, end)
         if not inside:
-            found = text.rfind(b"\n", quote + 1, end)
-            if found >= 0:
-                return found
+            line_end = text.rfind(b"\n", quote + 1, end)
+            if line_end >= 0:
+                return line_end
         end, inside = quote, not inside
     return -1
 

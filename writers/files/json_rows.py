@@ -84,7 +84,7 @@ class _Lines:
         self._decoder = self._exact if written else msgspec.json.Decoder(dict[str, Any])
 
     def read(self, text: bytes, first: int) -> pa.RecordBatch:
-        """Return the rows of complete lines, the first of which has the number `first`.
+        """Return the rows of complete lines; the first line has the number `first`.
 
         Raises:
             ValueError: a line is not an object, or does not fit.

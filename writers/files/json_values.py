@@ -1,4 +1,4 @@
-"""Converts decoded JSON values to Arrow arrays of the table's types, exactly or not at all.
+"""Converts decoded JSON values to Arrow arrays of the table's types exactly, or refuses them.
 
 | type | JSON |
 |---|---|

@@ -156,7 +156,7 @@ def _plain_decimal(text: str) -> str:
 
 
 def _check_finite(values: pa.Array, parsed: pa.Array) -> None:
-    """Refuse numbers that overflow: only text that says inf is an infinity."""
+    """Refuse numbers that overflow: only the text `inf` is an infinity."""
     infinite = pc.is_inf(parsed)
     if pc.any(infinite).as_py():
         spelled = pc.match_substring_regex(values.filter(infinite), r"(?i)inf")

@@ -8,7 +8,7 @@ options (`eventlog.writers.spark.source`).
 TIMESTAMP_NTZ, DATE and STRING values written to columns of instants are read as UTC, whatever the
 session's zone, as with every other writer; `cast("timestamp")` in the DataFrame uses the session's
 zone. A new table has the columns of the DataFrame, all of them nullable, as with Spark's own file
-sources, but for those of a key and the one that orders its rows.
+sources, except those of a key and the one that orders its rows.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def upsert(  # noqa: PLR0913 - the public API
 
     Args:
         df: the rows. Beside the table's columns they may have `_op`: `u` or null for rows to merge,
-            `d` for keys to delete, whose other columns are ignored but for the event time and the
+            `d` for keys to delete, whose other columns are ignored except the event time and the
             one that orders rows. Under the rule `partial` columns that are missing keep their
             values, as do those in which a row is null.
         uri: see `append`.

@@ -88,7 +88,7 @@ class Job:
 
     Attributes:
         table: the table; pickled without its snapshot and client.
-        head: the state that the handle knows, so that a commit elsewhere need not read it again.
+        head: the state that was read last, so that a commit elsewhere need not read it again.
         recipe: how rows become segments.
         transaction: the transaction, without its actions.
         replaces: the range [start, end) ms whose rows the job replaces; None appends.

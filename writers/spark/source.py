@@ -6,7 +6,7 @@ Imports eventlog, readers and pyspark (extra `spark`). It runs the jobs of
 Modes and options of `df.write.format("eventlog")`:
 
 - `append`: never conflicts with other commits. In a keyed table rows are merged with those of
-  their key, and a column `_op` tells deletes (`d`) from upserts (`u`, or null).
+  their key, and a column `_op` distinguishes deletes (`d`) from upserts (`u`, or null).
 - `overwrite`: replaces the whole table, or whole time chunks with `replaceWhere`, or `start` and
   `end`. Segments that other writers add meanwhile are carried forward unless `isolation` is
   `serializable`.
@@ -96,8 +96,8 @@ def make_writer(
 
     Raises:
         InvalidInput: an option, or the DataFrame's schema, does not fit; no task runs.
-        TableNotFound: the table is absent and no option says how to create it, or it is not the one
-            that option `tableId` names.
+        TableNotFound: the table is absent and no option describes how to create it, or it is not
+            the one that option `tableId` names.
     """
     given = parse_spark_options(options)
     given.refuse(
@@ -128,7 +128,7 @@ def make_writer(
 
 
 def creation_of(given: SparkOptions, columns: Sequence[str]) -> Creation:
-    """Return what the options say about the creation of the table.
+    """Return how the options create the table.
 
     Args:
         given: the options.

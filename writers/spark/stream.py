@@ -20,13 +20,13 @@ runs:
 
 - planning: one GET of the known head's header, to see that it is still the same table; a GET and
   a LIST once in `REFRESH_S`, to stage in a current epoch and to see changes of the schema;
-- a task: one PUT for each segment, but for few rows of a keyed table, which the commit stages;
+- a task: one PUT for each segment, except for few rows of a keyed table, which the commit stages;
 - committing: one PUT, and the same small GET before it; every 32 batches a key frame of two PUTs,
   and a LIST to see whether other writers wait.
 
 The small GETs are left out where the log was seen within the last second. Measured on 10,000
 batches of one segment: 2.03 PUT, 0.03 LIST and at most 2 GET a batch, whatever the length of the
-log. With triggers more than a minute apart the two processes start anew: 6 more requests a batch.
+log. With triggers more than a minute apart the two processes start again: 6 more requests a batch.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ else:
     class _StreamWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter):
         """Spark 4.0 hands Arrow batches to what is an Arrow writer, on a stream as well.
 
-        To others it hands rows with naive local times, of which an hour a year is ambiguous.
+        To others it hands rows with naive local times, and one hour a year of these is ambiguous.
         """
 
 
@@ -125,7 +125,7 @@ class EventLogStreamWriter(_StreamWriter):
         """Stage the rows of one task; see `eventlog.writers.spark.jobs.stage`.
 
         Raises:
-            InvalidInput: rows do not fit the table, or Spark does not say which query this is.
+            InvalidInput: rows do not fit the table, or Spark does not name the query.
             Unavailable: the store does not answer; Spark retries the task.
         """
         context = TaskContext.get()
@@ -188,7 +188,7 @@ class EventLogStreamWriter(_StreamWriter):
             commit_staged(table.session, table.transaction("append", adds, app=app))
             _repeated(table, app)  # raises if a later batch came between
         except EventLogError:
-            _open.forget(self._place)  # the next batch of this process opens it anew
+            _open.forget(self._place)  # the next batch of this process opens it again
             raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -242,7 +242,7 @@ def make_stream_writer(
 
     Raises:
         InvalidInput: an option, the output mode, or the schema does not fit; no task runs.
-        TableNotFound: the table is absent and no option says how to create it.
+        TableNotFound: the table is absent and no option describes how to create it.
     """
     given = parse_spark_options(
         {name: value for name, value in options.items() if name.lower() not in _OF_THE_QUERY}

@@ -109,13 +109,13 @@ def hash_sum(table: pa.Table) -> int:
 
 
 def hashes_hold(table: pa.Table) -> bool:
-    """Say whether the column `hash` matches the other columns (FORMAT.md R8.1)."""
+    """Return whether the column `hash` matches the other columns (FORMAT.md R8.1)."""
     stored: list[bytes] = table.column("hash").to_pylist()
     return codec.entry_digests(to_segments(table)) == stored
 
 
 def ordered(table: pa.Table) -> bool:
-    """Say whether the entries are in leaf order, without duplicates."""
+    """Return whether the entries are in leaf order, without duplicates."""
     rising = pa.array([False] * max(0, table.num_rows - 1), pa.bool_())
     for name, _ in reversed(ORDER):
         column = table.column(name).combine_chunks()

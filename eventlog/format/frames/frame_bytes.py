@@ -32,7 +32,7 @@ _MAX_SPLITS = 12
 _SLICE_KINDS = ("base", "late", "log")
 _COLUMN_ID = re.compile(r"0|[1-9]\d{0,17}", re.ASCII)
 # The Parquet types of the columns, each with its logical type (FORMAT.md R9.3). An INT32 has nulls
-# only: bounds of which there is none.
+# only: the bounds of a column whose bounds are all unknown.
 _PHYSICAL: dict[tuple[str, str], Any] = {
     ("BOOLEAN", "None"): pa.bool_(),
     ("INT32", "Null"): pa.null(),
@@ -157,7 +157,7 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
     once = None if most.sure else _ONCE_BYTES
     # Other programs note types of their own beside those of Parquet.
     foreign = file.schema_arrow.types != plain.types
-    size, held = 0, []
+    size, pieces = 0, []
     for batch in decode(source, footer, groups, columns, few, once=once):
         piece = batch.cast(plain) if foreign else batch
         # The first is quicker, but counts what pieces share in each of them.
@@ -165,9 +165,9 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
         if size > _MAX_FRAME_BYTES:
             raise Corrupt(f"a frame object decodes to more than {_MAX_FRAME_BYTES} bytes")
         if size <= _ONCE_BYTES:
-            held.append(piece)
+            pieces.append(piece)
     # Nothing large is kept before its size is known.
-    table = file.read() if size > _ONCE_BYTES else pa.Table.from_batches(held, file.schema_arrow)
+    table = file.read() if size > _ONCE_BYTES else pa.Table.from_batches(pieces, file.schema_arrow)
     return table.cast(plain) if table.schema.types != plain.types else table
 
 
@@ -230,7 +230,7 @@ def _check_entries(table: pa.Table) -> None:
 
 
 def _check_slices(table: pa.Table, *, spilled: bool) -> None:
-    """Refuse places in slices of which a part is missing, or of an unknown kind."""
+    """Refuse places in slices that are incomplete or of an unknown kind."""
     if "slice_kind" not in table.column_names:
         return
     kinds = table.column("slice_kind")
@@ -297,7 +297,7 @@ def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
 
 
 def _check_counts(table: pa.Table) -> None:
-    """Refuse what JSON could not say either (FORMAT.md R5.2)."""
+    """Refuse negative counts, which JSON cannot contain either (FORMAT.md R5.2)."""
     counts = [name for name in _COUNTS if name in table.column_names]
     for name in (*counts, *(name for name in table.column_names if name.startswith("nulls_"))):
         least = pc.min(table.column(name)).as_py()

@@ -53,15 +53,15 @@ def to_spill(
                 None if isinstance(place, UnsetType) else getattr(place, name) for place in left
             ]
     chunks = [parse_chunk(drop.chunk) for drop in dropped]
-    gone: dict[str, list[Any]] = {name: [None] * len(dropped) for name in FIXED.names}
-    gone |= {
+    drop_columns: dict[str, list[Any]] = {name: [None] * len(dropped) for name in FIXED.names}
+    drop_columns |= {
         "chunk_start": [c.start for c in chunks],
         "chunk_end": [c.end for c in chunks],
         "id": [bytes.fromhex(drop.id) for drop in dropped],
         "hash": [bytes.fromhex(drop.hash) for drop in dropped],
     }
     table = entry_columns.concat(
-        [entry_columns.table_of(columns, added), entry_columns.table_of(gone, [])]
+        [entry_columns.table_of(columns, added), entry_columns.table_of(drop_columns, [])]
     )
     marks = pa.array([False] * len(added) + [True] * len(dropped), pa.bool_())
     return table.append_column(SPILL_ACTION, marks)
@@ -84,31 +84,33 @@ def from_spill(
     marks = table.column(SPILL_ACTION.name)
     table = table.drop_columns([SPILL_ACTION.name])
     entry_columns.check_filled(table, POSITION)
-    gone = table.filter(marks)
-    kept = table.filter(pa.compute.invert(marks))
-    entry_columns.check_filled(gone, ("hash",))
-    _check_empty(gone, [name for name in gone.column_names if name not in (*POSITION, "hash")])
-    entry_columns.check_filled(kept, ("epoch", "rows", "bytes", "checksum", "schema"))
-    _check_empty(kept, ["hash", *(("version", "partition") if actions else ())])
+    drop_rows = table.filter(marks)
+    add_rows = table.filter(pa.compute.invert(marks))
+    entry_columns.check_filled(drop_rows, ("hash",))
+    others = [name for name in drop_rows.column_names if name not in (*POSITION, "hash")]
+    _check_empty(drop_rows, others)
+    entry_columns.check_filled(add_rows, ("epoch", "rows", "bytes", "checksum", "schema"))
+    _check_empty(add_rows, ["hash", *(("version", "partition") if actions else ())])
     try:
         chunks = entry_columns.chunk_names(
-            gone.column("chunk_start").to_pylist(), gone.column("chunk_end").to_pylist()
+            drop_rows.column("chunk_start").to_pylist(), drop_rows.column("chunk_end").to_pylist()
         )
-        ids, hashes = gone.column("id").to_pylist(), gone.column("hash").to_pylist()
+        ids, hashes = drop_rows.column("id").to_pylist(), drop_rows.column("hash").to_pylist()
         drops = [Drop(i.hex(), c, h.hex()) for i, c, h in zip(ids, chunks, hashes, strict=True)]
-        versions = kept.column("version")
+        versions = add_rows.column("version")
         own = pa.compute.is_null(versions)
         given = pa.compute.any(pa.compute.equal(versions, version)).as_py()
-        if not own.equals(pa.compute.is_null(kept.column("partition"))):
+        if not own.equals(pa.compute.is_null(add_rows.column("partition"))):
             raise Corrupt("a spill object has adds with half a place")
         if given and versions.null_count:
             raise Corrupt("a spill object says only of some adds that its commit made them")
         ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
-        partitions = pa.compute.if_else(own, ordinals, kept.column("partition"))
+        partitions = pa.compute.if_else(own, ordinals, add_rows.column("partition"))
         for name, values in (("version", versions.fill_null(version)), ("partition", partitions)):
-            at = kept.schema.get_field_index(name)  # columns of statistics may stand before it
-            kept = kept.set_column(at, FIXED.field(name), values)
-        return entry_columns.to_segments(kept if actions else _with_spans(kept, version)), drops
+            at = add_rows.schema.get_field_index(name)  # columns of statistics may stand before it
+            add_rows = add_rows.set_column(at, FIXED.field(name), values)
+        add_rows = add_rows if actions else _with_spans(add_rows, version)
+        return entry_columns.to_segments(add_rows), drops
     except (TypeError, AttributeError) as error:
         raise Corrupt(f"a spill object has rows that violate the format: {error}") from None
 

@@ -113,18 +113,18 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
     lists: list[Any] = []
     vectors: set[str] = set()
     dicts: list[Any] = []
-    for held in set(map(type, values)):
-        if held in _PLAIN_CLASSES:
+    for cls in set(map(type, values)):
+        if cls in _PLAIN_CLASSES:
             continue
-        those = [value for value in values if type(value) is held]
-        if issubclass(held, Mapping):
+        those = [value for value in values if type(value) is cls]
+        if issubclass(cls, Mapping):
             dicts += those
         elif not hasattr(those[0], "__iter__"):
             kinds |= {_numpy_kind(value) for value in those if not _is_null(value)}
-        elif hasattr(held, "dtype"):
+        elif hasattr(cls, "dtype"):
             vectors |= {kind for value in those if (kind := _numpy_kind(value)) != "O"}
             lists += [v for v in those if _numpy_kind(v) in {"O", ""} and getattr(v, "ndim", True)]
-        elif not issubclass(held, _TEXTS):
+        elif not issubclass(cls, _TEXTS):
             lists += those
     if "M" in kinds and len(kinds - {""}) > 1:
         return True
@@ -133,7 +133,7 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
     fields: dict[Any, list[Any]] = {}
     for name, value in chain.from_iterable(mapping.items() for mapping in dicts):
         fields.setdefault(name, []).append(value)
-    return any(_mixes_times(held, set()) for held in fields.values())
+    return any(_mixes_times(of_field, set()) for of_field in fields.values())
 
 
 def _object_columns(rows: Any) -> Iterator[Any]:
@@ -142,10 +142,10 @@ def _object_columns(rows: Any) -> Iterator[Any]:
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return
     for values in _columns(rows, pandas):
-        held = values.dtype
-        if isinstance(held, pandas.CategoricalDtype):
-            held = held.categories.dtype
-        yield values if held == "object" else None
+        dtype = values.dtype
+        if isinstance(dtype, pandas.CategoricalDtype):
+            dtype = dtype.categories.dtype
+        yield values if dtype == "object" else None
 
 
 def _columns(frame: Any, pandas: Any) -> Iterator[Any]:
@@ -211,18 +211,20 @@ def _check_of_lists(kind: pa.DataType) -> _Check:
 
 def _is_vector(value: Any, kind: pa.DataType) -> bool:
     """Say whether Arrow converts all values of a NumPy array exactly."""
-    held = _numpy_kind(value)
-    if held in {"M", "m"}:
+    numpy_kind = _numpy_kind(value)
+    if numpy_kind in {"M", "m"}:
         return pa.types.is_temporal(kind) and _numpy_unit(value) == _unit(kind)
     if pa.types.is_floating(kind):
-        if held in {"i", "u"} and value.size:
+        if numpy_kind in {"i", "u"} and value.size:
             return bool(value.min() >= -_EXACT and value.max() <= _EXACT)
-        return held == "f" and value.dtype.itemsize <= kind.bit_width // 8
+        return numpy_kind == "f" and value.dtype.itemsize <= kind.bit_width // 8
     if pa.types.is_integer(kind):
-        return held in {"i", "u"}
+        return numpy_kind in {"i", "u"}
     if pa.types.is_boolean(kind):
-        return held == "b"
-    return (held == "U" and pa.types.is_string(kind)) or (held == "S" and pa.types.is_binary(kind))
+        return numpy_kind == "b"
+    return (numpy_kind == "U" and pa.types.is_string(kind)) or (
+        numpy_kind == "S" and pa.types.is_binary(kind)
+    )
 
 
 def _strings(_kind: pa.DataType) -> _Check:
@@ -368,10 +370,10 @@ def _plain(kind: pa.DataType) -> set[type]:
     """Return the classes whose values need no check, since Arrow converts all of them exactly."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    exact = [held for is_kind, _, held in _SCALARS if held is not None and is_kind(kind)]
+    exact = [cls for is_kind, _, cls in _SCALARS if cls is not None and is_kind(kind)]
     numpy = sys.modules["numpy"]  # imported by pandas
     same = {float: numpy.float64, int: numpy.int64, bool: numpy.bool_, str: numpy.str_}
-    return {type(None), *exact, *(same[held] for held in exact if held in same)}
+    return {type(None), *exact, *(same[cls] for cls in exact if cls in same)}
 
 
 def _among(value: Any, others: str) -> str:
@@ -396,9 +398,9 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    held = _numpy_kind(value)
-    if held:
-        return held in {"i", "u", "f"} and not hasattr(value, "mask")
+    numpy_kind = _numpy_kind(value)
+    if numpy_kind:
+        return numpy_kind in {"i", "u", "f"} and not hasattr(value, "mask")
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -69,7 +69,7 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
 
 
 def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Say whether values of a type can be cast to the table's type without ambiguity."""
+    """Return whether values of a type can be cast to the table's type without ambiguity."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if kind == wanted or pa.types.is_null(kind):
@@ -104,7 +104,7 @@ def conform(
         batch: the rows.
         wanted: the schema.
         time_column: name of the event-time column.
-        time_required: whether each row must have an event time, whatever the schema says.
+        time_required: whether each row must have an event time, even if the schema allows null.
     """
     columns = []
     for field in wanted:

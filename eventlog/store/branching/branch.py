@@ -41,11 +41,11 @@ _Answer = TypeVar("_Answer")
 
 
 class BranchStore:
-    """The part of a table's store that a branch is, as a store of its own.
+    """The part of a table's store that belongs to a branch, as a separate store.
 
     No request is sent before the first use, which reads where the branch forks; from then on the
     store is that of this branch, also if it is deleted and made again. A listing of
-    `_log/` or `data/` has the parent's objects below the fork, too; one of `_frames/` has the
+    `_log/` or `data/` also has the parent's objects below the fork; one of `_frames/` has the
     branch's own only.
 
     Args:
@@ -188,22 +188,22 @@ class BranchStore:
     def _rows(self, prefix: str, after: str, limit: int | None) -> Iterator[ObjectInfo]:
         """Yield own rows and the parent's in order. Each part is listed when it is reached."""
         fork = self._fork().version
-        mine = self._own(prefix, after, limit, fork)
-        row = next(mine, None)
+        own_rows = self._own(prefix, after, limit, fork)
+        row = next(own_rows, None)
         for place, low, high in _inherited_ranges(fork):
             if not place.startswith(prefix) and not prefix.startswith(place):
                 continue
             while row is not None and row.key < low:
                 yield row
-                row = next(mine, None)
+                row = next(own_rows, None)
             for other in self._theirs(max(place, prefix), max(after, low), high, limit, fork):
                 while row is not None and row.key < other.key:
                     yield row
-                    row = next(mine, None)
+                    row = next(own_rows, None)
                 yield other
         while row is not None:
             yield row
-            row = next(mine, None)
+            row = next(own_rows, None)
 
     def _theirs(
         self, prefix: str, after: str, high: str, limit: int | None, fork: int

@@ -103,7 +103,7 @@ class S3Store:
 
     @property
     def forks(self) -> tuple[()]:
-        """See `ObjectStore.forks`: a root of its own."""
+        """See `ObjectStore.forks`: none, because this is no branch."""
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -178,8 +178,8 @@ class S3Store:
         """
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
-        mine, theirs = self._options, source._options
-        if replace(mine, region=None) != replace(theirs, region=None):
+        own, other = self._options, source._options
+        if replace(own, region=None) != replace(other, region=None):
             return None
         new_key = key if new_key is None else new_key
         request = {
@@ -195,7 +195,7 @@ class S3Store:
             if status == 412:
                 return False
             if refusal(error.response, "copy an object", self._bucket) is not None:
-                return None  # reading and writing it may be allowed, and tells what is wrong
+                return None  # reading and writing may be allowed, and show what is wrong
             raise self._unknown(error, new_key) from error
         except _failures() as error:
             raise self._unknown(error, new_key) from error

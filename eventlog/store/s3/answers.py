@@ -131,8 +131,8 @@ def delete_error(
                 "the credentials need s3:DeleteObject there"
             )
         return Unavailable(f"S3 could not delete {key!r} in bucket {bucket!r} ({code}): try again")
-    told = {str(row.get("Key")) for row in (*answer.get("Deleted", []), *errors)}
-    left = next((name for name in names if name not in told), None)
+    answered = {str(row.get("Key")) for row in (*answer.get("Deleted", []), *errors)}
+    left = next((name for name in names if name not in answered), None)
     if left is not None:  # a proxy or a portal answers so
         return Unavailable(
             f"the answer does not tell whether {left!r} in bucket {bucket!r} was deleted: try again"

@@ -48,7 +48,7 @@ def content(answer: Mapping[str, Any], start: int, length: int | None, clock: Cl
 
 
 def _read(raw: Any, most: int | None, announced: int | None, clock: Clock) -> bytes:
-    """Return the bytes of a stream of urllib3, at most so many.
+    """Return the bytes of a stream of urllib3, up to a bound.
 
     Raises:
         OSError: it ends before it has as many as were announced.

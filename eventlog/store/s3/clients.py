@@ -196,7 +196,7 @@ def _client(
         max_pool_connections=POOL_CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": attempts},
         s3=s3,
-        # botocore composes its default name anew for every request: a tenth of the request's CPU.
+        # botocore composes its default name again for every request: a tenth of the request's CPU.
         user_agent=_USER_AGENT,
     )
     client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)

@@ -26,7 +26,7 @@ class CountingStore:
     """Counts the requests to a store, as S3 would bill them, and the bytes of content.
 
     A listing counts as one request per page of 1000 consumed rows, a delete as one per 1000 keys.
-    Refused and failed requests count. A pickled copy has counts of its own, from zero.
+    Refused and failed requests count. A pickled copy counts separately, from zero.
 
     Args:
         inner: the wrapped store.
@@ -117,7 +117,7 @@ class CountingStore:
 
 
 class PrefixedStore:
-    """The part of a store under a prefix, as a store of its own.
+    """The part of a store under a prefix, as a separate store.
 
     Its file system is that of the inner store, which also counts those reads.
 
@@ -153,7 +153,7 @@ class PrefixedStore:
 
     @property
     def forks(self) -> tuple[()]:
-        """See `ObjectStore.forks`: the prefix is a root of its own."""
+        """See `ObjectStore.forks`: none, because the prefix is a whole root."""
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:

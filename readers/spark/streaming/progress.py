@@ -130,7 +130,7 @@ class Rules:
                 table=self.uri,
                 version=number,
             )
-        # A change is told by the version before it.
+        # The changes of a version are computed from the version before it.
         oldest = number - 1 if self.read_changes else number
         if self.has_rows(version) and oldest < horizon and self.fail_on_data_loss:
             return vacuumed(number, horizon, self.uri)
@@ -214,7 +214,7 @@ def check_commit(offset: Offset, found: str, uri: str) -> None:
 
 
 def end_in_snapshot(start: Offset, left: Sequence[Segment], limits: Limits) -> Offset:
-    """Return where a batch ends that begins in the first snapshot. It ends there, too.
+    """Return where a batch ends that begins in the first snapshot: also in the first snapshot.
 
     So the rows of the batch depend on its end alone if nothing was read before: Spark does not keep
     the offset at which a query began.

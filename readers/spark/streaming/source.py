@@ -21,7 +21,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of
 Where a stream begins is decided by its first run; its checkpoint decides from then on. The columns
 are those at `load()`.
 
-Spark 4.0 and 4.1 do not tell a source where the last batch ended. There the first batch of each run
+Spark 4.0 and 4.1 do not pass a source the end of the last batch. There the first batch of each run
 reads all that there is, whatever the limits; the batches after it keep to them.
 """
 
@@ -114,11 +114,11 @@ class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the batch ends that begins at `start`; `start` itself if nothing is new.
 
         Args:
-            start: where the batch begins; None before Spark 4.2, which does not tell.
+            start: where the batch begins; None before Spark 4.2, which does not pass it.
             limit: whether the limits of the options apply; None before Spark 4.2.
 
         Raises:
-            InvalidInput: the stream cannot pass the next version; the message says why.
+            InvalidInput: the stream cannot pass the next version; the message has the reason.
             TableNotFound: the table was removed or replaced.
             VersionNotFound: the table has fewer versions than the stream has read.
             VersionVacuumed: the next version was vacuumed.

@@ -1,4 +1,4 @@
-"""Reads the versions of a table after one another, as a stream asks for them.
+"""Reads the versions of a table one after another, as a stream asks for them.
 
 Imports eventlog only, not pyspark.
 """
@@ -54,14 +54,14 @@ class StreamTail:
             TableNotFound: the table was replaced by another one.
             Unavailable: the store does not answer.
         """
-        found, listed = 0, False
+        count, listed = 0, False
         while until is None or version < until:
             if version + 1 not in self._appends:
                 if version >= self.newest:
                     if listed or not self._find(version + 1):
                         return
-                    found += 1
-                    if found == 2:  # there may be many more: learn how many, and read them at once
+                    count += 1
+                    if count == 2:  # there may be many more: learn how many, and read them at once
                         self.newest, listed = max(self.newest, self._log.head_version()), True
                 else:
                     last = min(version + WINDOW, self.newest, until or self.newest)
@@ -71,11 +71,11 @@ class StreamTail:
             yield self._appends[version]
 
     def known_hash(self, version: int) -> str | None:
-        """Return the hash of the commit of a version, if what was read tells it. No request."""
+        """Return the hash of the commit of a version, if it was read already. No request."""
         return self._hashes.get(version)
 
     def hash_of(self, version: int) -> str | None:
-        """Return the hash of the commit of a version that exists; None where nothing tells it.
+        """Return the hash of the commit of a version that exists; None if nothing records it.
 
         At most one GET: the version after it, which names it, is the next one to be read.
 
