@@ -11,43 +11,37 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from eventlog.clock import Clock
-from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     EventLogError,
     InvalidInput,
-    KeyNotFound,
     NotFound,
     TableNotFound,
-    UnsupportedFormat,
     VersionNotFound,
     VersionNotReplicated,
 )
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
+from eventlog.fsck.contents.key_check import check_keys
+from eventlog.fsck.contents.key_rows import KeyColumns
+from eventlog.fsck.contents.rows import RowCheck, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
-from eventlog.fsck.key_check import check_keys
-from eventlog.fsck.key_rows import KeyColumns
-from eventlog.fsck.leftovers import PLACES, Waiting
+from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.repair import repair as repair_frames
-from eventlog.fsck.rows import RowCheck, read_segments
+from eventlog.fsck.vacuum_record import RecordCheck, lacking, waiting_of
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable
 from eventlog.log.log import Log
-from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 from eventlog.quantities import count_text
-from eventlog.recovery import fallback, garbage
+from eventlog.recovery import fallback
 from eventlog.recovery.links import Links, past_links
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept, holds
 from eventlog.store.branching.roots import held_from, is_own
-from eventlog.store.location import place_of
 from eventlog.store.port import ObjectInfo, ObjectStore, store_time_ms
 from eventlog.table.branching.names import forks
 from eventlog.table.branching.soundness import check_branches
@@ -156,13 +150,20 @@ class _Run:
             self._findings,
             start=start,
             wanted=wanted,
-            waiting=_waiting(store, listed.head),
+            waiting=waiting_of(store, listed.head),
         )
         self._sought: Mapping[str, Segment] | None = None
         # Segments that are held, besides those sought: those to look for, and those found.
         self._unseen: dict[str, _Held] = {}
         self._held: dict[str, _Held] = {}
-        self._pending_seen = False
+        self._record = RecordCheck(
+            self._walk.log,
+            self._walk.audit,
+            self._walk.waiting,
+            self._walk.left_out,
+            self._findings,
+            head=listed.head,
+        )
         self._repairs: tuple[Repair, ...] = ()
         self._good = self._bad = self._lacking = 0  # key frames, before any repair
         self._checksummed = 0
@@ -207,16 +208,12 @@ class _Run:
                     self._progress("segments", total - len(wanted), total)
                 if at_head and is_own(self._store, row.key):
                     self._count_leftover(place, row)
-                    self._look_for_in_record(row.key)
+                    self._record.look_for(row.key)
         if wanted:
             self._report_missing(wanted)
         for key, held in self._unseen.items():
             self._findings.add("error", f"{held.named} is missing", key, held.version)
-        pending = self._pending()
-        if pending is not None and not self._pending_seen and not self._is_inherited(pending):
-            message = "the last vacuum's record is missing: the next vacuum starts without it"
-            self._findings.add("warning", message, pending, self._listed.head)
-        self._look_at_record(pending)
+        self._record.check()
         if at_head:
             for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
                 self._findings.add(severity, message, key, self._listed.head)
@@ -423,7 +420,7 @@ class _Run:
             # A vacuum of a branch deletes none of its parent's segments.
             own = {k: h.segment for k, h in found.items() if k not in known and self._is_own(k)}
             for key in lacking(own, {k: found[k].version for k in own}, meta, log):
-                self._report_record(
+                self._record.report(
                     "the last vacuum's record lacks this segment, or has it dropped where it was "
                     "live: the next vacuum would delete it, or examines the whole table",
                     key,
@@ -467,30 +464,8 @@ class _Run:
             problem = f"has {row.size:,} bytes, but {held.segment.bytes:,} in the log"
             self._findings.add("error", f"{held.named} {problem}", row.key, held.version)
 
-    def _look_for_in_record(self, key: str) -> None:
-        version = self._walk.waiting.lacks(key)
-        if version is not None:
-            self._report_record(
-                f"the last vacuum's record lacks this segment, which version {version} dropped: "
-                "the next vacuum would take it for an abandoned upload",
-                key,
-                version,
-            )
-
-    def _report_record(self, problem: str, key: str, version: int) -> None:
-        """Report a record that lacks a segment, unless a backfill brought that after the record."""
-        again = command("vacuum", self._store.uri, "--full", "--run")
-        if self._walk.left_out(version):
-            message = (
-                "the last vacuum's record may be older than the backfill that brought this "
-                f"segment, and then only {again} deletes it when it is due"
-            )
-            self._findings.add("warning", message, key, version)
-        else:
-            self._findings.add("error", f"{problem}; {again} replaces the record", key, version)
-
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
-        self._pending_seen = self._pending_seen or row.key == self._pending()
+        self._record.see(row.key)
         audit, unnamed = self._walk.audit, self._walk.unnamed
         kind = unnamed.judge(row.key, audit.meta, self._listed.head, audit.live)
         if kind is not None:
@@ -512,50 +487,6 @@ class _Run:
             return
         self._lost += [("a live segment is missing", segment) for segment in wanted.values()]
 
-    def _look_at_record(self, key: str | None) -> None:
-        """Report a record of the last vacuum that the next one cannot use."""
-        last, log = self._walk.audit.meta.swept, self._walk.log
-        if key is None or not self._pending_seen or last is None or last.pending is None:
-            return
-        try:
-            garbage.from_object(log.spill_bytes(last.pending), last.pending.drops, last.version)
-        except Corrupt as error:
-            message = (
-                "the last vacuum's record is damaged, and the next vacuum starts without it: "
-                f"{error.message}"
-            )
-            self._findings.add("warning", message, key, self._listed.head)
-        for row, version in self._walk.waiting.too_early(self._walk.audit.meta.horizon):
-            if not row.version:  # no vacuum believes that
-                message = (
-                    "the last vacuum's record does not say which version dropped this segment, as "
-                    f"where the commit of version {version} was missing then: the next vacuum "
-                    "looks for it in the log"
-                )
-                self._findings.add("warning", message, row.key, version)
-                continue
-            message = (
-                f"the last vacuum's record has this segment dropped in version {row.version}, but "
-                f"it was dropped in version {version}: a vacuum that believes it may delete what "
-                f"later versions show; {command('vacuum', self._store.uri, '--full', '--run')} "
-                "replaces the record"
-            )
-            self._findings.add("error", message, row.key, version)
-
-    def _pending(self) -> str | None:
-        swept = self._walk.audit.meta.swept
-        return keys.frame_key(swept.pending.sha256) if swept and swept.pending else None
-
-    def _is_inherited(self, key: str) -> bool:
-        """Return whether a branch has an object under `_frames/` from its parent."""
-        if not self._store.forks:
-            return False
-        try:
-            self._store.get(key, length=1)
-        except KeyNotFound:
-            return False
-        return True
-
 
 def _listed(store: ObjectStore, links: Links) -> LogListing:
     """Return the keys of the log.
@@ -574,54 +505,5 @@ def _listed(store: ObjectStore, links: Links) -> LogListing:
     return listed
 
 
-def _waiting(store: ObjectStore, head: int) -> Waiting | None:
-    """Return the record of the last vacuum, if the next one of this place uses it."""
-    log = Log(store)
-    with suppress(Corrupt, NotFound, UnsupportedFormat):  # reported by the walk, or later
-        last = log.snapshot(head).meta.swept
-        if last is not None and last.place in (UNSET, place_of(store)):
-            rows: Mapping[str, garbage.Dropped] = {}
-            if last.pending is not None:
-                body = log.spill_bytes(last.pending)
-                rows = garbage.from_object(body, last.pending.drops, last.version)
-            return Waiting(rows, last.version, last.horizon)
-    return None
-
-
 def _by_age(segment: Segment) -> tuple[int, int]:
     return segment.version, segment.partition
-
-
-def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log: Log) -> list[str]:
-    """Return the held keys that the last vacuum's record lacks, so the next one would delete them.
-
-    Nothing, where the record is that of another place: the next vacuum does not use it.
-
-    Args:
-        held: the held segments, by key.
-        at: for each a version that has it live: a record that has it dropped there is wrong.
-        meta: the small state at the head.
-        log: the log.
-
-    Raises:
-        Corrupt: the version of the record cannot be resolved.
-        NotFound: likewise.
-    """
-    last, waiting = meta.swept, dict[str, garbage.Dropped]()
-    if last is None or last.place not in (UNSET, place_of(log.store)):
-        return []
-    if last.pending is not None:
-        try:
-            waiting = garbage.from_object(
-                log.spill_bytes(last.pending), last.pending.drops, last.version
-            )
-        except Corrupt:
-            return []  # the next vacuum ignores the record, and looks at everything
-    # The next vacuum reads later adds and drops from the commits.
-    older = {
-        k: s
-        for k, s in held.items()
-        if s.version <= last.version and not (k in waiting and at[k] < waiting[k].version)
-    }
-    live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
-    return [key for key, segment in older.items() if segment.id not in live]

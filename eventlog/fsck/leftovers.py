@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys
@@ -17,7 +17,6 @@ from eventlog.fsck.findings import LeftoverKind, Leftovers
 from eventlog.model.actions import Swept
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Meta
-from eventlog.recovery.garbage import Dropped
 
 PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
 
@@ -129,49 +128,6 @@ class UnnamedObjects:
         wanted = _short(segment_id)
         at = bisect_left(self._dropped, wanted)
         return at < len(self._dropped) and self._dropped[at] == wanted
-
-
-class Waiting:
-    """The record of the last vacuum, and the versions that dropped what waited for the next one.
-
-    Args:
-        rows: the record, by key.
-        until: the version that it came up to: the next vacuum reads later drops from the log.
-        horizon: its horizon: what was dropped at or below it need not wait.
-    """
-
-    def __init__(self, rows: Mapping[str, Dropped], until: int, horizon: int) -> None:
-        self._rows = dict(rows)
-        self._until, self._horizon = until, horizon
-        self._dropped: dict[str, int] = {}  # by key, the last version
-        self._missed: dict[str, int] = {}  # by key, of those that the record lacks
-
-    def note(self, version: int, adds: Iterable[Segment], drops: Iterable[Segment]) -> None:
-        """Note what a version added and dropped. Versions come in order."""
-        if version > self._until:
-            return
-        for key in map(keys.key_of, drops):
-            if key in self._rows:
-                self._dropped[key] = version
-            elif version > self._horizon:
-                self._missed[key] = version
-        for segment in adds if self._missed else ():
-            self._missed.pop(keys.key_of(segment), None)
-
-    def lacks(self, key: str) -> int | None:
-        """Return the version that dropped a segment which the record should have, and lacks."""
-        return self._missed.get(key)
-
-    def too_early(self, horizon: int) -> Iterator[tuple[Dropped, int]]:
-        """Yield the rows with an earlier drop than the last, and the version of that (R12.9).
-
-        Args:
-            horizon: of the newest version: what was dropped at or below it is dead in any case.
-        """
-        for key, version in self._dropped.items():
-            row = self._rows[key]
-            if version > max(row.version, horizon):
-                yield row, version
 
 
 def _short(segment_id: str) -> int:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain as chained
-from itertools import islice, zip_longest
+from itertools import islice
 
-from eventlog import limits
 from eventlog.commit import proposal
 from eventlog.errors import (
     Corrupt,
@@ -24,19 +23,19 @@ from eventlog.errors import (
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys
-from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
-from eventlog.fsck.leftovers import UnnamedObjects, Waiting
+from eventlog.fsck.keyframe_check import KeyFrameAudit, KeyFrameCheck
+from eventlog.fsck.leftovers import UnnamedObjects
+from eventlog.fsck.vacuum_record import Waiting
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.log.starts import has_commit
 from eventlog.model.actions import Add, Drop
 from eventlog.model.entries import Segment
-from eventlog.model.records import Commit, KeyFrame, Leaf, Meta, Start
-from eventlog.state import keyframe
+from eventlog.model.records import Commit, Meta, Start
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import read_ahead, threads
@@ -59,46 +58,6 @@ class LogListing:
     keyframes: set[int] = field(default_factory=set)
     foreign: list[str] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class BadLeaf:
-    """A leaf that is missing or damaged, as described by the first key frame that names it.
-
-    Attributes:
-        version: of that key frame.
-        leaf: its entry there.
-        end: the first entry of the next leaf; None for the last leaf.
-        missing: whether there is no object under its key.
-        problem: what is wrong with it.
-    """
-
-    version: int
-    leaf: Leaf
-    end: EntryKey | None
-    missing: bool
-    problem: str
-
-
-@dataclass(slots=True)
-class KeyFrameAudit:
-    """The state of the key frames.
-
-    Attributes:
-        good: versions whose key frame agrees with the fold, leaves included.
-        bad: versions whose root is damaged, or does not agree.
-        newer: versions whose root has a newer format, and is not compared.
-        with_bad_leaves: versions whose root is sound, with their missing or damaged leaves.
-        missing: versions whose key frame is referred to or due, but does not exist.
-        leaves: by sha256, those that were read; None if nothing is wrong.
-    """
-
-    good: set[int] = field(default_factory=set)
-    bad: set[int] = field(default_factory=set)
-    newer: set[int] = field(default_factory=set)
-    with_bad_leaves: dict[int, set[str]] = field(default_factory=dict)
-    missing: set[int] = field(default_factory=set)
-    leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
 
 
 def list_log(store: ObjectStore) -> LogListing:
@@ -162,11 +121,11 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = KeyFrameAudit()
+        self._keyframes = KeyFrameCheck(self.log, self.audit, self.unnamed, self.frames, findings)
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
         self._left_out = set[int]()  # versions among them whose key frame was looked at
-        self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
         self.kept: Mapping[str, Segment] | None = None
         self.kept_meta: Meta | None = None
         self.void: list[VoidTransaction] = []
@@ -195,7 +154,7 @@ class Walk:
                     self.kept, self.kept_meta = dict(self.audit.live), self.audit.meta
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
-            self._check_stray(version)
+            self._keyframes.check_stray(version)
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
@@ -303,7 +262,7 @@ class Walk:
             if not self._in_step:
                 self._resume(commit, body if isinstance(body, bytes) else b"")
         if version in self.listed.keyframes:
-            self._check_keyframe(version, pool)
+            self._keyframes.check(version, pool)
 
     def _decode(
         self, version: int, body: bytes | Corrupt | None
@@ -374,11 +333,13 @@ class Walk:
         if base is None or base in self.frames.missing | self.frames.bad:
             return
         if base not in self.listed.keyframes:
-            self._note_missing(base, "commits start from this key frame, but it does not exist")
+            self._keyframes.note_missing(
+                base, "commits start from this key frame, but it does not exist"
+            )
         elif base not in self._left_out and any(base in gap for gap in self._absent):
             # The lowest version of a copy starts from it, and its commit is not in the copy.
             self._left_out.add(base)
-            self._check_keyframe(base, pool)
+            self._keyframes.check(base, pool)
 
     def _look_at_head(self) -> None:
         head = self.listed.head
@@ -392,89 +353,9 @@ class Walk:
         # seem due too early.
         base = snapshot.base.version if snapshot.base else None
         if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot.state):
-            self._note_missing(head, "the newest version's key frame is due, but does not exist")
-
-    def _check_stray(self, version: int) -> None:
-        """Report a key frame past the head, unless its commit arrived after the listing."""
-        try:
-            self.log.header(version)
-        except (Corrupt, NotFound):
-            self.frames.bad.add(version)
-            message = (
-                "this key frame is of a version that the log does not have: commits were removed, "
-                "or an `eventlog replicate` to this root was interrupted and has to be run again"
+            self._keyframes.note_missing(
+                head, "the newest version's key frame is due, but does not exist"
             )
-            self._find("error", message, keys.keyframe_key(version), version)
-
-    def _note_missing(self, version: int, problem: str) -> None:
-        self.frames.missing.add(version)
-        message = f"{problem}; readers use an older one"
-        self._find("warning", message, keys.keyframe_key(version), version)
-
-    def _check_keyframe(self, version: int, pool: ThreadPoolExecutor) -> None:
-        key = keys.keyframe_key(version)
-        try:
-            root = self.log.key_frames.root(version)
-        except UnsupportedFormat as error:
-            # Only the key frame needs a newer release; the log itself can be read.
-            self.frames.newer.add(version)
-            message = f"{error.message}; readers of this release skip this key frame"
-            self._find("warning", message, key, version)
-            return
-        except (Corrupt, NotFound) as error:
-            problems = [error.message]
-        else:
-            self._check_leaves(root, pool)
-            if self.audit.version != version:
-                return  # readers use it, and nothing speaks against it; its commit is reported
-            problems = self.audit.check_keyframe(root)
-        for problem in problems:
-            message = f"{problem}; readers skip this key frame"
-            self._find("error", message, key, version)
-        if problems:
-            self.frames.bad.add(version)
-        elif version not in self.frames.with_bad_leaves:
-            self.frames.good.add(version)
-
-    def _check_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
-        """Read the leaves that earlier roots do not have with the same entry, and check them."""
-        self.unnamed.note_frames(leaf.sha256 for leaf in root.leaves)
-        known = self.frames.leaves
-        nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
-        new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
-        self._entries.update((leaf.sha256, leaf) for leaf in new)
-        for leaf, body in read_ahead(pool, new, self._fetch_leaf):
-            problem = self._leaf_problem(leaf, body, root.version)
-            after = nexts[leaf.sha256]
-            end = first_key(after) if after else None
-            bad = BadLeaf(root.version, leaf, end, body is None, problem) if problem else None
-            known[leaf.sha256] = bad
-        for bad in (known[leaf.sha256] for leaf in root.leaves):
-            if bad is not None:
-                self.frames.with_bad_leaves.setdefault(root.version, set()).add(bad.leaf.sha256)
-                message = f"{bad.problem}; readers skip this key frame"
-                self._find("error", message, keys.frame_key(bad.leaf.sha256), root.version)
-
-    def _fetch_leaf(self, leaf: Leaf) -> tuple[Leaf, bytes | None]:
-        try:
-            return leaf, self._store.get(
-                keys.frame_key(leaf.sha256), length=min(leaf.size, limits.FRAME_BYTES) + 1
-            )
-        except KeyNotFound:
-            return leaf, None
-
-    def _leaf_problem(self, leaf: Leaf, body: bytes | None, version: int) -> str | None:
-        if body is None:
-            return "the leaf is missing"
-        try:
-            table = keyframe.check_leaf(leaf, body)
-            keyframe.check_entries(leaf.sha256, table)
-            entries = entry_columns.to_segments(table)
-        except Corrupt as error:
-            return error.message
-        if self.audit.version == version and self.audit.foreign(entries):
-            return "the leaf has entries that are not in the folded state"
-        return None
 
     def _recall(self, version: int) -> AuditPast:
         try:

@@ -19,7 +19,8 @@ from eventlog.format import codec, keys
 from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.findings import Findings, Repair
-from eventlog.fsck.log_walk import BadLeaf, Walk
+from eventlog.fsck.keyframe_check import BadLeaf
+from eventlog.fsck.log_walk import Walk
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import KeyFrame

@@ -27,9 +27,9 @@ from eventlog.errors import InvalidInput
 from eventlog.format import keys as places
 from eventlog.format.buckets import buckets_of
 from eventlog.fsck.check import fsck
+from eventlog.fsck.contents.key_check import check_keys
+from eventlog.fsck.contents.key_rows import KeyColumns
 from eventlog.fsck.findings import Findings
-from eventlog.fsck.key_check import check_keys
-from eventlog.fsck.key_rows import KeyColumns
 from eventlog.model.entries import Slice
 from eventlog.staging.encoding import Recipe
 from eventlog.writers import delete, upsert

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from eventlog.errors import Corrupt, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
-from eventlog.fsck.findings import Findings
-from eventlog.fsck.key_rows import (
+from eventlog.fsck.contents.key_rows import (
     EXAMPLES,
     KeyColumns,
     SeenKeys,
@@ -26,7 +25,8 @@ from eventlog.fsck.key_rows import (
     complete_keys,
     key_text,
 )
-from eventlog.fsck.rows import REWRITE, damage_of
+from eventlog.fsck.contents.rows import REWRITE, damage_of
+from eventlog.fsck.findings import Findings
 from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.placement import applied
 from eventlog.keyed.rule import OP, MergeRule

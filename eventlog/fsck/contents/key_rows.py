@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format import keys
-from eventlog.fsck.findings import Findings
-from eventlog.fsck.rows import (
+from eventlog.fsck.contents.rows import (
     CONSEQUENCES,
     MISSED,
     REWRITE,
@@ -24,6 +23,7 @@ from eventlog.fsck.rows import (
     outside_chunk,
     text,
 )
+from eventlog.fsck.findings import Findings
 from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import OP, MergeRule, stored_rule
 from eventlog.model.entries import Column, Segment
