@@ -14,11 +14,19 @@ from threading import Condition
 from typing import Any
 
 from eventlog.clock import Clock
-from eventlog.commit import framing, publication
+from eventlog.commit import keyframe_writing
 from eventlog.commit.identity import Identity
-from eventlog.commit.protocol import carry
+from eventlog.commit.intents import (
+    MAX_LISTED,
+    Intent,
+    most_listed,
+    open_intents,
+    parse_intent,
+    start_key,
+)
 from eventlog.commit.protocol import commands as c
-from eventlog.commit.protocol.memory import CommitOutcome, Memory
+from eventlog.commit.protocol import commit as committing
+from eventlog.commit.protocol.writer import CommitOutcome, Writer
 from eventlog.errors import (
     Corrupt,
     EventLogError,
@@ -70,12 +78,12 @@ class Committer:
 
     Attributes:
         identity: checks that the log is still the one that was opened.
-        memory: what the handle remembers about its commits and other writers.
+        writer: what the handle remembers about its commits and other writers.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.identity = Identity(log, clock)
-        self.memory = Memory(log.store.uri, log)
+        self.writer = Writer(log.store.uri, log)
         self._log = log
         self._clock = clock
         self._locks = NamedLocks()
@@ -92,7 +100,7 @@ class Committer:
             AlreadyExists: there is already a table under this root.
             CommitUnknown: the store gave no clear answer.
         """
-        return self._drive(carry.create(self.memory, transaction, table_id))
+        return self._drive(committing.create(self.writer, transaction, table_id))
 
     def commit(self, transaction: Transaction, head: Snapshot) -> CommitOutcome:
         """Carry the transaction to the head of the log.
@@ -102,10 +110,10 @@ class Committer:
             head: the newest known snapshot.
 
         Raises:
-            EventLogError: see `carry.commit`.
+            EventLogError: see `committing.commit`.
         """
         with self._locks.hold(transaction.id):  # two threads may commit it through one handle
-            return self._drive(carry.commit(self.memory, transaction, head))
+            return self._drive(committing.commit(self.writer, transaction, head))
 
     def read_ahead(self, head: Snapshot) -> None:
         """Read the published transactions that the next commit will include, if any.
@@ -113,12 +121,12 @@ class Committer:
         Raises:
             Unavailable: the store does not answer.
         """
-        self._drive(carry.read_ahead(self.memory, head))
+        self._drive(committing.read_ahead(self.writer, head))
 
     @property
     def reads_ahead(self) -> bool:
         """Whether `read_ahead` would send requests."""
-        return self.memory.contention.leads and bool(self.memory.listed)
+        return self.writer.contention.leads and bool(self.writer.listed)
 
     def _drive(self, steps: c.Steps[c.T]) -> c.T:
         """Execute the commands of one part of the protocol, and return its result."""
@@ -154,7 +162,7 @@ class Committer:
             case c.NoteLogSeen():
                 return self.identity.seen()
             case c.LoadView(head, transactions):
-                head = framing.on_own_keyframe(self._log, head)
+                head = keyframe_writing.on_own_keyframe(self._log, head)
                 return c.Viewed(*self._log.load_view(head, transactions))
             case c.PutObjects(objects):
                 for key, body in objects.items():
@@ -175,7 +183,7 @@ class Committer:
             case c.TookEffect(stored, after, transaction_id):
                 return self._log.took_effect(stored.commit, after, transaction_id)
             case c.WriteKeyFrame(head):
-                return framing.after(self._log, self._clock, head)
+                return keyframe_writing.after(self._log, self._clock, head)
             case c.Publish(transaction, table_id):
                 return self._publish(transaction, table_id)
             case c.ListIntents(head):
@@ -223,11 +231,11 @@ class Committer:
             return c.Refused(error)
         return c.IntentStored(self._clock.elapsed_s() - started_s)
 
-    def _list(self, head: Snapshot) -> list[publication.Intent]:
-        after, limit = publication.start_key(head), publication.most_listed(head)
+    def _list(self, head: Snapshot) -> list[Intent]:
+        after, limit = start_key(head), most_listed(head)
         listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
         try:
-            return publication.open_intents(((row.key, row.size) for row in listed), head)
+            return open_intents(((row.key, row.size) for row in listed), head)
         # A symbolic link lies there, for example. Nobody has to combine.
         except InvalidInput as error:  # against stray-link-stops-writers
             logger.warning("no published transactions are combined: %s", error)
@@ -241,7 +249,7 @@ class Committer:
             lambda key: self._get(key, table_id),
             missing,
             count=INTENT_THREADS,
-            window=publication.MAX_LISTED,
+            window=MAX_LISTED,
         )
         intents.update(self._with_objects(dict(zip(missing, fetched, strict=True))))
         self._intents = intents
@@ -273,7 +281,7 @@ class Committer:
         """Return a published transaction, or None if the object is not a valid one."""
         try:
             body = self._log.store.get(key, length=codec.MAX_INTENT_BYTES + 1)
-            return publication.parse(body, key, table_id)
+            return parse_intent(body, key, table_id)
         except (Corrupt, InvalidInput, KeyNotFound) as error:
             logger.warning("ignoring the published transaction %s: %s", key, error)
             return None

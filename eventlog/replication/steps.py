@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from eventlog.commit import framing
+from eventlog.commit import keyframe_writing
 from eventlog.copying.copier import Item
 from eventlog.display import command
 from eventlog.errors import (
@@ -347,7 +347,7 @@ class Steps:
                 version=version,
             ) from None
         below.entries()  # a damaged leaf is noticed
-        made = framing.built(self._log, below)[1]
+        made = keyframe_writing.built(self._log, below)[1]
         logger.warning("key frame %d is built again for the copy: %s is unusable", version, key)
         return made.root, made.objects
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.committer import Committer
-from eventlog.commit.framing import write_keyframe
+from eventlog.commit.keyframe_writing import write_keyframe
 from eventlog.commit.proposal import check_transaction
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.log.log import Log

@@ -5,7 +5,7 @@ import re
 from tidy.definitions import TESTS
 
 from eventlog import errors, limits
-from eventlog.commit.protocol import race
+from eventlog.commit.protocol import attempt
 from eventlog.model import stats
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
 from eventlog.query import predicate
@@ -116,7 +116,7 @@ def test_limits_are_those_of_the_code():
         f"{parsing.MAX_TEXT_BYTES >> 10} KiB of SQL",
         f"{predicate.MAX_EXPRESSION_BYTES >> 20} MiB of a pyarrow expression",
         f"{tokens.MAX_NESTING} levels of parentheses",
-        f"{race.MAX_LOST_RACES} lost races",
+        f"{attempt.MAX_ATTEMPTS} lost races",
     ):
         assert limit in page, limit
 

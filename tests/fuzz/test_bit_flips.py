@@ -18,7 +18,7 @@ from support.intents import Intents, Staged
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.commit.publication import WINDOW
+from eventlog.commit.intents import WINDOW
 from eventlog.format import codec, keys
 from eventlog.state import keyframe
 

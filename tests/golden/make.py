@@ -22,7 +22,7 @@ from support.intents import Intents
 
 from eventlog import Ms, Table
 from eventlog.clock import ManualClock
-from eventlog.commit.publication import publication
+from eventlog.commit.intents import published_form
 from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
@@ -236,7 +236,7 @@ def _publish(t: Table, rows: pa.Table) -> None:
         for batch in rows.to_batches():
             stager.write(batch)
         adds = stager.finish()
-    offered = publication(t.transaction("append", adds, info={"of": "another writer"}), t.head())
+    offered = published_form(t.transaction("append", adds, info={"of": "another writer"}), t.head())
     Intents(t.store, t.clock).publish(offered, t.id)
 
 

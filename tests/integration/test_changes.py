@@ -12,7 +12,7 @@ from support.effort import calls_of
 from eventlog import Table, compaction, errors
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
-from eventlog.commit import publication
+from eventlog.commit import intents
 from eventlog.format import codec, keys
 from eventlog.model.actions import SetSchema
 from eventlog.model.entries import Column, Schema
@@ -101,7 +101,7 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
 
     def publish(session, merge):
         head = session.head()
-        merge = publication.publication(merge, head)
+        merge = intents.published_form(merge, head)
         body = codec.encode_transaction(merge, head.header.table)
         session.store.put_if_absent(keys.intent_key(merge.until, merge.id), body)
         raise errors.Unavailable("the program was stopped")
@@ -111,7 +111,7 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
         compaction.run(table, planned.tasks, policy=POLICY)
     clock = ManualClock(table.clock.now_ms(), 2)
     crowded = Table.open(table.uri, store=table.store, clock=clock)
-    crowded.session.committer.memory.contention.expected = 8
+    crowded.session.committer.writer.contention.expected = 8
     upsert(crowded, arrow((2, "c"), (3, "d"), days=20))
     newest = crowded.head()
     assert newest.header.changes.transactions == 2

@@ -25,9 +25,9 @@ from support.copies import small_objects
 from support.intents import Staged
 
 from eventlog import errors
+from eventlog.commit.intents import WINDOW
 from eventlog.commit.proposal import propose
 from eventlog.commit.protocol.contention import CROWD
-from eventlog.commit.publication import WINDOW
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.model.records import App
@@ -52,14 +52,14 @@ def table_at(store=None, **properties):
 def crowded(store, seed=1000):
     """A handle that expects others: it publishes, looks and takes along."""
     table = reopen(store, seed)
-    table.session.committer.memory.contention.expected = CROWD
+    table.session.committer.writer.contention.expected = CROWD
     return table
 
 
 def direct(store, seed=2000):
     """A handle that is up to date, and commits without a look at what is published."""
     table = reopen(store, seed)
-    table.session.committer.memory.contention.expected = 0
+    table.session.committer.writer.contention.expected = 0
     return table
 
 
@@ -256,7 +256,7 @@ def test_an_open_append_is_never_called_not_committed(versions, landed, verb):
         try:
             version = table.commit(transaction)
         except errors.CommitUnknown:
-            assert table.session.committer.memory.unsettled
+            assert table.session.committer.writer.unresolved
         except errors.Unavailable:
             assert not accepted_in(store, transaction.id)
             assert other.refresh().version > WINDOW or not published(store)
@@ -352,7 +352,7 @@ def test_marks_last_as_long_as_the_window_on_every_road(keyframe_commits):
             publish_and_die(store, seed=100 + n)
         commit(leader, add(leader))
     for _ in range(WINDOW + 1):
-        leader.session.committer.memory.contention.expected = 0
+        leader.session.committer.writer.contention.expected = 0
         commit(leader, add(leader))
     steps = fold_all(store)
     landed = [

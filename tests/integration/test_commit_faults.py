@@ -22,7 +22,7 @@ from support.builders import (
 )
 
 from eventlog import errors
-from eventlog.commit import framing
+from eventlog.commit import keyframe_writing
 from eventlog.commit.protocol.contention import CROWD
 from eventlog.format import codec, keys
 from eventlog.model.actions import SetProperties
@@ -925,7 +925,7 @@ def test_an_interrupt_after_the_commit_leaves_its_transaction_to_be_settled(monk
     table = create(store)
     transaction = table.transaction("append", [add(table)])
     with monkeypatch.context() as patched:
-        patched.setattr(framing, "after", interrupt)
+        patched.setattr(keyframe_writing, "after", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.commit(transaction)
     other = reopen(store, seed=7)
@@ -945,7 +945,7 @@ def test_a_commit_lands_although_no_thread_can_be_started(role, monkeypatch):
 
     store = MemoryStore()
     table = create(store, properties={"combine_after": "1"})
-    table.session.committer.memory.contention.expected = CROWD
+    table.session.committer.writer.contention.expected = CROWD
     if role == "leads":
         commit(table, add(table))
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)

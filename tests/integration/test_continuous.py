@@ -16,7 +16,7 @@ from support.builders import START_MS, Spy, check_sound, create, events, reopen,
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.commit.protocol import carry as committing
+from eventlog.commit.protocol import commit as committing
 from eventlog.commit.protocol import contention
 from eventlog.compaction import Policy, perform, plan, run
 from eventlog.format import keys

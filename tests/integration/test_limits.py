@@ -9,7 +9,7 @@ from support.builders import DAY_US, SCHEMA, check_sound, commit, create, events
 
 from eventlog import Table, compaction, limits
 from eventlog.clock import ManualClock
-from eventlog.commit.framing import write_keyframe
+from eventlog.commit.keyframe_writing import write_keyframe
 from eventlog.errors import InvalidInput
 from eventlog.format import codec, keys
 from eventlog.format.frames import frame_bytes

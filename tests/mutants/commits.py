@@ -58,7 +58,7 @@ COMMITS = (
         "interrupted-and-forgotten",
         "C1 C2",
         "what was committed is remembered until the handle has an answer",
-        first("memory.unsettled.pop(transaction.id, None)"),
+        first("writer.unresolved.pop(transaction.id, None)"),
         "test_an_interrupt_after_the_commit_leaves_its_transaction_to_be_settled",
     ),
     mutant(
@@ -68,7 +68,7 @@ COMMITS = (
         instead(
             "new = type(transaction)(**{f: getattr(transaction, f)"
             " for f in transaction.__struct_fields__ if f != 'id'}, id='f' * 32)\n"
-            "step = yield from race(memory, new, head, others)"
+            "step = yield from attempt(writer, new, head, others)"
         ),
         "test_c8_a_lost_race_keeps_the_transaction_id",
     ),

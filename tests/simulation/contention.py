@@ -17,8 +17,8 @@ from support.intents import Staged
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.commit.protocol import carry
 from eventlog.commit.protocol import commands as c
+from eventlog.commit.protocol import commit as committing
 from eventlog.errors import EventLogError
 from eventlog.model.actions import Replace
 from eventlog.store.testing.wrappers import CountingStore
@@ -154,7 +154,7 @@ class Writer:
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.head()
         self.started = 0.0
-        self.memory = self.table.session.committer.memory
+        self.writer = self.table.session.committer.writer
         world.start(self.work(world.random.random() * world.latency))
 
     def work(self, delay):
@@ -165,10 +165,10 @@ class Writer:
             before = self._requests()
             actions = self._actions(mine)
             head = self.table.head()
-            steps = carry.read_ahead(self.memory, head)
+            steps = committing.read_ahead(self.writer, head)
             yield from self.world.together(self._request(None), self._drive(steps))
             transaction = self.table.transaction("append", actions)
-            steps = carry.commit(self.memory, transaction, self.table.head())
+            steps = committing.commit(self.writer, transaction, self.table.head())
             outcome = yield from self._drive(steps)
             if isinstance(outcome, Exception):
                 raise outcome

@@ -152,7 +152,7 @@ class Run:
         """Let leaders include all pending publications."""
         table = Table.open(self.inner.uri, store=self.inner, clock=ManualClock(START_MS, 77))
         for _ in range(3):
-            table.session.committer.memory.contention.expected = 8
+            table.session.committer.writer.contention.expected = 8
             table.commit(table.transaction("append", [add(table)]))
 
     def check(self):

@@ -17,7 +17,8 @@ from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
 
 from eventlog import errors
-from eventlog.commit.protocol import carry, commands, race, slot
+from eventlog.commit.protocol import attempt, commands, put
+from eventlog.commit.protocol import commit as committing
 from eventlog.compaction.planner import assessing
 from eventlog.format import keys
 from eventlog.model.actions import Fence, Horizon
@@ -82,7 +83,7 @@ def never_in_doubt(_self, _transaction_id, error):
     return errors.Unavailable(error.message)
 
 
-SETTLE = slot.settle
+SETTLE = put.put_commit
 
 
 def nothing(*_args, **_options):
@@ -139,9 +140,9 @@ MUTANTS = {
     "the vacuum, judging by an earlier version": (VACUUM, "_mark", judged_too_early),
     "the vacuum, taking nothing for live": (VACUUM._Sweep, "_live", lambda *_: []),
     "a store that overwrites": (WatchedStore, "put_if_absent", overwriting),
-    "a refusal taken for success": (slot, "_try_once", taken_for_success),
-    "an unclear answer taken for a refusal": (race, "settle", never_unclear),
-    "a doubt that is forgotten": (carry, "_unsettled_error", never_in_doubt),
+    "a refusal taken for success": (put, "_try_once", taken_for_success),
+    "an unclear answer taken for a refusal": (attempt, "put_commit", never_unclear),
+    "a doubt that is forgotten": (committing, "_unresolved_error", never_in_doubt),
     "claims that never end": (claims, "held", whichever),
     "a horizon that passes pins": (holds, "holds", lambda _meta: []),
     "pins below the horizon": (holds, "_hold_problem", nothing),

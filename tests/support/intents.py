@@ -1,7 +1,7 @@
 """Published transactions of a store, by the shell of the commit protocol."""
 
-from eventlog.commit import publication
 from eventlog.commit.committer import Committer
+from eventlog.commit.intents import that_fit, waiting
 from eventlog.commit.protocol import commands
 from eventlog.format import keys
 from eventlog.log.log import Log
@@ -32,7 +32,7 @@ class Intents:
     def pending(self, own, head):
         """Return the intents that the next commit on `head` would include: id to key."""
         listed = self._committer.perform(commands.ListIntents(head))
-        chosen = publication.that_fit(publication.waiting(listed, head, {own.id}))
+        chosen = that_fit(waiting(listed, head, {own.id}))
         return {intent.id: intent.key for intent in chosen}
 
     def read(self, wanted, table_id):

@@ -147,7 +147,7 @@ class History:
         """A handle like that of another process."""
         store = self.store if store is None else store
         table = Table.open(store.uri, store=store, clock=self.clock())
-        table.session.committer.memory.contention.expected = 8 if crowded else 0
+        table.session.committer.writer.contention.expected = 8 if crowded else 0
         return table
 
     # ------------------------------------------------------------------------------------ rows

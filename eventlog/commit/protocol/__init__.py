@@ -2,7 +2,7 @@
 
 No I/O, no clock, no threads: generators yield `commands` and are sent the answers (FORMAT.md
 "Committing", "Combining"). `Committer` drives them against a store, a simulation against a model of
-one. A writer can `race` for a `slot` of the log, `ride` along with another writer's commit, and
-settle an unknown outcome. Nothing is ever deleted here. Imports the room above, except `committer`.
-Start at `carry`.
+one. A writer makes an `attempt` to `put` the next commit, or has another writer's commit include
+its transaction (`combining`), and resolves unknown outcomes. Nothing is ever deleted here. Imports
+the room above, except `committer`. Start at `commit`.
 """

@@ -222,7 +222,7 @@ class IntentStored:
 class ListIntents:
     """List the published transactions that may still take effect on `head`: one request.
 
-    Answer: list of `publication.Intent`.
+    Answer: list of `intents.Intent`.
     """
 
     head: Snapshot

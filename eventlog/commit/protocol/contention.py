@@ -1,14 +1,14 @@
-"""How a handle behaves under contention: when it races, publishes and looks, and how long it waits.
+"""How a writer behaves under contention: when it attempts, publishes and looks, and its waits.
 
 No clock, no store. Each number trades latency against requests, and was measured with
 `tests/simulation/contention.py` for 1 to 32 writers.
 
-A single writer races, with one request per commit. Among several, one writer leads: it commits its
-own transactions and includes those that the others have published (FORMAT.md "Combining"). There is
-no election. A writer that committed its last transaction itself leads with the next one; a writer
-whose last transaction was in another writer's commit publishes the next one too and looks for it.
-If no commit follows, the writer of the first published transaction commits them all and leads from
-then on.
+A single writer makes attempts, with one request per commit. Among several, one writer leads: it
+commits its own transactions and includes those that the others have published (FORMAT.md
+"Combining"). There is no election. A writer that committed its last transaction itself leads with
+the next one; a writer whose last transaction was in another writer's commit publishes the next one
+too and looks for it. If no commit follows, the writer of the first published transaction commits
+them all and leads from then on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from enum import Enum
 
 CROWD = 8  # own commits for which a writer expects other writers after it noticed some
 IDLE_S = 10.0  # without a commit of its own, after which a writer expects no others
-MAX_LED = 3  # races that a leading writer runs before it lists published transactions again
-MAX_AWAITED = 3  # looks for another commit after a lost race, before the next race
+MAX_LED = 3  # attempts that a leading writer makes before it lists published transactions again
+MAX_AWAITED = 3  # looks for another commit after a lost attempt, before the next one
 # Looks for the commit of the first writer in order before another one takes over: one more for each
 # place in order.
 FEWEST_DEFERRALS, MOST_DEFERRALS = 2, 8
@@ -52,7 +52,7 @@ class Role(Enum):
 
     UNKNOWN = "unknown"
     LEADS = "leads"  # in its own commit
-    RIDES = "rides"  # in another writer's commit
+    FOLLOWS = "follows"  # in another writer's commit
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Contention:
     Attributes:
         expected: number of own commits for which other writers are still expected.
         role: how the last transaction took effect, if other writers were expected.
-        riders: number of other writers' transactions in the last commit.
+        combined: number of other writers' transactions in the last commit.
         committed_s: when that was, in monotonic seconds of the process.
         request_s: how long a request takes, in seconds, as measured so far.
         measured: whether a request was measured yet.
@@ -71,7 +71,7 @@ class Contention:
 
     expected: int = 0
     role: Role = Role.UNKNOWN
-    riders: int = 0
+    combined: int = 0
     committed_s: float = 0.0
     request_s: float = 0.02
     measured: bool = False
@@ -81,7 +81,7 @@ class Contention:
 
     @property
     def publishes(self) -> bool:
-        """Whether the next transaction is published before any race."""
+        """Whether the next transaction is published before any attempt."""
         return self.expected > 0 and self.role is not Role.LEADS
 
     @property
@@ -92,10 +92,10 @@ class Contention:
     @property
     def gathers(self) -> bool:
         """Whether the next commit waits until the other writers have published again."""
-        return self.leads and self.riders >= MANY
+        return self.leads and self.combined >= MANY
 
     def lost(self, *, publish: bool) -> None:
-        """Note a lost race.
+        """Note a lost attempt.
 
         Args:
             publish: whether other writers are expected from now on.
@@ -105,21 +105,21 @@ class Contention:
         if publish:
             self.expected = CROWD
 
-    def led(self, riders: int, elapsed_s: float) -> None:
+    def led(self, combined: int, elapsed_s: float) -> None:
         """Note a successful own commit.
 
         Args:
-            riders: number of other writers' transactions in it.
+            combined: number of other writers' transactions in it.
             elapsed_s: when, in monotonic seconds of the process.
         """
-        self.expected = CROWD if riders else max(0, self.expected - 1)
+        self.expected = CROWD if combined else max(0, self.expected - 1)
         self.role = Role.LEADS
-        self.riders, self.committed_s = riders, elapsed_s
+        self.combined, self.committed_s = combined, elapsed_s
 
     @property
     def first_look(self) -> float:
         """The wait between a publication and the first look for its commit, in requests."""
-        return FIRST_LOOK_MANY if self.riders >= MANY else FIRST_LOOK
+        return FIRST_LOOK_MANY if self.combined >= MANY else FIRST_LOOK
 
     def gather_s(self, elapsed_s: float) -> float:
         """Return how many seconds to wait until the other writers have published again.
@@ -129,15 +129,15 @@ class Contention:
         """
         return max(0.0, self.committed_s + GATHER * self.request_s - elapsed_s)
 
-    def rode(self, riders: int) -> None:
+    def followed(self, combined: int) -> None:
         """Note that the own transaction took effect in another writer's commit.
 
         Args:
-            riders: number of transactions in that commit.
+            combined: number of transactions in that commit.
         """
         self.expected = CROWD
-        self.role = Role.RIDES
-        self.riders = riders - 1
+        self.role = Role.FOLLOWS
+        self.combined = combined - 1
 
     def met(self) -> None:
         """Note that other writers have published transactions."""

@@ -10,12 +10,12 @@ from support.intents import Intents, Staged
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.commit import rebase
-from eventlog.commit.publication import (
+from eventlog.commit.intents import (
     MAX_TAKEN,
     MAX_TAKEN_BYTES,
     WINDOW,
     combinable,
-    publication,
+    published_form,
 )
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add, Drop
@@ -72,7 +72,7 @@ def pending(store, head, own=OWN):
 
 def test_a_publication_is_the_same_append_with_a_window(head):
     transaction = append(1, until=None, app=App("job", 3), info={"note": "x"})
-    published = publication(transaction, head)
+    published = published_form(transaction, head)
     assert published.until == head.version + WINDOW
     assert replaced(published, until=None) == transaction
     assert WINDOW <= MAX_WINDOW
@@ -107,7 +107,7 @@ def test_the_largest_publishable_append_can_be_read_back(store, head, version):
         largest = replaced(largest, writer="", info={"note": largest.writer[:-11]})
     assert combinable(largest)
     later = changed(head, header=replaced(head.header, version=version))
-    published = publication(largest, later)
+    published = published_form(largest, later)
     found = intents(store)
     found.publish(published, TABLE)
     assert found.read(found.pending(append(0, id=OWN), later), TABLE) == [published]
@@ -350,7 +350,7 @@ def test_marks_are_forgotten_when_the_window_has_ended(head):
 
 def test_a_mark_makes_the_own_append_done_and_the_others_left_out(store):
     table = reopen(create(store).store)
-    table.session.committer.memory.contention.expected = 8
+    table.session.committer.writer.contention.expected = 8
     transaction = table.transaction("append", [add(table)])
     assert table.commit(transaction) == 1
     head = table.head()

@@ -47,16 +47,16 @@ class Intent:
     size: int
 
 
-def publication(transaction: Transaction, head: Snapshot) -> Transaction:
+def published_form(transaction: Transaction, head: Snapshot) -> Transaction:
     """Return a transaction in its published form, with a window that starts after `head`."""
     window = WINDOW if is_append(transaction) else REPLACE_WINDOW
     return msgspec.structs.replace(transaction, until=head.version + window)
 
 
 def patience(transaction: Transaction, combine_after: int) -> int:
-    """Return how many races a transaction may lose before it is published; 0: never published.
+    """Return how many attempts a transaction may lose before it is published; 0: never published.
 
-    A replacement costs far more work than an append, so it is published after its first lost race.
+    A replacement costs far more work than an append: it is published after its first lost attempt.
 
     Args:
         transaction: the transaction.
@@ -135,7 +135,7 @@ def that_fit(intents: Iterable[Intent]) -> list[Intent]:
     return taken
 
 
-def parse(body: bytes, key: str, table_id: str) -> Transaction:
+def parse_intent(body: bytes, key: str, table_id: str) -> Transaction:
     """Return the published transaction in an object.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from eventlog.commit.intents import Intent
 from eventlog.commit.protocol.contention import (
     Contention,
 )
-from eventlog.commit.publication import Intent
 from eventlog.log.snapshot import Reader, Snapshot
 from eventlog.model.records import Transaction
 
@@ -27,7 +27,7 @@ class CommitOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unresolved:
     """A transaction that was sent and whose outcome is unknown.
 
     Attributes:
@@ -40,14 +40,14 @@ class Unsettled:
 
 
 @dataclass(slots=True)
-class Memory:
+class Writer:
     """What one handle remembers about its commits and other writers.
 
     Attributes:
         table: URI of the table, for errors.
         log: the log that new snapshots read from; the protocol itself does not use it.
         contention: what it remembers about other writers.
-        unsettled: the transactions that were sent and may still take effect, by id.
+        unresolved: the transactions that were sent and may still take effect, by id.
         may_publish: false once the store has refused a publication for good.
         listed: other writers' published transactions, as listed during the last commit.
     """
@@ -55,6 +55,6 @@ class Memory:
     table: str
     log: Reader
     contention: Contention = field(default_factory=Contention)
-    unsettled: dict[str, Unsettled] = field(default_factory=dict)
+    unresolved: dict[str, Unresolved] = field(default_factory=dict)
     may_publish: bool = True
     listed: list[Intent] = field(default_factory=list)

@@ -1,9 +1,12 @@
-"""Carry a transaction to the head of the log: it takes effect in one version, exactly once."""
+"""Commits a transaction: it takes effect in one version, exactly once."""
 
 from __future__ import annotations
 
-from eventlog.commit import publication
+from eventlog.commit.intents import patience, that_fit, waiting
 from eventlog.commit.proposal import check_writable, propose
+from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
+from eventlog.commit.protocol.checks import snapshot_if_in
+from eventlog.commit.protocol.combining import combine, follow_window, others_waiting
 from eventlog.commit.protocol.commands import (
     At,
     Confirm,
@@ -15,12 +18,8 @@ from eventlog.commit.protocol.commands import (
     Sleep,
     Steps,
 )
-from eventlog.commit.protocol.looks import snapshot_if_in
-from eventlog.commit.protocol.memory import CommitOutcome, Memory, Unsettled
-from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
-from eventlog.commit.protocol.ride import combine, others_waiting, ride
-from eventlog.commit.protocol.slot import settle
-from eventlog.commit.publication import patience
+from eventlog.commit.protocol.put import put_commit
+from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
 from eventlog.commit.rebase import Ready, rebase
 from eventlog.errors import (
     AlreadyExists,
@@ -41,11 +40,11 @@ _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 
-def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[CommitOutcome]:
+def create(writer: Writer, transaction: Transaction, table_id: str) -> Steps[CommitOutcome]:
     """Commit version 0.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         transaction: the transaction that creates the table.
         table_id: the id of the new table.
 
@@ -57,28 +56,28 @@ def create(memory: Memory, transaction: Transaction, table_id: str) -> Steps[Com
     now_ms: int = yield Now()
     verdict = rebase(transaction, EmptyState(), now_ms)
     if not isinstance(verdict, Ready):
-        raise CommitConflict(f"the table cannot be created: {verdict}", table=memory.table)
+        raise CommitConflict(f"the table cannot be created: {verdict}", table=writer.table)
     proposal = propose(
         None,
         verdict.transactions,
         verdict.effect,
         table_id=table_id,
         time_ms=now_ms,
-        log=memory.log,
+        log=writer.log,
     )
-    stored = yield from settle(memory, proposal, transaction.id)
+    stored = yield from put_commit(writer, proposal, transaction.id)
     if stored is not None:
         raise AlreadyExists(
-            "there is already a table here: open it, or choose another path", table=memory.table
+            "there is already a table here: open it, or choose another path", table=writer.table
         )
     return CommitOutcome(0, proposal.snapshot)
 
 
-def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
+def commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
     """Carry the transaction to the head of the log.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         transaction: the transaction.
         head: the newest known snapshot.
 
@@ -88,96 +87,97 @@ def commit(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[Co
         CommitUnknown: it is unknown whether it was committed; the error names the version.
         TableNotFound: the log is no longer that of `head`; nothing was committed. Or it is of a
             branch that was deleted, and what was committed there went with it.
-        Unavailable: the store does not answer, or every race was lost; nothing was committed.
+        Unavailable: the store does not answer, or other commits came first at every attempt;
+            nothing was committed.
     """
     check_writable(head.state.header)
-    memory.contention.resume((yield Elapsed()))
+    writer.contention.resume((yield Elapsed()))
     try:
-        outcome = yield from _carry(memory, transaction, head)
-        yield from _confirm(memory, transaction, outcome.version)
+        outcome = yield from _commit(writer, transaction, head)
+        yield from _confirm(writer, transaction, outcome.version)
     except (CommitUnknown, Unavailable, InvalidInput) as error:
-        if transaction.id not in memory.unsettled:  # against sent-and-forgotten
+        if transaction.id not in writer.unresolved:  # against sent-and-forgotten
             raise
         # The transaction was sent and may still take effect, even if it was a read that failed.
-        raise _unsettled_error(memory, transaction.id, error) from error
-    memory.contention.ended_s = yield Elapsed()
+        raise _unresolved_error(writer, transaction.id, error) from error
+    writer.contention.ended_s = yield Elapsed()
     return outcome
 
 
-def _confirm(memory: Memory, transaction: Transaction, version: int) -> Steps[None]:
+def _confirm(writer: Writer, transaction: Transaction, version: int) -> Steps[None]:
     """Check that a branch was not deleted before its commit, which nobody could read.
 
     Until that is known, the transaction counts as one whose outcome is unknown.
     """
-    unsettled = Unsettled(transaction, range(version, version + 1))
-    memory.unsettled[transaction.id] = unsettled  # against unconfirmed-and-forgotten
+    unresolved = Unresolved(transaction, range(version, version + 1))
+    writer.unresolved[transaction.id] = unresolved  # against unconfirmed-and-forgotten
     try:
         yield Confirm()  # against commit-to-a-deleted-branch
     except TableNotFound:
-        memory.unsettled.pop(transaction.id, None)
+        writer.unresolved.pop(transaction.id, None)
         raise
-    memory.unsettled.pop(transaction.id, None)
+    writer.unresolved.pop(transaction.id, None)
 
 
-def read_ahead(memory: Memory, head: Snapshot) -> Steps[None]:
+def read_ahead(writer: Writer, head: Snapshot) -> Steps[None]:
     """Read other writers' transactions that were published at the last commit.
 
     The caller does this during the upload of its next rows. The shell caches what it reads, so the
     next commit need not wait for it.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         head: the newest known snapshot.
 
     Raises:
         Unavailable: the store does not answer.
     """
-    if memory.contention.leads and memory.listed:
-        chosen = publication.that_fit(publication.waiting(memory.listed, head))
+    if writer.contention.leads and writer.listed:
+        chosen = that_fit(waiting(writer.listed, head))
         yield ReadIntents([intent.key for intent in chosen], head.header.table)
 
 
-def _carry(memory: Memory, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
+def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
     """Do what `commit` does, but Unavailable does not mean that nothing was committed.
 
-    A transaction in `memory.unsettled` may still take effect.
+    A transaction in `writer.unresolved` may still take effect.
     """
     if transaction.read_version > head.state.header.version:
         head = yield Newest(head)
     losses = patience(transaction, setting(head.state.meta.properties, "combine_after"))
-    for lost in range(MAX_LOST_RACES):
-        if transaction.id in memory.unsettled:  # against another-slot-while-unclear
-            outcome = yield from _settle_earlier(memory, transaction.id)
+    for lost in range(MAX_ATTEMPTS):
+        if transaction.id in writer.unresolved:  # against another-slot-while-unclear
+            outcome = yield from _resolve_earlier(writer, transaction.id)
             if outcome is not None:
                 return outcome
-        settled = transaction.id not in memory.unsettled
-        if losses and settled and memory.contention.publishes and memory.may_publish:
-            step = yield from combine(memory, transaction, head)
+        resolved = transaction.id not in writer.unresolved
+        if losses and resolved and writer.contention.publishes and writer.may_publish:
+            step = yield from combine(writer, transaction, head)
             if isinstance(step, CommitOutcome):
                 return step
             head = step
         others: list[Transaction] = []
         if losses:
-            others = yield from others_waiting(memory, transaction, head)
-        step = yield from race(memory, transaction, head, others)  # against new-id-on-retry
+            others = yield from others_waiting(writer, transaction, head)
+        step = yield from attempt(writer, transaction, head, others)  # against new-id-on-retry
         if isinstance(step, CommitOutcome):
             return step
         publish = lost + 1 >= losses or bool(step.meta.published)
-        memory.contention.lost(publish=bool(losses) and publish)
+        writer.contention.lost(publish=bool(losses) and publish)
         head = step
-        publishes = losses and memory.contention.publishes and memory.may_publish
+        publishes = losses and writer.contention.publishes and writer.may_publish
         if not publishes:
-            head = yield from _newest_later(memory, step, lost, combines=bool(losses))
-    raise every_race_lost(memory, transaction)
+            head = yield from _newest_later(writer, step, lost, combines=bool(losses))
+    raise every_attempt_lost(writer, transaction)
 
 
-def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[CommitOutcome | None]:
+def _resolve_earlier(writer: Writer, transaction_id: str) -> Steps[CommitOutcome | None]:
     """Settle a transaction whose outcome an earlier call left unknown; return the outcome.
 
     Returns None if it can no longer take effect, or if its slot is still empty: in that case the
     same slot is tried next, with the same transaction id.
     """
-    known = memory.unsettled[transaction_id]
+    known = writer.unresolved[transaction_id]
     for version in known.versions:
         try:
             snapshot = yield from snapshot_if_in(version, transaction_id)
@@ -185,41 +185,41 @@ def _settle_earlier(memory: Memory, transaction_id: str) -> Steps[CommitOutcome 
             if known.form.until is None:
                 return None
             before: Snapshot = yield At(version - 1)
-            step = yield from ride(memory, known.form, before, new=False)
+            step = yield from follow_window(writer, known.form, before, new=False)
             return step if isinstance(step, CommitOutcome) else None
         if snapshot is not None:
-            del memory.unsettled[transaction_id]
+            del writer.unresolved[transaction_id]
             return CommitOutcome(version, snapshot)
-    del memory.unsettled[transaction_id]
+    del writer.unresolved[transaction_id]
     return None
 
 
-def _unsettled_error(memory: Memory, transaction_id: str, error: EventLogError) -> CommitUnknown:
+def _unresolved_error(writer: Writer, transaction_id: str, error: EventLogError) -> CommitUnknown:
     """Return the error for a transaction that was sent and may take effect or have done so."""
-    versions = memory.unsettled[transaction_id].versions
+    versions = writer.unresolved[transaction_id].versions
     return CommitUnknown(
         f"the transaction was sent and may take effect until version {versions[-1]}, but the "
         f"store stopped answering: {error.message}. Commit the same transaction again, or call "
         "Table.find_transaction once the table has that version",
-        table=memory.table,
+        table=writer.table,
         version=versions[0],
         until=versions[-1],
         transaction=transaction_id,
     )
 
 
-def _newest_later(memory: Memory, head: Snapshot, lost: int, *, combines: bool) -> Steps[Snapshot]:
-    """Wait after a lost race; return the newest snapshot, and note whether to publish now."""
+def _newest_later(writer: Writer, head: Snapshot, lost: int, *, combines: bool) -> Steps[Snapshot]:
+    """Wait after a lost attempt; return the newest snapshot, and note whether to publish now."""
     yield from _pause(lost)
     newest: Snapshot = yield Newest(head)
     # Others combine, or there are already two commits where this writer tried one.
     if combines and (newest.meta.published or newest.version > head.version):
-        memory.contention.met()
+        writer.contention.met()
     return newest
 
 
 def _pause(lost: int) -> Steps[None]:
-    """Wait a random time that grows with the number of lost races, to spread the writers."""
+    """Wait a random time that grows with the number of lost attempts, to spread the writers."""
     longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(lost, 10))
     if lost:
         yield Sleep((yield Draw()) * longest)

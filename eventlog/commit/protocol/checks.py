@@ -11,7 +11,7 @@ from eventlog.commit.protocol.commands import (
     Stored,
     TookEffect,
 )
-from eventlog.commit.protocol.memory import CommitOutcome
+from eventlog.commit.protocol.writer import CommitOutcome
 from eventlog.errors import (
     VersionNotFound,
 )

@@ -1,6 +1,6 @@
 """One slot of the log: store a commit in it, and find out what it contains.
 
-The outcome for one slot is settled before another slot is tried (FORMAT.md "Committing").
+The outcome for one slot is resolved before another slot is tried (FORMAT.md "Committing").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eventlog.commit.protocol.commands import (
     Stored,
     Unclear,
 )
-from eventlog.commit.protocol.memory import Memory
+from eventlog.commit.protocol.writer import Writer
 from eventlog.errors import (
     CommitUnknown,
     EventLogError,
@@ -32,14 +32,14 @@ from eventlog.errors import (
 from eventlog.store.retry import MAX_TRIES, wait_s
 
 
-def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Stored | None]:
+def put_commit(writer: Writer, proposal: Proposal, transaction_id: str) -> Steps[Stored | None]:
     """Store a proposal and find out what its slot contains.
 
     After an unclear answer the slot is read back, and the same bytes are sent to the same key again
     until the outcome is clear.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         proposal: the commit to store.
         transaction_id: the id of the own transaction, for errors.
 
@@ -56,22 +56,22 @@ def settle(memory: Memory, proposal: Proposal, transaction_id: str) -> Steps[Sto
     last: Unavailable
     for tries in range(1, MAX_TRIES + 1):
         try:
-            return (yield from _try_once(memory, proposal))
+            return (yield from _try_once(writer, proposal))
         except Unavailable as error:
             unclear, last = unclear or isinstance(error, OutcomeUnknown), error
         except InvalidInput as error:
             if not unclear:  # every try was certainly refused
                 raise
             # The store refuses requests now, but an earlier one may have stored the commit.
-            raise _unknown(memory, proposal, transaction_id, error) from error
+            raise _unknown(writer, proposal, transaction_id, error) from error
         if tries < MAX_TRIES:
             yield Sleep(wait_s(tries, (yield Draw())))
     if not unclear:
         raise last
-    raise _unknown(memory, proposal, transaction_id, last) from last
+    raise _unknown(writer, proposal, transaction_id, last) from last
 
 
-def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
+def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
     """Send the commit once, and read the slot back unless the store reported success.
 
     Raises:
@@ -81,11 +81,11 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
     """
     version = proposal.snapshot.state.header.version
     put = PutSlot(version, proposal.body)
-    contention = memory.contention
+    contention = writer.contention
     sent_s: float = yield Elapsed()
     if contention.leads and not contention.gathers:
         answer, listed = yield Both(put, ListIntents(proposal.snapshot))
-        memory.listed = listed or []
+        writer.listed = listed or []
     else:
         answer = yield put
     contention.took((yield Elapsed()) - sent_s)
@@ -109,13 +109,13 @@ def _try_once(memory: Memory, proposal: Proposal) -> Steps[Stored | None]:
 
 
 def _unknown(
-    memory: Memory, proposal: Proposal, transaction_id: str, error: EventLogError
+    writer: Writer, proposal: Proposal, transaction_id: str, error: EventLogError
 ) -> CommitUnknown:
     version = proposal.snapshot.state.header.version
     return CommitUnknown(
         f"it is unknown whether version {version} was committed: {error.message}. Commit the same "
         "transaction again, or call Table.find_transaction once the table has that version",
-        table=memory.table,
+        table=writer.table,
         version=version,
         until=version,
         transaction=transaction_id,

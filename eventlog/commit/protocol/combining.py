@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.commit import publication
+from eventlog.commit.intents import Intent, published_form, that_fit, waiting
+from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
+from eventlog.commit.protocol.checks import look_next, step_to, version_between
 from eventlog.commit.protocol.commands import (
     Both,
     CheckIdentity,
@@ -36,10 +38,7 @@ from eventlog.commit.protocol.contention import (
     LeaderWatch,
     Role,
 )
-from eventlog.commit.protocol.looks import look_next, step_to, version_between
-from eventlog.commit.protocol.memory import CommitOutcome, Memory, Unsettled
-from eventlog.commit.protocol.race import MAX_LOST_RACES, every_race_lost, race
-from eventlog.commit.publication import Intent
+from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
 from eventlog.commit.rebase import Ready, rebase
 from eventlog.errors import (
     ClaimLost,
@@ -51,15 +50,15 @@ from eventlog.model.records import Transaction
 
 
 def combine(
-    memory: Memory, transaction: Transaction, head: Snapshot
+    writer: Writer, transaction: Transaction, head: Snapshot
 ) -> Steps[CommitOutcome | Snapshot]:
     """Publish the transaction, then find it in another writer's commit, or lead.
 
     Returns the outcome; or a newer head if the store refuses publications, in which case the
-    transaction must race.
+    writer must make attempts.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         transaction: the own transaction, not published yet.
         head: the newest known snapshot.
 
@@ -68,35 +67,35 @@ def combine(
         CommitConflict: it can never take effect.
         Unavailable: the store does not answer, or the transaction missed every window.
     """
-    for _ in range(MAX_LOST_RACES):
-        published = publication.publication(transaction, head)
+    for _ in range(MAX_ATTEMPTS):
+        published = published_form(transaction, head)
         viewed: Viewed = yield LoadView(head, (published,))
         head = viewed.head
         if isinstance(rebase(published, viewed.view, head.header.time + 1), Ready):
             yield CheckIdentity(head, writes=True)
             # From here on other writers may commit it, even if this one fails.
             window = range(head.version + 1, (published.until or 0) + 1)
-            memory.unsettled[transaction.id] = Unsettled(published, window)
-            step = yield from ride(memory, published, head, new=True)
+            writer.unresolved[transaction.id] = Unresolved(published, window)
+            step = yield from follow_window(writer, published, head, new=True)
         else:
             # It is already committed, or void. A void one must not be published: it could take
             # effect after it was refused.
-            step = yield from race(memory, transaction, head, ())
-        if isinstance(step, CommitOutcome) or not memory.may_publish:
+            step = yield from attempt(writer, transaction, head, ())
+        if isinstance(step, CommitOutcome) or not writer.may_publish:
             return step
         head = step
-    raise every_race_lost(memory, transaction)
+    raise every_attempt_lost(writer, transaction)
 
 
-def ride(
-    memory: Memory, published: Transaction, head: Snapshot, *, new: bool
+def follow_window(
+    writer: Writer, published: Transaction, head: Snapshot, *, new: bool
 ) -> Steps[CommitOutcome | Snapshot]:
     """Follow a published transaction through its window.
 
     Returns the outcome, or the newest snapshot if the window ended without it.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         published: the transaction in its published form.
         head: the newest known snapshot.
         new: publish the transaction first.
@@ -111,42 +110,42 @@ def ride(
             answer: IntentStored | Refused = yield Publish(published, head.header.table)
             if isinstance(answer, Refused):
                 # Refused for good: this handle does not publish any more.
-                memory.may_publish = False
-                del memory.unsettled[published.id]
+                writer.may_publish = False
+                del writer.unresolved[published.id]
                 return head
-            memory.contention.took(answer.took_s)
-        step = yield from _follow(memory, published, head)
+            writer.contention.took(answer.took_s)
+        step = yield from _follow(writer, published, head)
     except (ClaimLost, CommitConflict):
-        memory.unsettled.pop(published.id, None)
+        writer.unresolved.pop(published.id, None)
         raise
-    memory.unsettled.pop(published.id, None)  # it took effect, or its window has ended
+    writer.unresolved.pop(published.id, None)  # it took effect, or its window has ended
     return step
 
 
 def _follow(
-    memory: Memory, published: Transaction, head: Snapshot
+    writer: Writer, published: Transaction, head: Snapshot
 ) -> Steps[CommitOutcome | Snapshot]:
     """Look for a published transaction in other writers' commits; commit it if there are none."""
     last = published.until or 0
-    if memory.contention.role is Role.RIDES:
-        step = yield from _await_leader(memory, published, head)
+    if writer.contention.role is Role.FOLLOWS:
+        step = yield from _await_leader(writer, published, head)
         if isinstance(step, CommitOutcome):
             return step
         head = step
     far = False
     while head.version < last:
-        step, others = yield from _list_and_look(memory, published, head, far=far)
+        step, others = yield from _list_and_look(writer, published, head, far=far)
         if isinstance(step, CommitOutcome):
             return step
         if step.version >= last:
             return step
-        step, others = yield from _defer(memory, published, step, others)
+        step, others = yield from _defer(writer, published, step, others)
         if isinstance(step, CommitOutcome):
             return step
-        step, taken = yield from _read_and_look(memory, published, step, others)
+        step, taken = yield from _read_and_look(writer, published, step, others)
         if isinstance(step, CommitOutcome):
             return step
-        step = yield from _lead(memory, published, step, taken)
+        step = yield from _lead(writer, published, step, taken)
         if isinstance(step, CommitOutcome):
             return step
         head, far = step, True
@@ -154,7 +153,7 @@ def _follow(
 
 
 def _list_and_look(
-    memory: Memory, published: Transaction, head: Snapshot, *, far: bool
+    writer: Writer, published: Transaction, head: Snapshot, *, far: bool
 ) -> Steps[tuple[CommitOutcome | Snapshot, list[Intent]]]:
     """List published transactions, and at the same time look for newer commits.
 
@@ -169,30 +168,30 @@ def _list_and_look(
         version = yield from version_between(published, head, newer)
         step = newer if version is None else CommitOutcome(version, newer)
     if isinstance(step, CommitOutcome):
-        memory.contention.rode(step.head.header.changes.transactions)
+        writer.contention.followed(step.head.header.changes.transactions)
         return step, []
-    return step, publication.waiting(intents, step, {published.id})
+    return step, waiting(intents, step, {published.id})
 
 
 def _read_and_look(
-    memory: Memory, published: Transaction, head: Snapshot, others: Sequence[Intent]
+    writer: Writer, published: Transaction, head: Snapshot, others: Sequence[Intent]
 ) -> Steps[tuple[CommitOutcome | Snapshot, list[Transaction]]]:
     """Read other writers' published transactions, and at the same time look for a newer commit."""
     if not others:
         return head, []
-    chosen = [intent.key for intent in publication.that_fit(others)]
+    chosen = [intent.key for intent in that_fit(others)]
     read = ReadIntents(chosen, head.header.table)
     taken, stored = yield Both(read, ReadSlot(head.version + 1))
     if stored is None:
         return head, taken
     step = yield from step_to(published, head, stored)
     if isinstance(step, CommitOutcome):
-        memory.contention.rode(step.head.header.changes.transactions)
+        writer.contention.followed(step.head.header.changes.transactions)
     return step, taken
 
 
 def _defer(
-    memory: Memory, published: Transaction, head: Snapshot, others: list[Intent]
+    writer: Writer, published: Transaction, head: Snapshot, others: list[Intent]
 ) -> Steps[tuple[CommitOutcome | Snapshot, list[Intent]]]:
     """Wait a while for the first writer in order; all writers see the same order, so one leads.
 
@@ -203,22 +202,22 @@ def _defer(
     place = sum(other < own for other in others)
     deferrals = 0
     while others and others[0] < own and deferrals < min(place + FEWEST_DEFERRALS, MOST_DEFERRALS):
-        yield from _rest(memory, NEXT_LOOK if deferrals else FIRST_LOOK)
+        yield from _rest(writer, NEXT_LOOK if deferrals else FIRST_LOOK)
         step = yield from look_next(published, head)
         if isinstance(step, CommitOutcome):
-            memory.contention.rode(step.head.header.changes.transactions)
+            writer.contention.followed(step.head.header.changes.transactions)
             return step, []
         deferrals += 1
         if step.version > head.version:
             first, head = others[0], step
-            others = publication.waiting(others, head)
+            others = waiting(others, head)
             if not others or others[0] != first:
                 deferrals = 0  # the writer of that commit includes published transactions
     return head, others
 
 
 def _lead(
-    memory: Memory, published: Transaction, head: Snapshot, others: list[Transaction]
+    writer: Writer, published: Transaction, head: Snapshot, others: list[Transaction]
 ) -> Steps[CommitOutcome | Snapshot]:
     """Race with the own transaction and other writers' ones, several times.
 
@@ -228,15 +227,15 @@ def _lead(
     for _ in range(MAX_LED):
         if head.version >= (published.until or 0):
             break
-        step = yield from race(memory, published, head, others)
+        step = yield from attempt(writer, published, head, others)
         if isinstance(step, CommitOutcome):
             return step
-        memory.contention.lost(publish=True)
+        writer.contention.lost(publish=True)
         head = step
         for _ in range(MAX_AWAITED):
             step = yield from look_next(published, head)
             if isinstance(step, CommitOutcome):
-                memory.contention.rode(step.head.header.changes.transactions)
+                writer.contention.followed(step.head.header.changes.transactions)
                 return step
             if step.version > head.version:
                 head = step
@@ -245,15 +244,15 @@ def _lead(
 
 
 def _await_leader(
-    memory: Memory, published: Transaction, head: Snapshot
+    writer: Writer, published: Transaction, head: Snapshot
 ) -> Steps[CommitOutcome | Snapshot]:
     """Look for the transaction in new commits, as long as another writer seems to lead."""
     watch = LeaderWatch()
-    yield from _rest(memory, memory.contention.first_look)
+    yield from _rest(writer, writer.contention.first_look)
     while head.version < (published.until or 0):
         step = yield from look_next(published, head)
         if isinstance(step, CommitOutcome):
-            memory.contention.rode(step.head.header.changes.transactions)
+            writer.contention.followed(step.head.header.changes.transactions)
             return step
         if step.version > head.version:
             watch.left_out()
@@ -262,38 +261,38 @@ def _await_leader(
             watch.no_commit()
         if watch.is_over:
             break
-        yield from _rest(memory, watch.next_look)
+        yield from _rest(writer, watch.next_look)
     return head
 
 
 def others_waiting(
-    memory: Memory, transaction: Transaction, head: Snapshot
+    writer: Writer, transaction: Transaction, head: Snapshot
 ) -> Steps[list[Transaction]]:
     """Return other writers' published transactions, if it is time to look for them.
 
     A leader always looks.
 
     Args:
-        memory: the memory of the handle.
+        writer: what this writer remembers.
         transaction: the own transaction, which is left out.
         head: the newest known snapshot.
     """
     try:
-        if memory.contention.gathers:
-            yield Sleep(memory.contention.gather_s((yield Elapsed())))
+        if writer.contention.gathers:
+            yield Sleep(writer.contention.gather_s((yield Elapsed())))
             intents = yield ListIntents(head)
-        elif memory.contention.leads:
-            intents, memory.listed = memory.listed, []
-        elif memory.contention.look_is_due():
+        elif writer.contention.leads:
+            intents, writer.listed = writer.listed, []
+        elif writer.contention.look_is_due():
             intents = yield ListIntents(head)
         else:
             return []
-        intents = publication.waiting(intents, head, {transaction.id})
+        intents = waiting(intents, head, {transaction.id})
         taken = yield from _read(intents, head)
     except EventLogError:
         return []  # this commit does not need them
     if taken:
-        memory.contention.met()
+        writer.contention.met()
     return taken
 
 
@@ -301,11 +300,11 @@ def _read(intents: Sequence[Intent], head: Snapshot) -> Steps[list[Transaction]]
     """Return other writers' published transactions, as many as one commit can include."""
     if not intents:
         return []
-    chosen = [intent.key for intent in publication.that_fit(intents)]
+    chosen = [intent.key for intent in that_fit(intents)]
     taken: list[Transaction] = yield ReadIntents(chosen, head.header.table)
     return taken
 
 
-def _rest(memory: Memory, requests: float) -> Steps[None]:
+def _rest(writer: Writer, requests: float) -> Steps[None]:
     """Wait about as long as this number of requests takes."""
-    yield Sleep(memory.contention.request_s * requests * (0.9 + (yield Draw()) / 5))
+    yield Sleep(writer.contention.request_s * requests * (0.9 + (yield Draw()) / 5))
