@@ -72,7 +72,7 @@ def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(scope):
         if not isinstance(node, ast.Call):
             continue
-        name = ast.unparse(node.func)
+        name = _dotted(node.func)
         if name in DICE or (name in SEEDED and not node.args and not node.keywords):
             yield node.lineno, f"{name} draws without a seed: random.Random(seed)"
         elif name in STOPWATCHES:
@@ -88,6 +88,16 @@ def _found(scope: ast.AST) -> Iterator[tuple[int, str]]:
                     )
         else:
             yield from _short_waits(node, name.split(".")[-1])
+
+
+def _dotted(called: ast.expr) -> str:
+    """Return the dotted name of what is called; of `f().wait` only `.wait`."""
+    parts = []
+    while isinstance(called, ast.Attribute):
+        parts.append(called.attr)
+        called = called.value
+    parts.append(called.id if isinstance(called, ast.Name) else "")
+    return ".".join(reversed(parts))
 
 
 def _short_waits(node: ast.Call, called: str) -> Iterator[tuple[int, str]]:

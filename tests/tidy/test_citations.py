@@ -5,6 +5,7 @@ of one series.
 """
 
 import re
+from functools import cache
 
 import pytest
 from tidy.definitions import TESTS
@@ -26,11 +27,19 @@ NUMBERED = re.compile(
 )
 
 
+@cache
+def stated(text):
+    """The rules that a text states."""
+    return frozenset(STATED.findall(text))
+
+
+@cache
 def headings(text):
     """The names that sections and their parts have."""
     return set(re.findall(r"^#{2,4} (?:\d+(?:\.\d+)* )?(.+)$", text, re.MULTILINE))
 
 
+@cache
 def numbers(text):
     """The numbers of sections and of their parts."""
     return set(re.findall(r"^#{2,4} (\d+(?:\.\d+)*) ", text, re.MULTILINE))
@@ -38,7 +47,7 @@ def numbers(text):
 
 def unknown(source, text=FORMAT):
     """The citations in a source that the specification does not have."""
-    rules, sections = set(STATED.findall(text)), headings(text)
+    rules, sections = stated(text), headings(text)
     cited = CITED.findall(source) + ["".join(found) for found in OF_THE_FOLD.findall(source)]
     found = [rule for rule in cited if rule not in rules]
     found += [
@@ -48,7 +57,7 @@ def unknown(source, text=FORMAT):
         f"{name}.md {rule}"
         for name, several in IN_PAGE.findall(source)
         for rule in CITED.findall(several)
-        if rule in rules and rule not in STATED.findall(TEXTS[f"{name}.md"])
+        if rule in rules and rule not in stated(TEXTS[f"{name}.md"])
     ]
     return found + [f"section {n}" for n in NUMBERED.findall(source) if n not in numbers(text)]
 
