@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 from support.builders import check_sound, create, events, row_names
-from support.crashes import ENDS, HOWS, MortalStore, fresh, quick, sweep
+from support.crashes import ENDS, HOWS, MortalStore, fresh, sweep
 
 from eventlog import Table, errors, readers
 from eventlog.fsck.check import fsck
@@ -15,14 +15,10 @@ from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.making import pin_actions
 from eventlog.writers import append, overwrite
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 MOST = 40  # calls of one operation
 ROWS = [f"row {n}" for n in range(4)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 def table_in(store):

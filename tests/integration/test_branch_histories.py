@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from support.builders import START_MS, check_sound, create, events
-from support.crashes import COMPACTION, ENDS, HOUR_MS, MortalStore, quick
+from support.crashes import COMPACTION, ENDS, HOUR_MS, MortalStore
 
 from eventlog import Table, errors, readers
 from eventlog.clock import ManualClock
@@ -18,15 +18,11 @@ from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.names import fork_of
 from eventlog.writers import append, overwrite
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 STEPS = 40
 SEEDS = [pytest.param(n, marks=[pytest.mark.long] if n > 0 else []) for n in range(80)]
 DAYS = [("1970-01-01", "1970-01-02"), ("1970-01-02", "1970-01-03"), ("1970-01-01", "1970-01-04")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 class Tree:

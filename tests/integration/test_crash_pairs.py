@@ -24,13 +24,14 @@ from support.crashes import (
     append_rows,
     fresh,
     names,
-    quick,
     rows_of,
     sweep,
     table_with_history,
 )
 
 from eventlog import errors
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60
@@ -63,12 +64,6 @@ FIRST = {
 }
 SECOND = {**FIRST, "append": Operation(behind(append_rows(300, "other", 2)), (*range(4), 300, 301))}
 tried, pairs = Counter(), set()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 @dataclass(frozen=True)
@@ -191,6 +186,7 @@ def part(fates):
     return 1 if FULL else 2000 if both else 300
 
 
+@pytest.mark.verify
 def test_they_are_so_many_points():
     if len(pairs) < len(PAIRS):
         pytest.skip("counts what the other tests of this file ran")

@@ -15,7 +15,6 @@ from support.crashes import (
     MortalStore,
     fresh,
     names,
-    quick,
     rows_of,
     sweep,
     table_with_history,
@@ -25,6 +24,8 @@ from eventlog import errors
 from eventlog.format import keys
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60  # calls of one operation
@@ -41,12 +42,6 @@ RUNS = [
     for name, every in CASES
     for how in SEEN
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 def crashed(operation, store, at, how):

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from support.builders import Crash, check_sound, create, events, live, row_names
-from support.crashes import ENDS, MortalStore, fresh, quick
+from support.crashes import ENDS, MortalStore, fresh
 
 from eventlog import Table, errors, replication
 from eventlog.compaction import Policy, plan, run, vacuum
@@ -18,15 +18,11 @@ from eventlog.store.memory import MemoryStore
 from eventlog.table.branching.deleting import of_others
 from eventlog.writers import append
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 MOST = 60  # calls of one operation
 FORK = 2
 ROWS = ["row 0", "row 1", "row 10"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 def with_branch(store, commits=1):

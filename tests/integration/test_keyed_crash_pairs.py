@@ -24,7 +24,6 @@ from support.crashes import (
     Past,
     compact_all,
     fresh,
-    quick,
     sweep,
 )
 
@@ -38,6 +37,8 @@ from eventlog.readers import scan
 from eventlog.rewriting.slice_merge import Buckets
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 FULL = bool(os.environ.get("EVENTLOG_CRASH_FULL"))
 MOST = 60
@@ -148,12 +149,6 @@ PAIRS = [("upsert", "merge"), ("merge 0", "merge 1"), ("delete", "merge"), ("vac
 PAIRS += [(second, first) for first, second in PAIRS]
 PAIRS += [("merge", "merge"), ("upsert", "delete"), ("merge 0", "merge"), ("upsert", "vacuum")]
 PAIRS += [("split", "merge"), ("merge", "split"), ("upsert", "split"), ("merge 0", "split")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 class Run:

@@ -14,7 +14,6 @@ from support.crashes import (
     compact_all,
     fresh,
     names,
-    quick,
     sweep,
 )
 
@@ -24,6 +23,8 @@ from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, overwrite, upsert
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 MOST = 60
 SEEN = [how for how in HOWS if how != "after"]
@@ -103,12 +104,6 @@ CASES = [
 CASES += [("upsert", "1", how) for how in SEEN]
 LONG = [(name, "64", how) for name in OPERATIONS for how in SEEN if how != "before"]
 LONG += [(name, "1", how) for name in OPERATIONS for how in SEEN]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_turn():
-    with quick():
-        yield
 
 
 @pytest.mark.sample(2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from simulation.harsh import HarshStore, Late, Weather
-from simulation.scheduler import Scheduler, WaitingClock, one_thread
+from simulation.scheduler import Scheduler, WaitingClock
 from support.builders import START_MS, Crash, add, create, drop_of, fold_all, live
 from support.intents import Staged
 from support.repeatable import EXAMPLES
@@ -17,17 +17,13 @@ from eventlog.format import keys
 from eventlog.model.actions import Fence, PropertyChange, SetProperties
 from eventlog.model.records import App
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 SEEDS = EXAMPLES or 60
 ACCIDENTS = frozenset(
     ("lost", "never", "delayed", "twice", "refused", "stale", "crash before", "crash after")
 )
 FAIR_TO_THE_LIVING = frozenset(a for a in ACCIDENTS if "crash" not in a)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 @dataclass

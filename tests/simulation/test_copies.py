@@ -4,18 +4,13 @@ from collections import Counter
 
 import pytest
 from simulation.copies import play, rare
-from simulation.scheduler import one_thread
 from support.repeatable import EXAMPLES
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 SEEDS = range(12)
 BLOCKS = 4
 LONG = max(EXAMPLES, 800)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 def played(seeds):

@@ -13,7 +13,6 @@ from simulation.contents import Contents, body_of
 from simulation.history import Call, Fetch, Look, check, check_real_time, read_log
 from simulation.ledger import COMMIT, ROOT, Ledger, Step, Violation, check_claims, segment_key
 from simulation.runners import check_outcome
-from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish, run
 from simulation.world import WatchedStore, World
 
@@ -23,13 +22,9 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Analysed, ChunkState
 from eventlog.model.records import App
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 WRONG = "0" * 64
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,13 @@ from collections import Counter
 
 import pytest
 from simulation.keyed import play, rare
-from simulation.scheduler import one_thread
 from support.repeatable import EXAMPLES
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 SEEDS = (6, 12, 20, 27)
 BLOCKS = 4
 LONG = max(EXAMPLES, 400)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 def played(seeds):

@@ -11,7 +11,6 @@ from msgspec import structs
 from simulation import compactors, keepers, plans
 from simulation.harsh import HarshStore
 from simulation.ledger import Violation
-from simulation.scheduler import one_thread
 from simulation.shrink import failure, kind, shrink, told
 from simulation.simulate import PERFORM, run
 from simulation.world import WatchedStore
@@ -26,13 +25,9 @@ from eventlog.recovery import garbage
 from eventlog.state import fold
 from eventlog.state.small import assessment, claims, holds, rules
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 SEEDS = 300
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 def careless_vacuum(*, fenced=True, horizon=True, live_first=False):

@@ -9,7 +9,6 @@ from msgspec import structs
 from simulation import compactors, plans
 from simulation.history import check
 from simulation.ledger import Violation
-from simulation.scheduler import one_thread
 from simulation.simulate import check_production, finish
 from simulation.world import World
 from support.builders import drop_of, live
@@ -20,13 +19,9 @@ from eventlog.model.actions import Fence, Horizon, Replace, SetPin, Unchanged
 from eventlog.model.chunks import parse_chunk
 from eventlog.state.small import claims
 
+pytestmark = pytest.mark.usefixtures("in_turn")
+
 PREEMPTIONS = 2
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 class Choices:

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import pytest
 from simulation import events, plans
-from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, simulate, sums_of
+
+pytestmark = pytest.mark.usefixtures("in_turn")
 
 BLOCKS = 10
 SEEDS = 60
@@ -26,12 +27,6 @@ REGRESSIONS: dict[int, str] = {
     3689: "a restore called segments lost that a vacuum had taken since its look at the head",
     4083: "the same, of two segments",
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_at_a_time():
-    with one_thread():
-        yield
 
 
 def play(seeds):
