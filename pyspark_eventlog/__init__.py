@@ -30,7 +30,7 @@ class DefaultSource(DataSource):
     """The data source `eventlog`: reads, writes and streams of tables by path.
 
     All of them share one set of options: see `eventlog.readers.spark.source`,
-    `eventlog.readers.spark.streaming.source`, `eventlog.writers.spark.source` and
+    `eventlog.readers.spark.streaming.stream_source`, `eventlog.writers.spark.source` and
     `eventlog.writers.spark.stream`.
     """
 
@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
     ) -> DataSourceStreamReader:
         """Return the reader of a stream: the rows of the newest version, then appended ones."""
         with _explained():
-            from eventlog.readers.spark.streaming.source import (  # noqa: PLC0415 - see the module's docstring
+            from eventlog.readers.spark.streaming.stream_source import (  # noqa: PLC0415 - see the module's docstring
                 make_stream_reader,
             )
 

@@ -36,7 +36,9 @@ def advise(plan: ScanPlan, reading: Reading, snapshot: Snapshot, error: DataLoss
         )
 
 
-def readable(plan: ScanPlan, reading: Reading, snapshot: Snapshot) -> tuple[Reading, list[Segment]]:
+def with_stand_ins(
+    plan: ScanPlan, reading: Reading, snapshot: Snapshot
+) -> tuple[Reading, list[Segment]]:
     """Return how to read a scan and its segments, with stand-ins for those that are lost.
 
     Raises:

@@ -17,7 +17,7 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import DataLoss, InvalidInput
 from eventlog.keyed.rule import reader_rule
-from eventlog.log.snapshot import plan as plan_of
+from eventlog.log.snapshot import plan_scan
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers import lost_segments
@@ -71,7 +71,7 @@ class Scan(RowStream):
             Unavailable: the store does not answer.
         """
         if self.fallback:
-            reading, segments = lost_segments.readable(self.plan, self.reading, self.snapshot)
+            reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
             return reading.batches(segments)
         return self._batches()
 
@@ -103,7 +103,7 @@ class Scan(RowStream):
                 lost_segments.advise(self.plan, self.reading, self.snapshot, error)
                 raise
             logger.warning("%s", error)
-        reading, segments = lost_segments.readable(self.plan, self.reading, self.snapshot)
+        reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
         return reading.count(segments)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -161,7 +161,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     ahead = ahead_of(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
     snapshot = kept_snapshot(t, version, timestamp)
-    plan = plan_of(snapshot, columns=columns, where=where)
+    plan = plan_scan(snapshot, columns=columns, where=where)
     plan = replace(plan, rule=reader_rule(plan.rule, overflow))
     if fallback and plan.rule is not None:
         raise InvalidInput(

@@ -73,7 +73,7 @@ def propose(
     version = before.header.version + 1 if before else 0
     base = before.base if before else None
     delta = (before.delta if before else Delta()).then(effect.adds, effect.drops)
-    packed = tuple(spills.pack(transaction, objects) for transaction in transactions)
+    packed = tuple(spills.spill_transaction(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.after(
         before.header if before else None, before.meta if before else Meta(), effect
     )
@@ -95,7 +95,7 @@ def propose(
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
     if count != totals.segments:  # a version that no reader can open could never be repaired
         raise InvalidInput("the commit would break the format: a segment id is already live")
-    commit = Commit(header, state, packed, spills.record(delta, version, objects))
+    commit = Commit(header, state, packed, spills.spill_delta(delta, version, objects))
     body = _checked(codec.encode_commit(commit), version)
     after = VersionState(
         header=header,

@@ -30,7 +30,7 @@ _DECIMALS = ("INT32", "INT64", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _logical = msgspec.json.Decoder(dict[str, Any])
 
 
-def readable(physical: str, logical: str, wanted: str) -> bool:
+def can_read(physical: str, logical: str, wanted: str) -> bool:
     """Return whether every value of a Parquet type is one of a column type (FORMAT.md R7.9).
 
     Args:
@@ -60,7 +60,7 @@ def readable(physical: str, logical: str, wanted: str) -> bool:
     return bool(kind["scale"] <= scale and whole <= precision - scale)
 
 
-def check_columns(parquet: Any, stored: pa.Schema, wanted: pa.Schema) -> None:
+def check_parquet_columns(parquet: Any, stored: pa.Schema, wanted: pa.Schema) -> None:
     """Check that a segment's columns are read without loss.
 
     Columns that a table lacks are not looked at.
@@ -135,7 +135,7 @@ def _parts(kind: pa.DataType) -> list[pa.DataType]:
 
 @lru_cache(maxsize=4096)
 def _readable(physical: str, logical: str, wanted: str) -> bool:
-    return readable(physical, logical, _FORMAT_NAMES.get(wanted) or _decimal(wanted))
+    return can_read(physical, logical, _FORMAT_NAMES.get(wanted) or _decimal(wanted))
 
 
 def _decimal(arrow: str) -> str:

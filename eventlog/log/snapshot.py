@@ -165,7 +165,7 @@ class Snapshot:
             # Of a keyed table a scan need not read all of them.
             question = scan.question(self.state, chunks=chunks)
             return self._ask(replace(question, rule=None)).segments()
-        return plan(self, where=where, chunks=chunks).segments()
+        return plan_scan(self, where=where, chunks=chunks).segments()
 
     def chunks(self) -> list[ChunkTotals]:
         """Return every chunk that has live segments, in time order.
@@ -245,23 +245,16 @@ class Snapshot:
         return self.log.answer(self.state, question)[1]
 
 
-def plan(
+def plan_scan(
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     chunks: Chunks | None = None,
 ) -> ScanPlan:
-    """Return the plan of a scan.
-
-    Args:
-        snapshot: the version to read.
-        columns: names of the wanted columns, in this order; all if None; may be empty.
-        where: the filter: SQL text or a pyarrow expression.
-        chunks: chunks or chunk names; only segments that overlap them are read.
+    """Return the plan of a scan: the answer to `state.scan.question` of the same arguments.
 
     Raises:
-        InvalidInput: a column is unknown or named twice, or the predicate or a chunk name is
-            invalid.
+        InvalidInput: as `state.scan.question`.
         Corrupt: neither the key frame nor the commits before it give the entries.
     """
     question = scan.question(snapshot.state, columns, where, chunks)

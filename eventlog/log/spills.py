@@ -34,11 +34,11 @@ def delta_of(commit: Commit, fetch: Fetch) -> Delta:
     Raises:
         Corrupt: the delta breaks the format.
     """
-    record, header = commit.delta, commit.header
-    adds: Sequence[Segment] = record.adds
-    drops: Sequence[Drop] = record.drops
-    if record.spill is not None:
-        adds, drops = _unspill(record.spill, header.version, fetch)
+    recorded, header = commit.delta, commit.header
+    adds: Sequence[Segment] = recorded.adds
+    drops: Sequence[Drop] = recorded.drops
+    if recorded.spill is not None:
+        adds, drops = _unspill(recorded.spill, header.version, fetch)
     return from_lists(adds, drops, header.keyframe, header.version)
 
 
@@ -66,7 +66,7 @@ def unpack(commit: Commit, fetch: Fetch) -> Commit:
     return msgspec.structs.replace(commit, transactions=tuple(unpacked))
 
 
-def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
+def spill_transaction(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
     """Return the transaction in its stored form, with large adds and drops in a spill object.
 
     Args:
@@ -83,7 +83,7 @@ def pack(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
     return msgspec.structs.replace(transaction, actions=rest, spill=spill)
 
 
-def record(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:
+def spill_delta(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:
     """Return the delta in its stored form, with a large delta in a spill object.
 
     Args:

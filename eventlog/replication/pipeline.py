@@ -150,7 +150,7 @@ class Pipeline:
         checked, and what the store copied by itself has a checksum.
         """
         try:
-            place, key = within.place_of(self._target, item.key)
+            place, key = within.stored_place(self._target, item.key)
             if isinstance(place, S3Store) and item.role == "segment":
                 size, digest = place.size_and_sha256(key)
                 if digest is not None or not item.unnamed:

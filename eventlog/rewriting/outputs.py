@@ -23,7 +23,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.digest import NOTHING, digest
 from eventlog.segments.segment_object import SegmentObject
-from eventlog.staging.encoding import Recipe, SegmentWriter, encode, put_segment
+from eventlog.staging.encoding import Recipe, SegmentWriter, encode_segment, put_segment
 from eventlog.staging.uploads import Uploads
 from eventlog.store.memory import MemoryStore
 from eventlog.store.port import ObjectStore
@@ -184,7 +184,7 @@ class Outputs:
         self._open: dict[str, _Chunk] = {}
         self._staged: list[Add] = []
         self._uploads: Uploads[None] = Uploads(_UPLOADS, sizes.memory_bytes // 4, _UPLOADS + 1)
-        self._fixed_bytes = len(encode(to_arrow(recipe.schema).empty_table()).body)
+        self._fixed_bytes = len(encode_segment(to_arrow(recipe.schema).empty_table()).body)
         self._taken_bytes = 0  # since the last check of the held memory
         self.written = NOTHING
 

@@ -26,7 +26,7 @@ from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.segments.fragments import Reading
-from eventlog.staging.cutting import chunk_starts, split
+from eventlog.staging.cutting import chunk_starts, split_by_chunk
 from eventlog.staging.encoding import Recipe
 
 Progress = Callable[[str, int, int], None]
@@ -241,7 +241,7 @@ class _Work:
             for table in ordered:
                 self._pulse()
                 plain = table.drop_columns([_START]) if by else table
-                for bounds, part in split(plain.combine_chunks(), layout):
+                for bounds, part in split_by_chunk(plain.combine_chunks(), layout):
                     chunk = chunk_name(*bounds)
                     if by and not outputs.is_open(chunk):
                         outputs.seal()  # the chunks before it are complete

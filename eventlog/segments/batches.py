@@ -21,7 +21,7 @@ def holds_floats(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind)) or any(map(holds_floats, inner))
 
 
-def counted(rows: int) -> pa.RecordBatch:
+def without_columns(rows: int) -> pa.RecordBatch:
     """Return a batch with this number of rows and no columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
@@ -32,10 +32,10 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
     if parts[0].column_names:
         return pa.concat_tables(parts)
     # Arrow loses the number of rows when it concatenates tables without columns.
-    return pa.Table.from_batches([counted(sum(part.num_rows for part in parts))])
+    return pa.Table.from_batches([without_columns(sum(part.num_rows for part in parts))])
 
 
-def taken(tables: Iterable[pa.Table], most_bytes: int) -> tuple[list[pa.Table], bool]:
+def take_tables(tables: Iterable[pa.Table], most_bytes: int) -> tuple[list[pa.Table], bool]:
     """Return the first tables, and whether they take more than `most_bytes` of Arrow data.
 
     Args:
@@ -59,7 +59,7 @@ def given_up(tables: list[pa.Table]) -> Iterator[pa.Table]:
         yield tables.pop()
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def to_current_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with exactly this schema; columns added later are null.
 
     Raises:
@@ -81,7 +81,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else:
             raise ValueError(f"column {field.name!r} is missing")
     if not columns:
-        return pa.Table.from_batches([counted(table.num_rows)])
+        return pa.Table.from_batches([without_columns(table.num_rows)])
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -113,7 +113,7 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
     """
     if not table.column_names:
         rows = filtered(pa.table({"": pa.nulls(table.num_rows)}), where).num_rows
-        return pa.Table.from_batches([counted(rows)])
+        return pa.Table.from_batches([without_columns(rows)])
     return table.filter(passing(table, where))
 
 
@@ -145,7 +145,7 @@ def passing(table: pa.Table, where: pc.Expression) -> pa.Array:
     return pc.fill_null(whole, False)
 
 
-def exactly(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with exactly this schema: types, nullability and no metadata."""
     if not schema.names or batch.schema.equals(schema, check_metadata=True):
         return batch

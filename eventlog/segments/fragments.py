@@ -22,22 +22,22 @@ from msgspec import UnsetType
 from eventlog import limits
 from eventlog.decoding import Bound, decode, encoded_bytes, leaves, most_bytes
 from eventlog.errors import DataLoss, EventLogError
-from eventlog.format.conversion import check_columns
+from eventlog.format.conversion import check_parquet_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.keyed.rule import DELETE, OP, UPSERT
 from eventlog.model.entries import Segment
 from eventlog.query.expression_pruning import trusted
 from eventlog.segments.batches import (
     clashes,
-    conform,
-    counted,
-    exactly,
     filtered,
     given_up,
     holds_floats,
     joined,
     predicate_error,
-    taken,
+    take_tables,
+    to_current_schema,
+    with_schema,
+    without_columns,
 )
 from eventlog.segments.large_filters import filter_in_bulk, is_large
 from eventlog.segments.segment_object import SegmentObject
@@ -186,7 +186,7 @@ class _Source:
         """Return the file's Arrow schema, if its columns become the table's without loss."""
         try:
             stored = self.footer.schema.to_arrow_schema()
-            check_columns(self.footer.schema, stored, self.reading.table_schema)
+            check_parquet_columns(self.footer.schema, stored, self.reading.table_schema)
         except DataLoss as error:
             raise self.object.loss(error.message) from None
         except _FAILURES as error:
@@ -308,7 +308,7 @@ class _Piece:
         first_tables: list[pa.Table] = []
         if most.size <= 4 * once:
             with _decoders:
-                first_tables, more = taken(tables, 4 * once)
+                first_tables, more = take_tables(tables, 4 * once)
                 if not more:
                     return list(self._wanted(first_tables))
         waiting = chain(given_up(first_tables), tables)
@@ -341,7 +341,7 @@ class _Piece:
                 seen += batch.num_rows
                 if not batch.num_rows:
                     break
-                table = conform(pa.Table.from_batches([batch]), source.fields)
+                table = to_current_schema(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)
                 yield table
@@ -358,7 +358,7 @@ class _Piece:
         source = self.source
         if source.columns:
             return decode(file, source.footer, self.groups, source.columns, rows, once=once)
-        return (counted(min(rows, count - start)) for start in range(0, count, rows))
+        return (without_columns(min(rows, count - start)) for start in range(0, count, rows))
 
     def _wanted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass, in batches with exactly the requested schema."""
@@ -376,10 +376,10 @@ class _Piece:
         for table in tables:
             if not names:
                 if table.num_rows:  # like to_batches, which yields no empty batch
-                    yield counted(table.num_rows)
+                    yield without_columns(table.num_rows)
                 continue
             for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
-                yield exactly(batch, reading.schema)
+                yield with_schema(batch, reading.schema)
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.query.expression_pruning import expression_bytes
-from eventlog.segments.batches import counted, filtered
+from eventlog.segments.batches import filtered, without_columns
 
 _SMALL_FILTER_BYTES = 32 * 1024
 _MOST_ROWS = 256 * 1024
@@ -57,7 +57,7 @@ def filter_in_bulk(
             why = str(error).split("\n", 1)[0][:300]
             raise InvalidInput(f"the predicate fails on the rows: {why}", table=table) from error
         for batch in passing.to_batches(max_chunksize=batch_rows):
-            yield batch.select(names) if names else counted(batch.num_rows)
+            yield batch.select(names) if names else without_columns(batch.num_rows)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

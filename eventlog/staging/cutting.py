@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from eventlog.model.chunks import DAY_MS, HOUR_MS, chunk_of
 from eventlog.model.entries import Granularity, Layout
-from eventlog.staging.decoding import spanned
+from eventlog.staging.compact_arrays import spanned
 
 _NARROW_ITEM_BYTES = 12
 _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 
 
-def split(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
+def split_by_chunk(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
     """Yield ((chunk start, chunk end) ms, rows) for each time chunk in the table.
 
     The rows of each chunk are a copy, so that their memory is freed once the chunk is written.

@@ -241,7 +241,7 @@ def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
     put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
 
 
-def encode(table: pa.Table) -> Encoded:
+def encode_segment(table: pa.Table) -> Encoded:
     """Return the table as the bytes of a segment: zstd Parquet with statistics."""
     sink = io.BytesIO()
     out = pa.PythonFile(sink, "w")

@@ -23,9 +23,9 @@ from eventlog.model.chunks import chunk_name
 from eventlog.model.entries import Slice
 from eventlog.model.schema import to_arrow
 from eventlog.staging import upserts
-from eventlog.staging.cutting import bounded, sort_rows, split
-from eventlog.staging.decoding import PIECE_BYTES, even, pieces
-from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
+from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
+from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
+from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.rows import conform
 from eventlog.staging.uploads import Uploads
@@ -208,7 +208,7 @@ class Stager:
             copies = [part.take(pa.array(range(part.num_rows))) for part in table.to_batches()]
             table = pa.Table.from_batches(copies).combine_chunks()
         self._pending, self._pending_bytes = [], 0
-        for bounds, part in split(table, self._recipe.layout):
+        for bounds, part in split_by_chunk(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())
             chunk.parts.append(part)
             chunk.size += part.nbytes
@@ -249,7 +249,7 @@ class Stager:
         self, bounds: tuple[int, int], table: pa.Table, place: Slice | UnsetType = UNSET
     ) -> Add:
         recipe = self._recipe
-        encoded = encode(table)
+        encoded = encode_segment(table)
         column_stats = stats.compute(table, recipe.stats_columns)
         add = make_add(
             recipe,

@@ -32,7 +32,14 @@ from eventlog.readers.keyed import SliceReader
 from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
 from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream
-from eventlog.segments.batches import given_up, joined, passing, predicate_error, retyped, taken
+from eventlog.segments.batches import (
+    given_up,
+    joined,
+    passing,
+    predicate_error,
+    retyped,
+    take_tables,
+)
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
@@ -194,9 +201,9 @@ class ChangeReading:
         if not by:
             yield joined([empty, *old]), joined([empty, *new])
             return
-        olds, more = taken(old, most)
+        olds, more = take_tables(old, most)
         if not more:
-            news, more = taken(new, most - sum(rows.nbytes for rows in olds))
+            news, more = take_tables(new, most - sum(rows.nbytes for rows in olds))
             if not more:
                 yield joined([empty, *olds]), joined([empty, *news])
                 return

@@ -19,7 +19,7 @@ from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, segments_of
 from eventlog.readers.keyed.portions import Portion, sorted_portions
-from eventlog.segments.batches import given_up, taken
+from eventlog.segments.batches import given_up, take_tables
 
 # Rows of bases that are looked through at once, and rows that are merged at once: enough for what a
 # step costs by itself, and few enough for the processor's caches.
@@ -105,7 +105,7 @@ class Cuts:
         Raises:
             OSError: the disk is full.
         """
-        first, more = taken(logs, self.most_bytes)
+        first, more = take_tables(logs, self.most_bytes)
         if more:
             every = chain(given_up(first), logs)
             yield from sorted_portions(late(None), every, runs, self.rule, self._sorting_bytes)
@@ -113,7 +113,7 @@ class Cuts:
         above = whole(first, schema)
         # Late rows count only where there are rows above.
         rows = late(key_lookup.distinct(above, self.rule.key)) if above.num_rows else iter(())
-        first, more = taken(rows, self.most_bytes - above.nbytes)
+        first, more = take_tables(rows, self.most_bytes - above.nbytes)
         if more:
             rows = chain(given_up(first), rows)
             yield from sorted_portions(rows, [above], runs, self.rule, self._sorting_bytes)

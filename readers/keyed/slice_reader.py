@@ -33,7 +33,14 @@ from eventlog.readers.keyed.segment_rows import (
     in_order_of_versions,
     of_keys,
 )
-from eventlog.segments.batches import counted, filtered, given_up, predicate_error, retyped, taken
+from eventlog.segments.batches import (
+    filtered,
+    given_up,
+    predicate_error,
+    retyped,
+    take_tables,
+    without_columns,
+)
 from eventlog.segments.fragments import Reading
 
 # What an expression calls, as it prints itself, and what of that has a value for all arguments.
@@ -192,7 +199,7 @@ class SliceReader:
             return rows(segments_of(runs, "late"), keys)
 
         new = rows([log for log in logs if log.low > after], None)
-        first, more = taken(new, self.cuts.most_bytes)
+        first, more = take_tables(new, self.cuts.most_bytes)
         with_versions = at(source.log_schema.empty_table(), []).schema
         if more:
             every = chain(rows(before, None), given_up(first), new)
@@ -302,7 +309,7 @@ class SliceReader:
         if not rows.num_rows:
             return
         if not reading.schema.names:
-            yield counted(rows.num_rows)
+            yield without_columns(rows.num_rows)
             return
         rows = retyped(rows, reading.schema)
         yield from rows.to_batches(max_chunksize=reading.batch_rows)

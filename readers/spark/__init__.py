@@ -17,7 +17,7 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import reader_rule
-from eventlog.log.snapshot import plan as plan_of
+from eventlog.log.snapshot import plan_scan
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.pinned import kept_snapshot
@@ -26,14 +26,14 @@ from eventlog.readers.spark.engines import (
     Engine,
     check_engine,
     decide,
-    gather,
-    refusal,
+    gather_facts,
+    jvm_refusal,
 )
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
 from eventlog.readers.spark.options import MEMORY, STORAGE_PREFIX, located, parse_spark_options
-from eventlog.readers.spark.shares import SHARE, share_out
+from eventlog.readers.spark.shares import SHARE, share_out_scan
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.segments.segment_object import check_sizes
@@ -125,8 +125,8 @@ def choose_engine(  # noqa: PLR0917 - the same query as in read
     """
     table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
-    plan = plan_of(snapshot, columns=columns, where=where)
-    return decide(gather(spark, table.uri, plan, storage_options))
+    plan = plan_scan(snapshot, columns=columns, where=where)
+    return decide(gather_facts(spark, table.uri, plan, storage_options))
 
 
 def _engine(
@@ -138,10 +138,10 @@ def _engine(
 ) -> Engine:
     if engine == "arrow":
         return engine
-    facts = gather(spark, root, plan, storage_options)
+    facts = gather_facts(spark, root, plan, storage_options)
     if engine == "auto":
         return decide(facts).engine
-    if (why := refusal(facts)) is not None:
+    if (why := jvm_refusal(facts)) is not None:
         raise InvalidInput(f"engine 'jvm' {why}", table=root)
     return engine
 
@@ -159,7 +159,7 @@ def _through_python(
     """
     given, schema = parse_spark_options(options), to_spark(plan.schema)
     wanted, memory = declared(schema), given.memory_bytes
-    work = share_out(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
+    work = share_out_scan(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
     activate(spark)
     if hasattr(spark, "_jvm"):
         # One partition for each share. Spark has no size for rows that are passed this way, so
@@ -182,7 +182,7 @@ def _through_python(
 def _plan(
     snapshot: Snapshot, columns: Sequence[str] | None, where: Where | None, overflow: str
 ) -> ScanPlan:
-    plan = plan_of(snapshot, columns=columns, where=where)
+    plan = plan_scan(snapshot, columns=columns, where=where)
     return replace(plan, rule=reader_rule(plan.rule, overflow))
 
 

@@ -28,8 +28,8 @@ from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     OPEN_BYTES,
     Work,
-    check_columns,
     check_schema,
+    check_schema_columns,
     where_of,
 )
 from eventlog.readers.spark.types import declared, to_spark
@@ -94,7 +94,7 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
         NotFound: there is no such version, or it was vacuumed.
     """
     columns = table_columns(schema)
-    check_columns(given, columns)
+    check_schema_columns(given, columns)
     table = Table(open_store(given.path, given.storage))
     table.session.adopt(last.state)
     start = max(1, _first(given, table, last)) - 1
@@ -109,10 +109,10 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
     clock = last.meta.clock
     plan = planning.plan(start, last.version, versions, table.snapshot, asked, clock)
     target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
-    return share_out([plan], table, last, schema, target, memory_bytes=given.memory_bytes)
+    return share_out_changes([plan], table, last, schema, target, memory_bytes=given.memory_bytes)
 
 
-def share_out(
+def share_out_changes(
     plans: Sequence[ChangePlan],
     table: Table,
     columns: Snapshot,

@@ -85,7 +85,7 @@ def decide(facts: Facts) -> Choice:
     return Choice("jvm", "Spark's own Parquet reader is the faster one for these segments")
 
 
-def refusal(facts: Facts) -> str | None:
+def jvm_refusal(facts: Facts) -> str | None:
     """Return why engine `jvm` cannot be used, in words that follow its name; None if it can."""
     if facts.obstacle is not None:
         return f"{facts.obstacle}: use engine='arrow'"
@@ -99,7 +99,7 @@ def refusal(facts: Facts) -> str | None:
     return None
 
 
-def gather(
+def gather_facts(
     spark: SparkSession, root: str, plan: ScanPlan, storage_options: Mapping[str, str] | None
 ) -> Facts:
     """Return the facts about a session, a table and a plan. No requests."""

@@ -122,10 +122,10 @@ class ScanWork(Work):
         if self.rule is None:
             yield from self.reading.batches(_segments.decode(share))
         else:
-            yield from SliceReader(self.reading, self.rule).batches(slice_shares.decode(share))
+            yield from SliceReader(self.reading, self.rule).batches(slice_shares.decode_runs(share))
 
 
-def share_out(  # noqa: PLR0917 - what a plan needs to become work
+def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
     uri: str,
     storage_options: Mapping[str, str] | None,
     snapshot: Snapshot,
@@ -162,7 +162,7 @@ def share_out(  # noqa: PLR0917 - what a plan needs to become work
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     if plan.rule is not None:
         return ScanWork(reading, _of_slices(plan, target_bytes), plan.rule)
-    shares = pack(plan.in_scan_order(), target_bytes)
+    shares = pack_shares(plan.in_scan_order(), target_bytes)
     return ScanWork(reading, [msgspec.json.encode(share) for share in shares])
 
 
@@ -171,10 +171,10 @@ def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:
     plain = slice_shares.plain_of(plan.runs)
     bases = [segment for run in plain.values() for segment in run.segments]
     shares = [
-        *([plain[s.id] for s in share] for share in pack(bases, target_bytes)),
+        *([plain[s.id] for s in share] for share in pack_shares(bases, target_bytes)),
         *slice_shares.merging_shares(plan.runs, target_bytes, OPEN_BYTES),
     ]
-    return [slice_shares.encode(share) for share in shares]
+    return [slice_shares.encode_runs(share) for share in shares]
 
 
 def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
@@ -200,7 +200,7 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     return kept_snapshot(table, version, given.named.get("timestamp"))
 
 
-def check_columns(given: SparkOptions, schema: StructType) -> None:
+def check_schema_columns(given: SparkOptions, schema: StructType) -> None:
     """Check that a schema has the columns that option `columns` names, if it is given.
 
     Raises:
@@ -232,7 +232,7 @@ def where_of(given: SparkOptions) -> Where | None:
     return unpack_expression(packed)
 
 
-def pack(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
+def pack_shares(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
     """Return the segments in as few shares as `target_bytes` allows, of about equal weight.
 
     Largest first, each to the lightest share so far (Graham's LPT rule); deterministic. Within a

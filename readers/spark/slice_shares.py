@@ -33,7 +33,7 @@ class _Share(Struct, frozen=True, array_like=True):
 _shares = msgspec.json.Decoder(_Share)  # created once; safe to share between threads
 
 
-def encode(runs: Sequence[Run]) -> bytes:
+def encode_runs(runs: Sequence[Run]) -> bytes:
     """Return runs as JSON."""
     segments = {s.id: s for run in runs for s in run.segments}
     places = {segment_id: place for place, segment_id in enumerate(segments)}
@@ -48,8 +48,8 @@ def encode(runs: Sequence[Run]) -> bytes:
     )
 
 
-def decode(share: bytes) -> list[Run]:
-    """Return what `encode` was given."""
+def decode_runs(share: bytes) -> list[Run]:
+    """Return what `encode_runs` was given."""
     found = _shares.decode(share)
     return [
         Run(chunk, first, last, tuple(place(found.segments[n], splits) for n in numbers), splits)

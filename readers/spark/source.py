@@ -39,7 +39,7 @@ from pyspark.sql.types import StructType
 
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import reader_rule
-from eventlog.log.snapshot import plan as plan_of
+from eventlog.log.snapshot import plan_scan
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
     CHANGES_NAMES,
@@ -54,10 +54,10 @@ from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
     Work,
-    check_columns,
     check_schema,
+    check_schema_columns,
     open_snapshot,
-    share_out,
+    share_out_scan,
     where_of,
 )
 from eventlog.readers.spark.types import to_spark
@@ -135,14 +135,14 @@ def make_reader(
         tuple(name for name in OVERWRITE_NAMES if name != READ_VERSION),
         "is for overwrites: a read takes version, timestamp and where; leave the option out",
     )
-    check_columns(given, schema)
+    check_schema_columns(given, schema)
     snapshot = open_snapshot(given, pinned)
     wanted = check_schema(schema, snapshot)
-    plan = plan_of(snapshot, columns=schema.names, where=where_of(given))
+    plan = plan_scan(snapshot, columns=schema.names, where=where_of(given))
     plan = replace(plan, rule=reader_rule(plan.rule, given.overflow))
     target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return EventLogReader(
-        share_out(
+        share_out_scan(
             given.path, given.storage, snapshot, plan, wanted, target_bytes, given.memory_bytes
         )
     )

@@ -78,7 +78,7 @@ def _plan(store, question):
     import pyarrow.compute as pc
 
     from eventlog import Table
-    from eventlog.log.snapshot import plan
+    from eventlog.log.snapshot import plan_scan
     from eventlog.store.location import open_store
 
     if isinstance(store, tuple):
@@ -95,7 +95,7 @@ def _plan(store, question):
         return len(snapshot.segments(where=where))
     if question == "segments":
         return len(snapshot.segments())
-    return plan(snapshot).entries.num_rows
+    return plan_scan(snapshot).entries.num_rows
 
 
 def _ask(name, root, options, question):

@@ -45,7 +45,7 @@ from eventlog.model.actions import (
 from eventlog.model.entries import Segment, Slice
 from eventlog.model.records import Transaction
 from eventlog.staging import upserts
-from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
+from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
 from eventlog.writers import delete, upsert
@@ -132,7 +132,7 @@ def store(t: Table, rows: pa.Table, chunk: str, place: Slice) -> Add:
         rows = rows.drop_columns([VERSION])
     rows = upserts.stored(rows, schema)
     column_stats = stats.compute(rows, recipe.stats_columns)
-    encoded = encode(rows)
+    encoded = encode_segment(rows)
     add = make_add(
         recipe,
         t.clock,

@@ -6,7 +6,7 @@ from support.builders import SCHEMA, events, live, row_names
 from eventlog import Table, errors, replication
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.store.branching.within import place_of
+from eventlog.store.branching.within import stored_place
 from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append
 
@@ -36,7 +36,7 @@ def own(branch):
 
 
 def replaced(store, key, body):
-    place, key = place_of(store, key)
+    place, key = stored_place(store, key)
     place.delete([key])
     place.put_if_absent(key, body)
 

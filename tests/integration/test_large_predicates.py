@@ -13,7 +13,7 @@ from support.builders import DAY_US, create
 
 from eventlog import readers
 from eventlog.errors import InvalidInput
-from eventlog.log.snapshot import plan
+from eventlog.log.snapshot import plan_scan
 from eventlog.model.entries import ColumnStats
 from eventlog.model.records import Leaf
 from eventlog.query import predicate
@@ -209,8 +209,8 @@ def test_many_equalities_prune_as_a_list_does(many):
     values = [0, 7.5, *range(2000, 2300, 20)]
     equal = " OR ".join(f"n = {n}" for n in values)
     listed = f"n IN ({', '.join(map(str, values))})"
-    found = plan(many.head(), where=equal)
-    assert found.pruning == plan(many.head(), where=listed).pruning
+    found = plan_scan(many.head(), where=equal)
+    assert found.pruning == plan_scan(many.head(), where=listed).pruning
     assert found.pruning.read == 1
     assert readers.count(many, equal) == readers.count(many, listed) == 1
     assert readers.count(many, f"({equal} OR n IS NULL OR s = 'row 6') AND NOT (n = 5)") == 2

@@ -15,7 +15,7 @@ from support.builders import create
 from eventlog import errors
 from eventlog.compaction import run
 from eventlog.readers import scan
-from eventlog.staging import decoding
+from eventlog.staging import compact_arrays
 from eventlog.writers import append
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -119,10 +119,10 @@ def spelled(draw, values: pa.Array) -> pa.Array:  # noqa: PLR0912 - a case a typ
         other = other if repr(other.cast(kind).to_pylist()) == repr(values.to_pylist()) else values
     except (pa.ArrowException, OverflowError, ValueError):
         other = values
-    if draw(st.booleans()) and other.type.id not in decoding._VIEWS:
+    if draw(st.booleans()) and other.type.id not in compact_arrays._VIEWS:
         index = draw(st.sampled_from([pa.int8(), pa.uint16(), pa.int64(), pa.uint64()]))
         return _encoded(other, index)
-    if draw(st.booleans()) and other.type.id in decoding._VIEWS:
+    if draw(st.booleans()) and other.type.id in compact_arrays._VIEWS:
         return _encoded(values, pa.uint32(), other.type)
     return other
 
@@ -206,10 +206,10 @@ def handed_over(rows, source, wanted):
 def test_pieces_hold_all_rows_and_little_each(found, most):
     _, other = found
     for batch in other.to_batches():
-        parts = list(decoding.pieces(batch, most))
+        parts = list(compact_arrays.pieces(batch, most))
         assert shown(pa.Table.from_batches(parts)) == shown(pa.Table.from_batches([batch]))
         for part in parts:
-            written = pa.table([decoding.plain(c) for c in part.columns], part.schema.names)
+            written = pa.table([compact_arrays.plain(c) for c in part.columns], part.schema.names)
             assert part.num_rows == 1 or written.nbytes <= most + 64 * len(part.columns)
 
 

@@ -15,7 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.errors import Corrupt, InvalidInput, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
-from eventlog.readers.spark.streaming.source import make_stream_reader
+from eventlog.readers.spark.streaming.stream_source import make_stream_reader
 from eventlog.writers import append, delete, overwrite, upsert
 
 START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)

@@ -13,11 +13,11 @@ from support.parted_logs import take_over
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput, NotFound, TableNotFound
-from eventlog.log.snapshot import plan as plan_of
+from eventlog.log.snapshot import plan_scan
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.options import parse_spark_options
-from eventlog.readers.spark.shares import OPEN_BYTES, pack, share_out
+from eventlog.readers.spark.shares import OPEN_BYTES, pack_shares, share_out_scan
 from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers import append, upsert
 
@@ -401,25 +401,27 @@ def segment(number, size):
 )
 def test_shares_are_as_few_as_the_target_needs(sizes, target, expected):
     segments = [segment(number, size) for number, size in enumerate(sizes)]
-    shares = pack(segments, target)
+    shares = pack_shares(segments, target)
     assert len(shares) == expected
     assert sorted(s.partition for share in shares for s in share) == list(range(len(sizes)))
     assert all(shares)
-    assert pack(segments, target) == shares
+    assert pack_shares(segments, target) == shares
 
 
 def test_shares_weigh_about_the_same():
     segments = [segment(number, (number % 7 + 1) * OPEN_BYTES) for number in range(100)]
-    loads = [sum(s.bytes + OPEN_BYTES for s in share) for share in pack(segments, 50 * OPEN_BYTES)]
+    loads = [
+        sum(s.bytes + OPEN_BYTES for s in share) for share in pack_shares(segments, 50 * OPEN_BYTES)
+    ]
     assert max(loads) - min(loads) <= 8 * OPEN_BYTES
 
 
 def test_tasks_read_far_ahead_only_where_a_request_takes_time(table):
     snapshot = table.snapshot()
-    plan = plan_of(snapshot)
+    plan = plan_scan(snapshot)
 
     def ahead(uri):
-        return share_out(uri, {}, snapshot, plan, plan.schema).reading.ahead_bytes
+        return share_out_scan(uri, {}, snapshot, plan, plan.schema).reading.ahead_bytes
 
     assert ahead(table.uri) < ahead("s3://bucket/table")
 
@@ -471,10 +473,12 @@ def test_the_memory_of_a_task_is_bounded_by_an_option(table, more):
 
 def test_tasks_read_ahead_what_their_memory_allows(table):
     snapshot = table.snapshot()
-    plan = plan_of(snapshot)
+    plan = plan_scan(snapshot)
     for uri in (table.uri, "s3://bucket/table"):
         few, many = (
-            share_out(uri, {}, snapshot, plan, plan.schema, memory_bytes=size).reading.ahead_bytes
+            share_out_scan(
+                uri, {}, snapshot, plan, plan.schema, memory_bytes=size
+            ).reading.ahead_bytes
             for size in (2**22, 2**32)
         )
         assert few < 2**22 < many < 2**32

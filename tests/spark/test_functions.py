@@ -10,9 +10,9 @@ import pytest
 
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
-from eventlog.log.snapshot import plan
+from eventlog.log.snapshot import plan_scan
 from eventlog.readers.spark import choose_engine, read
-from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide, gather
+from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide, gather_facts
 from eventlog.writers.spark import append, overwrite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_job.py"
@@ -226,7 +226,7 @@ def test_credentials_that_only_eventlog_has_are_no_help_to_the_jvm(
     hadoop = session.sparkContext._jsc.hadoopConfiguration.return_value
     hadoop.get = settings.get
     hadoop.getPropertySources = lambda name: ["set" if name in settings else "core-default.xml"]
-    facts = gather(session, "s3://bucket/table", plan(table.head()), storage_options)
+    facts = gather_facts(session, "s3://bucket/table", plan_scan(table.head()), storage_options)
     assert facts.s3a
     assert (lacks or "") in (facts.unknown_to_jvm or "")
     assert decide(facts).engine == ("arrow" if lacks else "jvm")

@@ -19,7 +19,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import Corrupt, InvalidInput, TableNotFound, VersionNotFound, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
-from eventlog.readers.spark.streaming.source import make_stream_reader
+from eventlog.readers.spark.streaming.stream_source import make_stream_reader
 from eventlog.writers import append, overwrite
 from eventlog.writers.spark.source import make_writer
 

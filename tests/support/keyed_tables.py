@@ -25,7 +25,7 @@ from eventlog.model import stats
 from eventlog.model.actions import Merge
 from eventlog.model.entries import Slice
 from eventlog.staging import upserts
-from eventlog.staging.encoding import Recipe, encode, make_add, put_segment
+from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
 from eventlog.state.delta import drop_of
 
 __all__ = ["model_of"]
@@ -198,7 +198,7 @@ def stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one 
         rows = rows.select(snapshot.schema.names).cast(snapshot.schema)
     else:
         rows = upserts.stored(rows, snapshot.schema)
-    encoded = encode(rows)
+    encoded = encode_segment(rows)
     add = make_add(
         recipe,
         table.clock,

@@ -6,7 +6,7 @@ import pickle
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from eventlog.readers.spark.source import load_schema
-from eventlog.readers.spark.streaming.source import make_stream_reader
+from eventlog.readers.spark.streaming.stream_source import make_stream_reader
 
 TOLD = hasattr(DataSourceStreamReader, "getDefaultReadLimit")  # where batches begin: Spark 4.2
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.keyed.rule import OP, MergeRule
-from eventlog.staging.decoding import pieces
+from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import deletes_only, incomplete, left_out
@@ -26,7 +26,7 @@ from eventlog.writers.files.partitions import Partition
 from eventlog.writers.files.sources import FORMATS, STDIN, InputFile, OpenInput
 from eventlog.writers.files.texts import is_text
 
-__all__ = ["FORMATS", "STDIN", "FileRows", "counted", "exactly", "open_rows"]
+__all__ = ["FORMATS", "STDIN", "FileRows", "open_rows", "with_progress", "with_row_count"]
 
 _BATCH_ROWS = 64 * 1024
 _SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
@@ -102,7 +102,7 @@ def open_rows(
     return _several(sources, table)
 
 
-def counted(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchReader:
+def with_progress(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchReader:
     """Return the same stream, which calls `advance` with the number of rows read so far."""
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ def counted(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchRea
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def exactly(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
+def with_row_count(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchReader:
     """Return the same stream, which raises InvalidInput unless it has exactly `rows` rows."""
 
     def batches() -> Iterator[pa.RecordBatch]:

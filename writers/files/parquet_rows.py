@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventlog.decoding import BatchSize, most_bytes
-from eventlog.staging.decoding import spanned
+from eventlog.staging.compact_arrays import spanned
 from eventlog.staging.incoming.rows import PANDAS
 from eventlog.writers.files.sources import InputFile, OpenInput, check_alone, open_path
 

@@ -22,7 +22,7 @@ from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upserts import MISSING, Missing
 from eventlog.writers.batch import already, append, make_app
-from eventlog.writers.files import FORMATS, counted, exactly, open_rows
+from eventlog.writers.files import FORMATS, open_rows, with_progress, with_row_count
 from eventlog.writers.keyed import delete, rule_or_refuse, upsert
 
 _MEGABYTE = 2**20
@@ -211,7 +211,9 @@ def _write(
             complete=complete,
             memory_bytes=memory_bytes,
         )
-        reader = rows.reader if given.expected is None else exactly(rows.reader, given.expected)
+        reader = (
+            rows.reader if given.expected is None else with_row_count(rows.reader, given.expected)
+        )
         with terminal.progress() as advance:
 
             def count(number: int) -> None:
@@ -221,7 +223,7 @@ def _write(
 
             done = write(
                 table,
-                counted(reader, count),
+                with_progress(reader, count),
                 app_id=given.app_id,
                 app_seq=given.app_seq,
                 memory_bytes=memory_bytes,

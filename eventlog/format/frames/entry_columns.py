@@ -75,7 +75,7 @@ def from_segments(segments: Sequence[Segment], hashes: Sequence[int] | None = No
     else:
         columns["hash"] = [h.to_bytes(32, "big") for h in hashes]
     try:
-        return table_of(columns, segments)
+        return from_columns(columns, segments)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise Corrupt(f"segment entries do not fit together: {error}") from None
 
@@ -143,7 +143,7 @@ def stats_ids_in(names: Iterable[str]) -> list[int]:
     return sorted(int(n.removeprefix("nulls_")) for n in names if n.startswith("nulls_"))
 
 
-def table_of(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
+def from_columns(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]) -> pa.Table:
     """Return a table of entries.
 
     Args:

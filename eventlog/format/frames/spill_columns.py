@@ -61,7 +61,7 @@ def to_spill(
         "hash": [bytes.fromhex(drop.hash) for drop in dropped],
     }
     table = entry_columns.concat(
-        [entry_columns.table_of(columns, added), entry_columns.table_of(drop_columns, [])]
+        [entry_columns.from_columns(columns, added), entry_columns.from_columns(drop_columns, [])]
     )
     marks = pa.array([False] * len(added) + [True] * len(dropped), pa.bool_())
     return table.append_column(SPILL_ACTION, marks)

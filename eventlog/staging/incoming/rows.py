@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
-from eventlog.staging.decoding import check_decimals, plain
+from eventlog.staging.compact_arrays import check_decimals, plain
 from eventlog.staging.incoming.problems import Problem, example_of, first_line, halved
 from eventlog.staging.incoming.times import parse_times
 

@@ -25,7 +25,7 @@ from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, TableNotFound
 from eventlog.format import codec, keys
 from eventlog.model.records import Fork
-from eventlog.store.branching.files import branch_filesystem
+from eventlog.store.branching.branch_files import branch_filesystem
 from eventlog.store.branching.roots import check_there, is_inherited
 from eventlog.store.port import (
     Body,

@@ -20,7 +20,7 @@ def may_copy(source: ObjectStore, target: ObjectStore) -> bool:
     return all(isinstance(_innermost(store), S3Store) for store in (source, target))
 
 
-def place_of(store: ObjectStore, key: str) -> tuple[ObjectStore, str]:
+def stored_place(store: ObjectStore, key: str) -> tuple[ObjectStore, str]:
     """Return the store that is no branch, and the key there, where a segment is stored.
 
     Raises:
@@ -50,7 +50,7 @@ def copied(
         OutcomeUnknown: no clear answer; the object may exist, or may still arrive.
         TableNotFound: a branch is not there.
     """
-    (old, from_key), (new, to_key) = place_of(source, key), place_of(target, new_key)
+    (old, from_key), (new, to_key) = stored_place(source, key), stored_place(target, new_key)
     if not isinstance(old, S3Store) or not isinstance(new, S3Store) or not is_own(target, new_key):
         return None
     return retrying(clock)(new.copy_if_absent, old, from_key, to_key)

@@ -10,7 +10,7 @@ from support.foreign import COLUMNS, KEYED, foreign, rows_of, table_of
 
 from eventlog import compaction
 from eventlog.errors import DataLoss
-from eventlog.format.conversion import check_columns
+from eventlog.format.conversion import check_parquet_columns
 from eventlog.fsck.check import fsck
 from eventlog.model.schema import arrow_type
 from eventlog.readers import changes, scan
@@ -103,7 +103,7 @@ def fits(stored: pa.DataType, wanted) -> bool:
     file = pq.ParquetFile(body)
     table = pa.schema([("other", pa.int8()), ("x", arrow_type(wanted))])
     try:
-        check_columns(file.schema, file.schema_arrow, table)
+        check_parquet_columns(file.schema, file.schema_arrow, table)
     except DataLoss as error:
         return re.search("column 'x' of the object is .* without loss", error.message) is None
     return True
@@ -129,9 +129,11 @@ def test_other_physical_types_of_decimals_and_int96_are_told_apart():
     file = pq.ParquetFile(body)
     wanted = pa.schema([("d", pa.decimal128(9, 2))])
     assert file.schema.column(0).physical_type == "INT32"
-    check_columns(file.schema, file.schema_arrow, wanted)
+    check_parquet_columns(file.schema, file.schema_arrow, wanted)
     with pytest.raises(DataLoss, match="INT96"):
-        check_columns(file.schema, file.schema_arrow, pa.schema([("t", pa.timestamp("us"))]))
+        check_parquet_columns(
+            file.schema, file.schema_arrow, pa.schema([("t", pa.timestamp("us"))])
+        )
 
 
 LOSSY = {

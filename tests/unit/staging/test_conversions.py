@@ -15,7 +15,7 @@ from support.builders import SCHEMA, create
 
 from eventlog import errors
 from eventlog.readers import count, scan
-from eventlog.staging.decoding import pieces
+from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.rows import conform
 from eventlog.writers import append
 

@@ -54,9 +54,9 @@ from eventlog.readers.spark.options import (
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
-    check_columns,
     check_schema,
-    share_out,
+    check_schema_columns,
+    share_out_scan,
     where_of,
 )
 from eventlog.readers.spark.streaming import progress
@@ -297,7 +297,7 @@ class Source:
         path, storage = self.given.path, self.given.storage
         wanted = check_schema(self._schema, self._columns)
         memory = self.given.memory_bytes
-        work = share_out(path, storage, self._columns, plan, wanted, target, memory)
+        work = share_out_scan(path, storage, self._columns, plan, wanted, target, memory)
         alone = work.without_shares()
         return [InputPartition((alone, share)) for share in work.shares]
 
@@ -326,7 +326,7 @@ class Source:
             return []
         target = self._target_bytes or DEFAULT_TARGET_BYTES
         memory = self.given.memory_bytes
-        work = changes.share_out(
+        work = changes.share_out_changes(
             plans, self.table, self._columns, self._schema, target, memory_bytes=memory
         )
         alone = work.without_shares()
@@ -454,7 +454,7 @@ def make_stream_reader(
     given.refuse(CHANGES_NAMES, "is for batch reads: a stream reads what comes; leave it out")
     if given.reads_changes and "skipChangeCommits" in given.named:
         raise InvalidInput("give option readChanges or skipChangeCommits, not both")
-    check_columns(given, changes.table_columns(schema) if given.reads_changes else schema)
+    check_schema_columns(given, changes.table_columns(schema) if given.reads_changes else schema)
     if pinned is not None and not given.reads_changes:
         _check_unkeyed(pinned.state.layout, given.path)
     return EventLogStreamReader(Source(given, schema, pinned))
