@@ -36,7 +36,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
         reason: the rule and its numbers, as text.
         after: ids of tasks that must end first. They make segments in this task's chunks, so its
             inputs must be looked up again then (`eventlog.compaction.planner.planning.renewed`).
-        buckets: in a keyed table, the slices that it merges; its inputs may count in others, too.
+        buckets: in a keyed table, the slices that it merges; its inputs may also count in others.
     """
 
     id: str

@@ -1,9 +1,9 @@
 """Vacuum: deletes objects that no kept version needs.
 
 Imports eventlog only. Commits the marks (fence and horizon), reads what is live after them, then
-deletes (FORMAT.md R12.5; hazard V3). A vacuum that crashes at any point has deleted dead objects
-only, and the next one continues from the last record. Its cost depends on the commits and uploads
-since then, not on the size of the table.
+deletes (FORMAT.md R12.5; hazard V3). A vacuum that crashes at any point has deleted garbage only,
+and the next one continues from the last record. Its cost depends on the commits and uploads since
+then, not on the size of the table.
 """
 
 from __future__ import annotations
@@ -311,10 +311,10 @@ class _Sweep:
         self._of_absent = set[str]()  # keys that are kept for those
         self._candidates = _Candidates()
         self._gone: dict[str, VacuumSums] = {"dropped": VacuumSums(), "unnamed": VacuumSums()}
-        self._said: Sweep | None = None  # the last vacuum's record
+        self._previous: Sweep | None = None  # the last vacuum's record
         self._last: Sweep | None = None  # None: there is no record, or it is lost
-        self._found: dict[str, Dropped] = {}  # what was dropped, also of other roots
-        self._recorded: set[str] = set()  # keys of which the record alone says what dropped them
+        self._all_dropped: dict[str, Dropped] = {}  # what was dropped, also of other roots
+        self._recorded: set[str] = set()  # keys of drops that only the record has
         self._corrected = False  # whether the record has versions that the log does not confirm
         self._every: frozenset[bytes] | None = None
 
@@ -327,9 +327,9 @@ class _Sweep:
             Corrupt: the commits that were looked at are not of one log.
         """
         left = None if last is None else self._left(last)
-        self._said, self._last = last, None if left is None else last
-        self._found = left or {}
-        self._recorded = set(self._found)
+        self._previous, self._last = last, None if left is None else last
+        self._all_dropped = left or {}
+        self._recorded = set(self._all_dropped)
         horizon = self._marks.horizon
         # Before the drops are read: a backfill may close the gap at any time.
         self._absent = self._log.starts.absent_below(horizon)  # against absent-versions-forgotten
@@ -342,26 +342,26 @@ class _Sweep:
     def move(self, marked: Snapshot, last: Sweep | None) -> None:
         """Judge by the snapshot that has the marks, and collect what was dropped up to it."""
         known, self._head = self._head, marked  # against live-set-read-before-the-marks
-        if last == self._said:
+        if last == self._previous:
             self._collect(known.version, known=known)  # against drops-up-to-the-marks-forgotten
         else:
             self.gather(last)
 
     def _collect(self, after: int, linked: range = range(0), known: Snapshot | None = None) -> None:
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             self._progress("versions", done, total)
 
         until = self._head.version
-        for version, gone in dropped(self._log, after, until, told, linked=linked, known=known):
+        for version, gone in dropped(self._log, after, until, report, linked=linked, known=known):
             for segment in gone:
                 key = keys.key_of(segment)
-                self._found[key] = Dropped(key, version, segment.bytes)
+                self._all_dropped[key] = Dropped(key, version, segment.bytes)
                 self._recorded.discard(key)
-        own = {k: d for k, d in self._found.items() if is_own(self._t.store, k)}
+        own = {k: d for k, d in self._all_dropped.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
 
     def judge(self, *, delete: bool) -> None:
-        """Judge every candidate, and delete the dead ones if `delete` is set."""
+        """Judge every candidate, and delete the garbage if `delete` is set."""
         candidates, marks = self._candidates, self._marks
         if self._last is None:
             # Without a record there are many candidates: read all leaves once, not once per part.
@@ -369,18 +369,19 @@ class _Sweep:
         live = self._live(candidates.dropped)
         verdict = garbage.verdict(candidates.dropped, live, marks.fence, marks.horizon)
         candidates.waiting = [*verdict.waiting]
-        alive = self._not_dead([d for d in verdict.dead if d.key in self._recorded])
+        alive = self._still_shown([d for d in verdict.garbage if d.key in self._recorded])
         candidates.waiting += alive.values()
-        dead = [item for item in verdict.dead if item.key not in alive]
-        self._take("dropped", dead, delete=delete)
+        deletable = [item for item in verdict.garbage if item.key not in alive]
+        self._take("dropped", deletable, delete=delete)
         start = 0 if self._last is None else self._last.fence
         for listed in self._listed(start):
             live = self._live(listed)
-            dead = garbage.unnamed(listed, live, candidates.dropped, marks.fence)
-            alive = self._not_dead(dead)  # against missing-in-the-record-taken-for-abandoned
+            deletable = garbage.unnamed(listed, live, candidates.dropped, marks.fence)
+            # against missing-in-the-record-taken-for-abandoned
+            alive = self._still_shown(deletable)
             candidates.waiting += alive.values()
-            dead = [item for item in dead if item.key not in alive]
-            self._take("unnamed", dead, delete=delete)
+            deletable = [item for item in deletable if item.key not in alive]
+            self._take("unnamed", deletable, delete=delete)
             for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
                 if garbage.epoch_of(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
@@ -406,8 +407,9 @@ class _Sweep:
     def changed(self) -> bool:
         """Whether the last vacuum's record is not what this one would record."""
         return (
-            self._said is None
-            or (self._said.fence, self._said.horizon) != (self._marks.fence, self._marks.horizon)
+            self._previous is None
+            or (self._previous.fence, self._previous.horizon)
+            != (self._marks.fence, self._marks.horizon)
             or self._corrected
             or self._gone["dropped"].objects > 0
         )
@@ -480,8 +482,8 @@ class _Sweep:
             live |= {key for key, parsed in named.items() if parsed[2] in ids}
         return live
 
-    def _not_dead(self, dead: Sequence[Dropped]) -> dict[str, Dropped]:
-        """Return those segments, by key, that kept versions show whatever the last record has.
+    def _still_shown(self, deletable: Sequence[Dropped]) -> dict[str, Dropped]:
+        """Return the segments, by key, that kept versions show, whatever the last record has.
 
         The record proves nothing (R12.9), neither by what it has nor by what it lacks. Where the
         version that it names does not confirm the drop, or one that is kept shows the segment, all
@@ -489,21 +491,21 @@ class _Sweep:
         may have stored what they show, or what it restores from them, and come to their commits
         at any time.
         """
-        unnamed = (d for d in dead if not d.version)
+        unnamed = (d for d in deletable if not d.version)
         absent = {d.key: d for d in unnamed if garbage.epoch_of(d.key) < self._absent}
         if absent:
             self._of_absent |= absent.keys()
-            return absent | self._not_dead([d for d in dead if d.key not in absent])
-        of_branches = self._kept.of(item.key for item in dead)
-        named = {d.key: garbage.drop_of(d.key) for d in dead if d.key not in of_branches}
+            return absent | self._still_shown([d for d in deletable if d.key not in absent])
+        of_branches = self._kept.of(item.key for item in deletable)
+        named = {d.key: garbage.drop_of(d.key) for d in deletable if d.key not in of_branches}
         shown = self._shown([*named.values()])
-        said: dict[int, list[Drop]] = {}
-        for item in dead:
-            if item.key in named and item.version:  # 0: nobody has said
-                said.setdefault(item.version, []).append(named[item.key])
-        gone = confirmed(self._log, said) - shown  # against record-believed-without-the-log
+        recorded: dict[int, list[Drop]] = {}
+        for item in deletable:
+            if item.key in named and item.version:  # 0: no version is recorded
+                recorded.setdefault(item.version, []).append(named[item.key])
+        gone = confirmed(self._log, recorded) - shown  # against record-believed-without-the-log
         doubted = {key for key, drop in named.items() if drop.id not in gone}
-        found = {d.key: d for d in dead if d.key in named and named[d.key].id in shown}
+        found = {d.key: d for d in deletable if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
             # A segment is added, and dropped, after its epoch.
             since = max(self._marks.horizon, min(map(garbage.epoch_of, doubted)))
@@ -553,16 +555,16 @@ class _Sweep:
             start = self._log.starts.above(version)
             return self._head if start is None else self._log.snapshot(start.version)
 
-    def _take(self, kind: str, dead: Sequence[Dropped], *, delete: bool) -> None:
-        """Delete the dead objects, or only count them; those that a branch reads wait."""
-        for first in range(0, len(dead), _BATCH):
-            batch = dead[first : first + _BATCH]
+    def _take(self, kind: str, deletable: Sequence[Dropped], *, delete: bool) -> None:
+        """Delete garbage, or only count it; objects that a branch reads wait."""
+        for first in range(0, len(deletable), _BATCH):
+            batch = deletable[first : first + _BATCH]
             read = self._kept.of(item.key for item in batch)
             self._of_branches |= read
             self._candidates.waiting += [item for item in batch if item.key in read]
             batch = [item for item in batch if item.key not in read]  # against fork-is-no-hold
             if delete and batch:
-                self._t.verify()  # judged by another table's log, everything here would be dead
+                self._t.verify()  # judged by another table's log, all of this would be garbage
                 self._t.store.delete([item.key for item in batch])
             for item in batch:
                 self._gone[kind].add(item.bytes)

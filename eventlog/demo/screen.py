@@ -174,10 +174,10 @@ class Screen:
         if status.story:
             self.say(f"  what happened to {status.story[0][0]}:")
             heads = ("version", "change", "departure", "minutes", "arrival", "minutes late")
-            told = [["" if cell is None else cell for cell in row[1:]] for row in status.story]
-            self._table(heads, told, ("version", "minutes", "minutes late"))
-        said = "yes" if status.exact else "NO"
-        self.say(f"  does every flight have the last message of both jobs? {said}")
+            changes = [["" if cell is None else cell for cell in row[1:]] for row in status.story]
+            self._table(heads, changes, ("version", "minutes", "minutes late"))
+        exact = "yes" if status.exact else "NO"
+        self.say(f"  does every flight have the last message of both jobs? {exact}")
 
     def requests(
         self, seconds: Mapping[str, float], requests: Mapping[str, Mapping[str, int]]

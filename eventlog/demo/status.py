@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
         *_KEYS,
         ("departure", _TEXT),  # scheduled, departed or cancelled
         ("dep_delay", _INT),
-        ("dep_message", _INT),  # the number of the message that said so
+        ("dep_message", _INT),  # the number of the message with this delay
         ("arrival", _TEXT),  # expected, landed or diverted
         ("arr_delay", _INT),
         ("arr_message", _INT),
@@ -144,8 +144,8 @@ def _look_back(t: Table, status: Status, taken: pa.Table) -> None:
     status.replayed = _replayed(scan(t, version=first).to_table(), found).equals(
         scan(t).to_table().sort_by(_order())
     )
-    told = changes(t, 0).to_table()
-    status.story = _story(told, taken)
+    changed = changes(t, 0).to_table()
+    status.story = _story(changed, taken)
 
 
 def _replayed(rows: pa.Table, found: pa.Table) -> pa.Table:
@@ -161,15 +161,15 @@ def _replayed(rows: pa.Table, found: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(list(state.values()), schema=rows.schema).sort_by(_order())
 
 
-def _story(told: pa.Table, taken: pa.Table) -> list[tuple[object, ...]]:
+def _story(changed: pa.Table, taken: pa.Table) -> list[tuple[object, ...]]:
     """Return the changes of the flight with the most of them, in order."""
     names = [f.name for f in _KEYS]
-    counted = told.group_by(names).aggregate([([], "count_all")])
+    counted = changed.group_by(names).aggregate([([], "count_all")])
     order = [("count_all", "descending"), *((name, "ascending") for name in names)]
     one = counted.sort_by(order).slice(0, 1).to_pylist()[0]
     mine = [
         row
-        for row in told.sort_by([("_version", "ascending")]).to_pylist()
+        for row in changed.sort_by([("_version", "ascending")]).to_pylist()
         if all(row[name] == one[name] for name in names) and row["_change"] != "update_before"
     ]
     (dest,) = (

@@ -188,7 +188,7 @@ class Audit:
     def _check_restored(self, transaction: Transaction) -> list[str]:
         """Return the problems of a restore: adds that were not live at its version (R12.3)."""
         restores = [a for a in transaction.actions if isinstance(a, Restore)]
-        # Only the other log can tell what was live there.
+        # Only the other log shows what was live there.
         named = [a.version for a in restores if isinstance(a.origin, UnsetType)]
         adds = [a for a in transaction.actions if isinstance(a, Add)]
         if not named or not adds:
@@ -198,7 +198,7 @@ class Audit:
             for version in named:
                 live |= self._earlier(version, adds)
         except VersionNotReplicated:
-            return []  # only a copy that has the version can tell
+            return []  # only a copy that has the version shows it
         except (Corrupt, NotFound) as error:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
         wrong = [add.id for add in adds if not _same_object(add, live.get(add.id))]

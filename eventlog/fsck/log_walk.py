@@ -81,7 +81,7 @@ def list_log(store: ObjectStore) -> LogListing:
 
 
 class Walk:
-    """One walk.
+    """One walk over the log.
 
     Args:
         store: of the table.
@@ -183,7 +183,7 @@ class Walk:
                 else:
                     self._find("warning", f"{error.message}; {ignored}", key)
                 continue
-            # One that died before its first commit leaves a start above what was there (R17.5).
+            # A replicator that ended before its first commit leaves a start above the log (R17.5).
             if present:
                 self._starts.append(start)
             elif start.after < 0 or not has_commit(self.log.store, start.after):
@@ -196,7 +196,7 @@ class Walk:
         absent, needed = list[range](), set[int]()
         for newer, older in self.listed.gaps:
             explaining = [s for s in self._starts if s.after <= older and newer <= s.version]
-            # What it lacks is told once, of the start: the versions themselves may be no loss.
+            # Reported once, for the start: the versions themselves may be no loss.
             unreadable = {v for v in self._unreadable if newer <= v and not explaining}
             needed |= unreadable
             if explaining or unreadable:
@@ -280,7 +280,7 @@ class Walk:
             delta = spills.delta_of(commit, self.log.spill)
             return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
         except (Corrupt, NotFound) as error:
-            # A spill is an object of its own, which may be all that is damaged.
+            # A spill is another object, and may be all that is damaged.
             self._find("error", error.message, error.key or key, version)
             return None
 

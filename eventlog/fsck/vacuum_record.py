@@ -60,7 +60,7 @@ class Waiting:
         """Yield the rows with an earlier drop than the last, and the version of that (R12.9).
 
         Args:
-            horizon: of the newest version: what was dropped at or below it is dead in any case.
+            horizon: of the newest version: what was dropped at or below it is garbage in any case.
         """
         for key, version in self._dropped.items():
             row = self._rows[key]

@@ -67,7 +67,7 @@ def find(
         log: of the table.
         snapshot: the version that is read.
         lost: live segments of it that are missing or damaged.
-        whole: says whether the object of a segment exists and is undamaged; `is_whole` if None.
+        whole: returns whether the object of a segment exists and is undamaged; `is_whole` if None.
 
     Raises:
         Corrupt: a commit or a spill cannot be read.
@@ -80,7 +80,7 @@ def find(
 
 
 def is_whole(store: ObjectStore, segment: Segment) -> bool:
-    """Say whether a segment's object has the bytes that were committed; reads all of it.
+    """Return whether a segment's object has the bytes that were committed; reads all of it.
 
     Raises:
         Unavailable: the store does not answer.

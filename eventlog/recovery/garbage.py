@@ -1,7 +1,8 @@
-"""Vacuum's decisions: how far fence and horizon may move, and which objects are dead.
+"""Vacuum's decisions: how far fence and horizon may move, and which objects are garbage.
 
-No I/O (FORMAT.md "Vacuum"). Which objects are dead follows from the log alone. Clocks only propose
-how far the marks move, so a wrong clock may cost a writer or reader a retry, but never loses rows.
+No I/O (FORMAT.md "Vacuum"). Which objects are garbage follows from the log alone. Clocks only
+propose how far the marks move, so a wrong clock may cost a writer or reader a retry, but never
+loses rows.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Marks:
     """How far fence and horizon move.
 
     Attributes:
-        fence: staged objects of epochs below it are dead.
-        horizon: segments dropped at or below it are dead.
+        fence: staged objects of epochs below it are garbage.
+        horizon: segments dropped at or below it are garbage.
         aged: the horizon that the retention alone would allow.
         held: the pins and replicas that keep the horizon below `aged`, oldest first.
     """
@@ -56,9 +57,9 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Dropped segments: dead ones are deleted now, the others have a reason to wait."""
+    """Dropped segments: garbage is deleted now, the others have a reason to wait."""
 
-    dead: tuple[Dropped, ...]
+    garbage: tuple[Dropped, ...]
     waiting: tuple[Dropped, ...]
 
 
@@ -79,7 +80,7 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
 def verdict(
     dropped: Mapping[str, Dropped], live: AbstractSet[str], fence: int, horizon: int
 ) -> Verdict:
-    """Split dropped segments into dead and waiting; those that are live again are neither.
+    """Split dropped segments into garbage and waiting; those that are live again are neither.
 
     Args:
         dropped: by key.
@@ -90,9 +91,10 @@ def verdict(
     # against live-again-deleted
     gone = [segment for key, segment in sorted(dropped.items()) if key not in live]
     # against dropped-above-the-fence-deleted, dropped-above-the-horizon-deleted
-    dead = tuple(d for d in gone if d.version <= horizon and epoch_of(d.key) < fence)
-    dead_keys = {segment.key for segment in dead}
-    return Verdict(dead, tuple(segment for segment in gone if segment.key not in dead_keys))
+    garbage = tuple(d for d in gone if d.version <= horizon and epoch_of(d.key) < fence)
+    garbage_keys = {segment.key for segment in garbage}
+    waiting = tuple(segment for segment in gone if segment.key not in garbage_keys)
+    return Verdict(garbage, waiting)
 
 
 def unnamed(
@@ -168,12 +170,12 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
     dropped = {
         key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)
     }
-    for key, found in dropped.items():
+    for key, row in dropped.items():
         epoch_of(key)
-        if not 0 <= found.version <= last:
+        if not 0 <= row.version <= last:
             raise Corrupt(
                 f"the record of the last vacuum says that a segment was dropped in version "
-                f"{found.version}, which it cannot tell"
+                f"{row.version}, which it cannot tell"
             )
     return dropped
 

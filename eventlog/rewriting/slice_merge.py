@@ -70,7 +70,7 @@ class SliceMerge:
     Attributes:
         version: the version at which the merge was planned.
         chunk: the chunk.
-        inputs: the segments; they may count in other slices, too.
+        inputs: the segments; they may count in other slices as well.
         buckets: the slices.
     """
 
@@ -96,7 +96,7 @@ class MergedSlices:
 
     Attributes:
         adds: the new segments.
-        merge: the action that says what they replace.
+        merge: the action that lists what they replace.
         rows: number of rows of the inputs in these buckets.
         bytes: total size of the new objects.
     """
@@ -407,7 +407,7 @@ class _Outputs:
     ) -> Iterator[tuple[tuple[int, int], pa.Table]]:
         """Yield rows and the buckets of their segment: all if rows are few, else one.
 
-        Each bucket is in a segment, if without rows, because its inputs are taken in, too.
+        Each bucket is in a segment, if without rows, because its inputs lose their effect there.
         """
         work, first, last = self._work, self._work.at.first, self._work.at.last
         shared = work.task.bytes * _SHARED <= work.recipe.bucket_bytes

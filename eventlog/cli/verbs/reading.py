@@ -34,7 +34,7 @@ _columns = click.option("--columns", help="Comma-separated names; default: all."
 _limit = click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help=f"RowStream to return; a table shows {_TABLE_ROWS} by default.",
+    help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
 )
 _format = click.option(
     "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."

@@ -319,7 +319,7 @@ def _table_of_segments(
     splits: int,
     mark: bool = True,
 ) -> None:
-    """Show segments; those of a keyed table with their buckets, numbered after so many splits."""
+    """Show segments; those of a keyed table with their buckets as numbered after `splits`."""
     sliced = any(not isinstance(s.slice, UnsetType) for _, s in signed)
     columns = ["", "chunk", "rows", "bytes", "version"]
     if sliced:

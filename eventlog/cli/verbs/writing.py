@@ -191,7 +191,7 @@ def _write(
     keys: pa.Schema | None = None,
     complete: MergeRule | None = None,
 ) -> None:
-    """Read the files, write their rows, and say what was committed."""
+    """Read the files, write their rows, and print what was committed."""
     head = table.head()
     done = already(head, make_app(given.app_id, given.app_seq))
     read, opened = 0, done is None

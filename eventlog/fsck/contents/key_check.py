@@ -117,7 +117,7 @@ class _KeyCheck:
 
     def _look_for_twins(self) -> None:
         """Look for keys that stand twice: in the bases of a slice, or in two chunks."""
-        # Without all of its segments nobody knows what a slice has.
+        # The rows of a slice are known only with all of its segments.
         found = [
             run
             for run in runs(self._live, self._rule.splits)

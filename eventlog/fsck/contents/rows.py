@@ -58,7 +58,7 @@ class SeenRows:
 
 
 class Statistics:
-    """What an entry's statistics must say of rows that are read in parts (FORMAT.md R7.4).
+    """What an entry's statistics must be for rows that are read in parts (FORMAT.md R7.4).
 
     Args:
         columns: those that are looked at.
