@@ -1,5 +1,13 @@
-"""The storage port and its adapters: S3, a local directory, memory; and how requests are sent.
+"""The storage port and its adapters, and how requests are sent.
 
-Imports `format` and below. Start at `port`; `location` selects the adapter for a URI, `retry` has
-the retry policy, `parallel` reads ahead.
+    URI ──► location ──► ObjectStore (`port`): put_if_absent, get, list, delete
+                         ├─ s3          a bucket, or a store that speaks S3
+                         ├─ local       a directory
+                         ├─ memory      for tests and examples
+                         └─ branching   a branch: its own objects, and its parent's below the fork
+
+`retry` has the retry policy, `parallel` reads ahead in threads, `files` makes a pyarrow file system
+of any store.
+
+Imports `format` and below. Start at `port`.
 """
