@@ -30,7 +30,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
-from eventlog.staging.upserts import MISSING, Missing, check_complete, incoming
+from eventlog.staging.upsert_rows import MISSING, Missing, check_complete, incoming
 from eventlog.state.delta import drop_of
 from eventlog.state.small import rules
 from eventlog.table.restage import commit_staged

@@ -20,7 +20,7 @@ from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.staging.upserts import Missing
+from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import add_rows, check_missing, make_app
 
 

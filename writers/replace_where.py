@@ -68,7 +68,7 @@ def _is_range(condition: Condition, time_column: str) -> bool:
 
 def _bounds(condition: Condition, column: Column) -> tuple[int, int]:
     """Return the range in ms. A bound between two milliseconds is refused as inside a chunk."""
-    low, high = pruning.span(condition, column)
+    low, high = pruning.condition_span(condition, column)
     if low > high:
         return MIN_MS, MIN_MS
     unit = 1 if column.type == "date" else 1000  # to days, or to milliseconds

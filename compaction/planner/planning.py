@@ -53,7 +53,7 @@ from eventlog.errors import Corrupt, InvalidInput, NotFound
 from eventlog.format.entry_order import first_key
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split, keyed_of, stored_rule
-from eventlog.keyed.slices import Run, ineffective, readable
+from eventlog.keyed.slices import Run, ineffective, readable_runs
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
@@ -252,7 +252,7 @@ def _runs(snapshot: Snapshot, live: Iterable[Segment]) -> list[Run]:
             does: no merge may be planned.
     """
     rule = stored_rule(snapshot.layout, snapshot.stored_schema, snapshot.properties)
-    return [] if rule is None else readable(live, rule)
+    return [] if rule is None else readable_runs(live, rule)
 
 
 def _changed(

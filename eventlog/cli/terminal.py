@@ -26,7 +26,7 @@ from eventlog.display import plain, plain_json
 from eventlog.model.chunks import MAX_MS, MIN_MS, utc
 from eventlog.model.records import Totals
 from eventlog.quantities import count_text, size_text
-from eventlog.state.small.timing import shown
+from eventlog.state.small.timing import shown_time
 
 _GAP = "  "
 _NARROWEST = 16  # minimum width of a folded column, in characters
@@ -132,7 +132,7 @@ def totals_text(totals: Totals) -> str:
 def moment(value: datetime | int) -> str:
     """Return a time (or ms UTC) in UTC, to the second."""
     if isinstance(value, int) and not MIN_MS <= value < MAX_MS:
-        return shown(value)  # of a forged log: no action sets such a time
+        return shown_time(value)  # of a forged log: no action sets such a time
     return f"{_utc(value):%Y-%m-%d %H:%M:%S}Z"
 
 

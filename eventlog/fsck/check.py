@@ -32,7 +32,7 @@ from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.fsck.vacuum_record import RecordCheck, lacking, waiting_of
 from eventlog.keyed.rule import stored_rule
-from eventlog.keyed.slices import readable
+from eventlog.keyed.slices import readable_runs
 from eventlog.log.log import Log
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
@@ -229,7 +229,7 @@ class _Run:
             return  # reported of the first schema
         try:
             if rule is not None:
-                readable((self._sought or {}).values(), rule)
+                readable_runs((self._sought or {}).values(), rule)
         except Corrupt as error:
             key = keys.commit_key(self._version)
             self._findings.add("error", error.message, key, self._version)
@@ -348,7 +348,7 @@ class _Run:
         header = self._walk.audit.header
         if header is None or header.version != self._listed.head:
             return
-        problem = timing.problem(header, store_time_ms(self._store, clock))
+        problem = timing.time_problem(header, store_time_ms(self._store, clock))
         if problem is not None:
             self._findings.add("warning", problem, keys.commit_key(header.version), header.version)
 

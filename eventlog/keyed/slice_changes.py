@@ -20,7 +20,7 @@ from eventlog.model.entries import Keyed, Segment
 from eventlog.model.records import Meta, Transaction, origins_of
 
 
-def problem(
+def slices_problem(
     txn: Transaction,
     meta: Meta,
     adds: Sequence[Segment],

@@ -65,7 +65,7 @@ class Run:
         return tuple([p for p in self.placed if p.kind == "log"])
 
 
-def readable(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
+def readable_runs(segments: Iterable[Segment], rule: MergeRule) -> list[Run]:
     """Return `runs` of segments whose rows are to be read (FORMAT.md R15.3, R15.4).
 
     Args:

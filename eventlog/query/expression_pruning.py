@@ -176,7 +176,7 @@ def _word(name: str) -> str:
     return rf"(?<!\w){plain}(?!\w)" if re.fullmatch(r"\w+", name) else plain
 
 
-def span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
+def expression_span(expression: pc.Expression, schema: Schema, column: Column) -> Span:
     """Return an interval of the time column that contains every row that passes, in its units.
 
     It is found by bisection. Arrow refutes everything that is cut off on either side, so the result

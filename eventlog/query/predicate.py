@@ -115,7 +115,7 @@ class SqlPredicate:
     def interval(self, time_column: str) -> tuple[int, int]:
         """See `Predicate.interval`."""
         column = _column(self.schema, time_column)
-        return pruning.to_interval(pruning.span(self.condition, column), column)
+        return pruning.to_interval(pruning.condition_span(self.condition, column), column)
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""
@@ -168,7 +168,7 @@ class ArrowPredicate:
         if column not in self.trusted:
             return MIN_MS, MAX_MS
         return pruning.to_interval(
-            expression_pruning.span(self.expression, self.schema, column), column
+            expression_pruning.expression_span(self.expression, self.schema, column), column
         )
 
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:

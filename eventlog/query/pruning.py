@@ -138,7 +138,7 @@ def must_be_true(condition: c.Condition, bounds: Bounds) -> Mask:
     return _not(_any([may_be(condition, False, bounds), _may_be_null(condition, bounds)]))
 
 
-def span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
+def condition_span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
     """Return an interval of the time column that contains every row with the wanted result.
 
     Args:
@@ -150,11 +150,11 @@ def span(condition: c.Condition, column: Column, wanted: bool = True) -> Span:
         case c.Const(value) | c.Fixed(_, value) if value is not wanted:
             return _EMPTY
         case c.Not(part):
-            return span(part, column, not wanted)
+            return condition_span(part, column, not wanted)
         case c.Is(part, value) if wanted:
-            return span(part, column, value)
+            return condition_span(part, column, value)
         case c.And(parts) | c.Or(parts):
-            spans = [span(part, column, wanted) for part in parts]
+            spans = [condition_span(part, column, wanted) for part in parts]
             return _intersection(spans) if isinstance(condition, c.And) is wanted else _hull(spans)
         case c.Compare(here, op, value) if here.id == column.id:
             return _compare_span(op if wanted else c.OPPOSITE[op], value.value)

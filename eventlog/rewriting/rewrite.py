@@ -21,7 +21,7 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
-from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.readers.keyed.external_sort import sort_on_disk
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
@@ -250,7 +250,7 @@ class _Work:
 
     def _ordered(self, tables: Iterable[pa.Table], by: Sequence[str]) -> Rows:
         if by:
-            yield from sort_rows(tables, by, memory_bytes=self._memory_bytes // 2)
+            yield from sort_on_disk(tables, by, memory_bytes=self._memory_bytes // 2)
         else:
             yield from tables
 

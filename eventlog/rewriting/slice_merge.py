@@ -24,14 +24,14 @@ from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.log_rows import as_log, deleted, in_key_order, log_schema, row_buckets
 from eventlog.keyed.placement import Placed, finer, in_order, place
 from eventlog.keyed.rule import VERSION, MergeRule, buckets_split
-from eventlog.keyed.slices import Run, buckets_in, ineffective, readable
+from eventlog.keyed.slices import Run, buckets_in, ineffective, readable_runs
 from eventlog.log.history import checked_version_at
 from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.properties import setting
 from eventlog.model.schema import to_arrow
-from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
 from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
@@ -135,13 +135,13 @@ def merge_slices(
         raise InvalidInput("this is no keyed table")
     bounds = parse_chunk(task.chunk)
     live = [s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunk]
-    work = _Work.of(t, task, sizes, recipe, recipe.rule, readable(live, recipe.rule))
+    work = _Work.of(t, task, sizes, recipe, recipe.rule, readable_runs(live, recipe.rule))
     inputs = _Inputs(work, pulse or (lambda: None), progress or (lambda *_: None))
     with TemporaryDirectory(prefix="eventlog-merge-") as folder:
         outputs = _Outputs(work, Path(folder))
         order = [_BUCKET, *work.rule.key, work.rank]
         memory = sizes.memory_bytes // 2
-        ordered = sort_rows(inputs.rows(), order, memory_bytes=memory, directory=folder)
+        ordered = sort_on_disk(inputs.rows(), order, memory_bytes=memory, directory=folder)
         # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
         with closing(ordered):
             outputs.write(whole_keys(ordered, [_BUCKET, *work.rule.key]), inputs.pulse)

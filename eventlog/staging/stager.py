@@ -22,7 +22,7 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
 from eventlog.model.entries import Slice
 from eventlog.model.schema import to_arrow
-from eventlog.staging import upserts
+from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
 from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
@@ -124,7 +124,7 @@ class Stager:
         rule, layout = self._recipe.rule, self._recipe.layout
         if rule is None:
             return conform(batch, self._wanted, layout.time_column)
-        wanted = upserts.incoming(self._wanted, rule, batch.schema)
+        wanted = upsert_rows.incoming(self._wanted, rule, batch.schema)
         # A delete of a key that is unique in the table needs no event time.
         timeless = wanted is not self._wanted and layout.granularity == "all"
         table = conform(batch, wanted, layout.time_column, time_required=not timeless)
@@ -132,8 +132,8 @@ class Stager:
             return table
         chunked_by = None if layout.granularity == "all" else layout.time_column
         names = batch.schema.names
-        lacking = [] if self._recipe.fills else upserts.left_out(self._wanted, rule, names)
-        return upserts.checked(table, self._wanted, rule, chunked_by, lacking)
+        lacking = [] if self._recipe.fills else upsert_rows.left_out(self._wanted, rule, names)
+        return upsert_rows.checked(table, self._wanted, rule, chunked_by, lacking)
 
     def _hold(self, rows: pa.Table) -> None:
         size = rows.nbytes
@@ -233,7 +233,7 @@ class Stager:
         table = pa.concat_tables(parts)
         if recipe.rule is not None:
             rule, most, whole = recipe.rule, recipe.bucket_bytes, self._all_rows
-            cuts = upserts.cut(table, self._wanted, rule, most, all_rows=whole)
+            cuts = upsert_rows.cut(table, self._wanted, rule, most, all_rows=whole)
             splits = recipe.rule.splits or UNSET
             return [
                 self._write_segment(

@@ -344,7 +344,7 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
         return reason
     version, first = view.version + 1, len(so_far.adds)
     adds = tuple(segment_of(add, version, first + k) for k, add in enumerate(added))
-    reason = slice_changes.problem(
+    reason = slice_changes.slices_problem(
         txn, meta, adds, drops, lambda name: _live_chunk(name, view, so_far)
     )
     if reason:  # against slices-never-judged

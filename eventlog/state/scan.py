@@ -17,9 +17,9 @@ from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
 from eventlog.format.entry_order import first_key
 from eventlog.format.frames import entry_columns
-from eventlog.keyed.pruning import is_plain, prune
 from eventlog.keyed.rule import MergeRule, stored_rule
-from eventlog.keyed.slices import Run, readable
+from eventlog.keyed.slice_pruning import is_plain, prune_runs
+from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Leaf
@@ -189,7 +189,7 @@ class ScanQuestion:
         if self.spans is not None:
             entries = entries.filter(_overlap(entries, self.spans))
         live = entry_columns.to_segments(entries)
-        kept = prune(readable(live, rule), self.predicate, rule, self.time_column)
+        kept = prune_runs(readable_runs(live, rule), self.predicate, rule, self.time_column)
         read = {s.id: s for run in kept for s in run.segments}
         chosen = entry_columns.from_segments(list(read.values()))
         plain = all(is_plain(run) for run in kept)

@@ -1,8 +1,8 @@
 """Changes: the rows that were inserted, updated and deleted between two versions.
 
 Imports eventlog and readers only. The steps of a plan are read one after another, each in portions
-that fit into memory. `steps.portions` cuts a step by stored sizes. A portion that takes more in
-Arrow is sorted on disk, and cut between keys, or between rows that differ.
+that fit into memory. `change_steps.portions` cuts a step by stored sizes. A portion that takes more
+in Arrow is sorted on disk, and cut between keys, or between rows that differ.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from eventlog.keyed.row_merging import SumOverflow
 from eventlog.keyed.rule import MergeRule
 from eventlog.model.entries import Segment
 from eventlog.query.predicate import Where
-from eventlog.readers.changefeed import images, planning, steps
+from eventlog.readers.changefeed import change_planning, change_steps, images
+from eventlog.readers.changefeed.change_planning import ChangePlan
+from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Replaced, Step, Written
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
-from eventlog.readers.changefeed.planning import ChangePlan
-from eventlog.readers.changefeed.steps import Appended, Exchanged, Replaced, Step, Written
 from eventlog.readers.keyed import SliceReader
-from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
 from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream
 from eventlog.segments.batches import (
@@ -85,7 +85,7 @@ class ChangeReading:
             OSError: the disk is full.
         """
         for step in planned:
-            for portion in steps.portions(step, self.portion_bytes // _EXPANDED):
+            for portion in change_steps.portions(step, self.portion_bytes // _EXPANDED):
                 for changes in self._of(portion):
                     yield from self._results(changes)
 
@@ -216,7 +216,7 @@ class ChangeReading:
                 yield some.append_column(side, pa.repeat(pa.scalar(is_new), some.num_rows))
 
         both = chain(marked(old, False), marked(new, True))
-        with closing(sort_rows(both, by, memory_bytes=_SORTED * most)) as ordered:
+        with closing(sort_on_disk(both, by, memory_bytes=_SORTED * most)) as ordered:
             for rows in whole_keys(ordered, by):
                 is_new = rows.column(side)
                 values = rows.drop_columns([side])
@@ -342,10 +342,10 @@ def changes(  # noqa: PLR0913 - the parts of one question
     start = whole(start, "start", 0)
     last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
     _require_order(start, last.version)
-    asked = planning.question(last.state, columns, where, overflow)
+    asked = change_planning.question(last.state, columns, where, overflow)
     first = kept_snapshot(t, start)
-    versions = planning.read_versions(t, first, last.version)
-    plan = planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)
+    versions = change_planning.read_versions(t, first, last.version)
+    plan = change_planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)
     return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
 
 

@@ -85,7 +85,7 @@ class Cuts:
 
     def parts(self, group: Sequence[Run]) -> list[list[Run]]:
         """Return the parts of runs that share segments (`grouped`), or of any runs of a chunk."""
-        return parts(group, self.most_bytes // _EXPANDED)
+        return in_parts(group, self.most_bytes // _EXPANDED)
 
     def portions(
         self,
@@ -110,7 +110,7 @@ class Cuts:
             every = chain(given_up(first), logs)
             yield from sorted_portions(late(None), every, runs, self.rule, self._sorting_bytes)
             return
-        above = whole(first, schema)
+        above = in_one_table(first, schema)
         # Late rows count only where there are rows above.
         rows = late(key_lookup.distinct(above, self.rule.key)) if above.num_rows else iter(())
         first, more = take_tables(rows, self.most_bytes - above.nbytes)
@@ -118,7 +118,7 @@ class Cuts:
             rows = chain(given_up(first), rows)
             yield from sorted_portions(rows, [above], runs, self.rule, self._sorting_bytes)
         else:
-            yield Portion(runs, above, whole(first, schema))
+            yield Portion(runs, above, in_one_table(first, schema))
 
     @property
     def _sorting_bytes(self) -> int:
@@ -197,7 +197,7 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
     return [group for group in groups if group]
 
 
-def parts(runs: Sequence[Run], most_bytes: float) -> list[list[Run]]:
+def in_parts(runs: Sequence[Run], most_bytes: float) -> list[list[Run]]:
     """Return runs of one chunk in parts whose logs and late rows take at most so many bytes.
 
     A part has at least one bucket, whatever its size. Sizes are those of stored objects, of which
@@ -241,7 +241,7 @@ def filled(
         yield part
 
 
-def whole(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+def in_one_table(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     """Return rows in one piece; the list is emptied, so that they are not held twice."""
     rows = pa.concat_tables(tables or [schema.empty_table()]).combine_chunks()
     tables.clear()

@@ -30,7 +30,7 @@ _NULL: _Part = (2, None)
 _TEXT_BYTES = 256  # rows are not cut between texts whose first bytes, this many, are equal
 
 
-def sort_rows(
+def sort_on_disk(
     tables: Iterable[pa.Table],
     by: Sequence[str],
     *,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from eventlog.keyed.log_rows import row_buckets
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
-from eventlog.readers.keyed.external_sort import sort_rows, whole_keys
+from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def sorted_portions(
     # The sort is stable: of a key late rows come first, and each kind stays in its order.
     every = chain(marked(late, is_late=True), marked(logs, is_late=False))
     order = [bucket, *rule.key] if alone is None else [*rule.key]
-    with closing(sort_rows(every, order, memory_bytes=memory_bytes)) as ordered:
+    with closing(sort_on_disk(every, order, memory_bytes=memory_bytes)) as ordered:
         for cut in _cut(whole_keys(ordered, order), bucket, runs, rule.key):
             rows = cut.rows
             is_late = rows.column(older)

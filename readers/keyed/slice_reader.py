@@ -20,10 +20,10 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.log_rows import as_log, row_buckets
 from eventlog.keyed.placement import Placed
-from eventlog.keyed.pruning import is_plain
 from eventlog.keyed.rule import MergeRule
+from eventlog.keyed.slice_pruning import is_plain
 from eventlog.keyed.slices import Run, segments_of
-from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, grouped, unit_of, whole
+from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, grouped, in_one_table, unit_of
 from eventlog.readers.keyed.portions import Portion
 from eventlog.readers.keyed.segment_rows import (
     AT,
@@ -204,7 +204,7 @@ class SliceReader:
         if more:
             every = chain(rows(before, None), given_up(first), new)
         else:
-            written = whole(first, with_versions)
+            written = in_one_table(first, with_versions)
             touched = key_lookup.distinct(written, self.rule.key)
             runs = of_keys(runs, touched, self.rule)
             before = [log for log in segments_of(runs, "log") if log.low <= after]

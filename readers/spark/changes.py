@@ -16,11 +16,11 @@ from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.log import history
 from eventlog.query.moments import to_ms
-from eventlog.readers.changefeed import planning, steps
+from eventlog.readers.changefeed import change_planning, change_steps
+from eventlog.readers.changefeed.change_planning import ChangePlan
+from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Step, Written
 from eventlog.readers.changefeed.images import COLUMNS
-from eventlog.readers.changefeed.planning import ChangePlan
 from eventlog.readers.changefeed.reader import ChangeReading, reading_of
-from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark import slice_shares
 from eventlog.readers.spark.options import SparkOptions
@@ -72,7 +72,7 @@ def schema_of(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
         InvalidInput: a column is unknown, named twice, or has the name of one of those.
     """
     names = project(snapshot.schema, columns, snapshot.stored_schema).names
-    asked = planning.question(snapshot.state, names, None)
+    asked = change_planning.question(snapshot.state, names, None)
     return pa.schema([*asked.schema, *COLUMNS])
 
 
@@ -104,10 +104,10 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
             "earlier startingVersion or startingTimestamp"
         )
     first = kept_snapshot(table, start)
-    asked = planning.question(last.state, columns.names, where_of(given), given.overflow)
-    versions = planning.read_versions(table, first, last.version)
+    asked = change_planning.question(last.state, columns.names, where_of(given), given.overflow)
+    versions = change_planning.read_versions(table, first, last.version)
     clock = last.meta.clock
-    plan = planning.plan(start, last.version, versions, table.snapshot, asked, clock)
+    plan = change_planning.plan(start, last.version, versions, table.snapshot, asked, clock)
     target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return share_out_changes([plan], table, last, schema, target, memory_bytes=given.memory_bytes)
 
@@ -173,7 +173,7 @@ def _shares(steps_to_read: Iterable[Step], target_bytes: int) -> Iterator[list[S
     size = 0
     for step in steps_to_read:
         for part in _parts(step, target_bytes):
-            own = sum(s.bytes + OPEN_BYTES for s in steps.segments_of(part))
+            own = sum(s.bytes + OPEN_BYTES for s in change_steps.segments_to_read(part))
             if share and size + own > target_bytes:
                 yield share
                 share, size = [], 0
@@ -199,4 +199,4 @@ def _parts(step: Step, target_bytes: int) -> Iterator[Step]:
             for share in slice_shares.merging_shares(runs, target_bytes, OPEN_BYTES):
                 yield Written(after, tuple(share))
         case _:
-            yield from steps.portions(step, target_bytes)
+            yield from change_steps.portions(step, target_bytes)

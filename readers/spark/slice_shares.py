@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from eventlog import Segment
 from eventlog.keyed.placement import place
-from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.slice_pruning import is_plain
 from eventlog.keyed.slices import Run
 
 

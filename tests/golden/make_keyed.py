@@ -44,7 +44,7 @@ from eventlog.model.actions import (
 )
 from eventlog.model.entries import Segment, Slice
 from eventlog.model.records import Transaction
-from eventlog.staging import upserts
+from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
@@ -130,7 +130,7 @@ def store(t: Table, rows: pa.Table, chunk: str, place: Slice) -> Add:
     rows, _ = log_rows.in_key_order(rows, rule)
     if VERSION in rows.column_names and rows.column(VERSION).null_count == rows.num_rows:
         rows = rows.drop_columns([VERSION])
-    rows = upserts.stored(rows, schema)
+    rows = upsert_rows.stored(rows, schema)
     column_stats = stats.compute(rows, recipe.stats_columns)
     encoded = encode_segment(rows)
     add = make_add(

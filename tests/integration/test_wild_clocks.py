@@ -107,13 +107,13 @@ def test_years_ahead_are_taken_back(late):
     week = {"retention": retention, "staging": retention}
     assert vacuum(table, dry_run=False, **week).horizon == 3
     true_ms = NOW_MS + 60_000
-    assert table.snapshot(timestamp=timing.shown(true_ms)).version == 3
+    assert table.snapshot(timestamp=timing.shown_time(true_ms)).version == 3
     version = table.set_clock(datetime.fromtimestamp(true_ms / 1000, UTC))
     stamps = [e.time.timestamp() * 1000 for e in table.history()]
     assert stamps == sorted(stamps, reverse=True)
     assert stamps[0] == true_ms
-    assert table.snapshot(timestamp=timing.shown(true_ms)).version == version
-    assert table.snapshot(timestamp=timing.shown(true_ms - 1_000)).version == 3
+    assert table.snapshot(timestamp=timing.shown_time(true_ms)).version == version
+    assert table.snapshot(timestamp=timing.shown_time(true_ms - 1_000)).version == 3
     table.clock.advance(8 * DAY_MS)
     append(table, events(1, first=12))
     report = vacuum(table, dry_run=False, **week)

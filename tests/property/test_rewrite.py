@@ -13,7 +13,7 @@ from support.compaction_tasks import policy, rewrite_task, task_of
 from eventlog.compaction.execute import replacement
 from eventlog.model import schema, stats
 from eventlog.readers import scan
-from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.readers.keyed.external_sort import sort_on_disk
 from eventlog.rewriting.digest import NOTHING, digest
 from eventlog.writers import append
 
@@ -58,7 +58,7 @@ PLACES = st.lists(st.integers(0, 100), max_size=8)
 def test_sorting_outside_of_memory_is_sorting(table, places, memory):
     by = table.column_names[:-1]
     with tempfile.TemporaryDirectory() as folder:
-        parts = list(sort_rows(cut(table, places), by, memory_bytes=memory, directory=folder))
+        parts = list(sort_on_disk(cut(table, places), by, memory_bytes=memory, directory=folder))
     found = pa.concat_tables(parts) if parts else table.slice(0, 0)
     wanted = table.sort_by([(name, "ascending") for name in by])
     assert found.column("n").to_pylist() == wanted.column("n").to_pylist()

@@ -24,7 +24,7 @@ from eventlog.keyed.rule import OP, VERSION, rule_of
 from eventlog.model import stats
 from eventlog.model.actions import Merge
 from eventlog.model.entries import Slice
-from eventlog.staging import upserts
+from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
 from eventlog.state.delta import drop_of
 
@@ -197,7 +197,7 @@ def stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one 
     if place.kind == "base":
         rows = rows.select(snapshot.schema.names).cast(snapshot.schema)
     else:
-        rows = upserts.stored(rows, snapshot.schema)
+        rows = upsert_rows.stored(rows, snapshot.schema)
     encoded = encode_segment(rows)
     add = make_add(
         recipe,

@@ -19,7 +19,7 @@ from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.staging.upserts import deletes_only, incomplete, left_out
+from eventlog.staging.upsert_rows import deletes_only, incomplete, left_out
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition

@@ -27,7 +27,7 @@ from eventlog.readers.spark.options import located
 from eventlog.readers.spark.types import to_arrow
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.staging.upserts import Missing
+from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_missing, make_app
 from eventlog.writers.spark.creation import Creation
 from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare

@@ -28,11 +28,11 @@ from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add
 from eventlog.model.records import App, Transaction
 from eventlog.query.moments import Moment
-from eventlog.staging import upserts
+from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
-from eventlog.staging.upserts import Missing
+from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.table.restage import commit_staged
@@ -343,9 +343,9 @@ def check_rows(incoming: pa.Schema, head: Snapshot, missing: Missing | None) -> 
         InvalidInput: a column is unknown, missing, or of a type that does not fit.
     """
     rule = rule_of(head.layout, head.stored_schema, head.properties)
-    wanted = head.schema if rule is None else upserts.incoming(head.schema, rule, incoming)
+    wanted = head.schema if rule is None else upsert_rows.incoming(head.schema, rule, incoming)
     check_columns(incoming, wanted, head.layout.time_column)
-    upserts.check_complete(head.schema, rule, incoming.names, missing)
+    upsert_rows.check_complete(head.schema, rule, incoming.names, missing)
 
 
 def _report_small(adds: Sequence[Add], time_column: str) -> None:

@@ -57,7 +57,7 @@ from eventlog.readers.spark.options import (
 from eventlog.readers.spark.types import to_arrow
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.staging.upserts import Missing
+from eventlog.staging.upsert_rows import Missing
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, check_missing, report_mismatch, warn_restored
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create

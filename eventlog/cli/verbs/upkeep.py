@@ -274,7 +274,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
     table = place.open()
     head = table.snapshot()
     store_ms, here_ms = table.store.now_ms(), table.clock.now_ms()
-    odd = timing.problem(head.header, store_time_ms(table.store, table.clock))
+    odd = timing.time_problem(head.header, store_time_ms(table.store, table.clock))
     committed = table.set_clock(text) if setting else None
     after = table.head()
     corrections = [(c.version, c.old, c.new) for c in after.meta.clock]

@@ -20,7 +20,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import OP, MergeRule, keyed_of, stored_rule
 from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.staging.upserts import MISSING, Missing
+from eventlog.staging.upsert_rows import MISSING, Missing
 from eventlog.writers.batch import already, append, make_app
 from eventlog.writers.files import FORMATS, open_rows, with_progress, with_row_count
 from eventlog.writers.keyed import delete, rule_or_refuse, upsert

@@ -100,8 +100,8 @@ def commit_time(head: Header | None, now_ms: int, transaction: Transaction) -> i
         if isinstance(action, SetClock) and action.version == head.version:
             if action.old != head.time:
                 raise InvalidInput(
-                    f"the clock cannot be set from {shown(action.old)}: the time of version "
-                    f"{head.version} is {shown(head.time)}",
+                    f"the clock cannot be set from {shown_time(action.old)}: the time of version "
+                    f"{head.version} is {shown_time(head.time)}",
                     version=head.version,
                 )
             return action.new
@@ -121,14 +121,14 @@ def check_leap(head: Header, now_ms: int) -> None:
     """
     if now_ms - head.time > MAX_LEAP_MS:
         raise InvalidInput(
-            f"this clock says {shown(now_ms)}, more than ten years after the table's newest commit "
-            f"({shown(head.time)}): correct the clock, or, if the table's time is wrong, correct "
-            "that with `eventlog clock --set` or Table.set_clock",
+            f"this clock says {shown_time(now_ms)}, more than ten years after the table's newest "
+            f"commit ({shown_time(head.time)}): correct the clock, or, if the table's time is "
+            "wrong, correct that with `eventlog clock --set` or Table.set_clock",
             version=head.version,
         )
 
 
-def problem(head: Header, now_ms: int) -> str | None:
+def time_problem(head: Header, now_ms: int) -> str | None:
     """Return how far the table's time is off the clock and what to do; None if it is not."""
     ahead_ms = head.time - now_ms
     if ahead_ms > _NOTABLE_MS:
@@ -140,12 +140,12 @@ def problem(head: Header, now_ms: int) -> str | None:
     else:
         return None
     return (
-        f"the newest commit is stamped {shown(head.time)}, {offset}. If this clock "
-        f"({shown(now_ms)}) is right, correct the table's time: `eventlog clock --set`"
+        f"the newest commit is stamped {shown_time(head.time)}, {offset}. If this clock "
+        f"({shown_time(now_ms)}) is right, correct the table's time: `eventlog clock --set`"
     )
 
 
-def shown(time_ms: int) -> str:
+def shown_time(time_ms: int) -> str:
     """Return a time in ms UTC as text for people."""
     if not MIN_MS <= time_ms < MAX_MS:
         return f"{time_ms:,} ms since 1970, outside the years 0001 to 9999"

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
-from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.slice_pruning import is_plain
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.types import to_spark

@@ -42,7 +42,7 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log import history
 from eventlog.model.entries import Layout
 from eventlog.query.moments import to_ms
-from eventlog.readers.changefeed import planning
+from eventlog.readers.changefeed import change_planning
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.options import (
     CHANGES_NAMES,
@@ -308,11 +308,13 @@ class Source:
         if start.place is not None:
             snapshot = self._at(start.version)
             if self._question.rule is not None:
-                plans.append(planning.plan_of_snapshot(snapshot, self._question, clock))
+                plans.append(change_planning.plan_of_snapshot(snapshot, self._question, clock))
             else:
                 upto = end.place if end.version == start.version else None
                 some = self._snapshot_segments(start.version, start.place, upto)
-                plans.append(planning.plan_of_segments(snapshot, some, self._question, clock))
+                plans.append(
+                    change_planning.plan_of_segments(snapshot, some, self._question, clock)
+                )
         if end.place is None:
             later = []
             for version in self.tail.after(start.version, end.version):
@@ -321,7 +323,9 @@ class Source:
                     raise error
                 later.append(version)
             question, last = self._question, end.version
-            plans.append(planning.plan(start.version, last, later, self._at, question, clock))
+            plans.append(
+                change_planning.plan(start.version, last, later, self._at, question, clock)
+            )
         if not plans:  # the first snapshot was vacuumed, and may be left out
             return []
         target = self._target_bytes or DEFAULT_TARGET_BYTES
@@ -353,7 +357,7 @@ class Source:
         state, where = self._columns.state, where_of(self.given)
         if self._read_changes:
             names = changes.table_columns(self._schema).names
-            return planning.question(state, names, where, self.given.overflow)
+            return change_planning.question(state, names, where, self.given.overflow)
         return scan.question(state, self._schema.names, where)
 
     @cached_property

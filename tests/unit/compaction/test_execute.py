@@ -428,7 +428,7 @@ def test_a_full_disk_fails_the_task(table, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eventlog.rewriting.rewrite.sort_rows", full)
+    monkeypatch.setattr("eventlog.rewriting.rewrite.sort_on_disk", full)
     found = perform(table, task_of(table), policy(sort_by=("value",)))
     assert found.status == "failed"
     assert "No space left" in found.error

@@ -438,9 +438,9 @@ def test_a_merge_tells_its_progress_and_ends_where_that_raises():
 def test_a_merge_that_is_interrupted_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = []
-    sort_rows = rewriting.sort_rows
+    sort_on_disk = rewriting.sort_on_disk
     monkeypatch.setattr(
-        rewriting, "sort_rows", lambda *a, **o: made.append(sort_rows(*a, **o)) or made[0]
+        rewriting, "sort_on_disk", lambda *a, **o: made.append(sort_on_disk(*a, **o)) or made[0]
     )
     t = create()
     upsert(t, rows(range(50)))

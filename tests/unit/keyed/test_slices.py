@@ -9,7 +9,7 @@ from support.builders import HASH, SCHEMA, commit, create, drop_of, live, reopen
 from eventlog import errors
 from eventlog.format import keys
 from eventlog.keyed import placement, slices
-from eventlog.keyed.pruning import is_plain
+from eventlog.keyed.slice_pruning import is_plain
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Replace
 from eventlog.model.entries import Keyed, Segment, Slice

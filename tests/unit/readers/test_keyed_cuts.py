@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from eventlog.keyed.placement import place
 from eventlog.keyed.slices import Run
 from eventlog.model.entries import Segment, Slice
-from eventlog.readers.keyed.cuts import parts
+from eventlog.readers.keyed.cuts import in_parts
 from eventlog.readers.keyed.segment_rows import alike
 
 
@@ -28,7 +28,7 @@ def test_every_bucket_is_in_one_part(most_bytes, size):
         Run("all", 1, 4, (base, log)),
         Run("all", 5, 7, (base,)),
     ]
-    found = parts(runs, most_bytes)
+    found = in_parts(runs, most_bytes)
     buckets = [b for part in found for run in part for b in range(run.first, run.last + 1)]
     assert buckets == list(range(8))
     for part in found:  # a bucket has a fourth of the log

@@ -27,7 +27,7 @@ from eventlog.format import keys
 from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan, segment_reader
-from eventlog.readers.keyed.external_sort import sort_rows
+from eventlog.readers.keyed.external_sort import sort_on_disk
 from eventlog.rewriting import outputs
 from eventlog.rewriting.digest import NOTHING, check_same, digest
 from eventlog.rewriting.outputs import Size, share
@@ -538,7 +538,7 @@ def test_the_digest_of_the_whole_is_the_sum_of_its_parts():
 
 def test_a_sorter_that_is_left_early_leaves_no_file(tmp_path):
     rows = [random_events(500, n) for n in range(8)]
-    parts = sort_rows(iter(rows), ["value"], memory_bytes=40_000, directory=str(tmp_path))
+    parts = sort_on_disk(iter(rows), ["value"], memory_bytes=40_000, directory=str(tmp_path))
     first = next(parts)
     assert first.num_rows < 4000
     assert len(list(Path(tmp_path).glob("*/*.arrow"))) > 2
@@ -548,7 +548,7 @@ def test_a_sorter_that_is_left_early_leaves_no_file(tmp_path):
 
 def test_rows_that_are_all_equal_are_not_held_at_once(tmp_path):
     rows = [pa.table({"k": [1] * 1000, "n": range(1000 * i, 1000 * i + 1000)}) for i in range(20)]
-    parts = list(sort_rows(rows, ["k"], memory_bytes=64_000, directory=str(tmp_path)))
+    parts = list(sort_on_disk(rows, ["k"], memory_bytes=64_000, directory=str(tmp_path)))
     assert max(part.nbytes for part in parts) <= 64_000
     assert pa.concat_tables(parts).column("n").to_pylist() == list(range(20_000))
 

@@ -31,7 +31,7 @@ def is_plain(run: Run) -> bool:
     return all(run.first <= base.first and base.last <= run.last for base in run.base)
 
 
-def prune(
+def prune_runs(
     runs: Sequence[Run], predicate: Predicate | None, rule: MergeRule, time: Column
 ) -> list[Run]:
     """Return the runs that may have a row that passes, less segments without such a key.

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput
-from eventlog.keyed.pruning import prune
 from eventlog.keyed.rule import MergeRule, reader_rule
+from eventlog.keyed.slice_pruning import prune_runs
 from eventlog.log import chain
 from eventlog.log.diff import diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import Correction, Segment
 from eventlog.model.records import Commit
 from eventlog.query.predicate import Predicate, Where
-from eventlog.readers.changefeed import steps
+from eventlog.readers.changefeed import change_steps
+from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Step, Written
 from eventlog.readers.changefeed.images import COLUMNS
-from eventlog.readers.changefeed.steps import Appended, Exchanged, Step, Written
 from eventlog.state import scan
 from eventlog.state.appends import Appends
 from eventlog.state.small.timing import effective_time
@@ -61,7 +61,7 @@ class ChangePlan:
 
     def segments(self) -> list[Segment]:
         """Return the segments to read, each once."""
-        every = (s for step in self.steps for s in steps.segments_of(step))
+        every = (s for step in self.steps for s in change_steps.segments_to_read(step))
         return list({s.id: s for s in every}.values())
 
 
@@ -169,7 +169,7 @@ def plan_of_snapshot(
     planned = snapshot.log.answer(snapshot.state, asked)[1]
     if asked.rule is None:
         return plan_of_segments(snapshot, planned.in_scan_order(), asked, clock)
-    return _appeared(snapshot, steps.appeared(snapshot.version, planned.runs), asked, clock)
+    return _appeared(snapshot, change_steps.appeared(snapshot.version, planned.runs), asked, clock)
 
 
 def plan_of_segments(
@@ -250,8 +250,8 @@ class _Planner:
             return
         chunks = sorted({s.chunk for s in logs})
         live = self.at(self.base).segments(chunks=chunks) if self.base >= 0 else []
-        step = steps.written(self.base, live, logs, rule)
-        kept_runs = prune(step.runs, predicate, rule, self.question.time_column)
+        step = change_steps.written(self.base, live, logs, rule)
+        kept_runs = prune_runs(step.runs, predicate, rule, self.question.time_column)
         self.found.append(Written(step.after, tuple(run for run in kept_runs if run.segments)))
 
     def _forgotten(self, version: Appends) -> None:
@@ -260,13 +260,13 @@ class _Planner:
             return
         chunks = sorted({base.chunk for base in bases})
         after = self.at(version.version).segments(chunks=chunks)
-        bases = [base for base in bases if steps.has_logs_above(base, after)]
+        bases = [base for base in bases if change_steps.has_logs_above(base, after)]
         rule = self.question.rule
         if bases and rule is not None:
             before = self.at(version.version - 1).segments(chunks=chunks)
             # Segments that others added in the same commit are in a step already.
             before += [s for s in version.segments if s.chunk in chunks]
-            self.found += steps.forgotten(version.version, bases, before, after, rule)
+            self.found += change_steps.forgotten(version.version, bases, before, after, rule)
 
     def _replaced(self, before: Snapshot, after: Snapshot) -> None:
         between = diff(before, after)
@@ -275,10 +275,10 @@ class _Planner:
         rule = self.question.rule
         if rule is None:
             timed = self.question.time_column.name in self.question.schema.names
-            self.found += steps.exchanged(after.version, dropped, added, timed=timed)
+            self.found += change_steps.exchange_steps(after.version, dropped, added, timed=timed)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
-            self.found.append(steps.replaced(after.version, old, new, rule))
+            self.found.append(change_steps.replaced(after.version, old, new, rule))
 
     def _in_time(self, segment: Segment) -> bool:
         start, end = self.question.start, self.question.end

@@ -11,10 +11,10 @@ from itertools import groupby, pairwise
 
 from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, readable
+from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.readers.keyed.cuts import filled, grouped, parts
+from eventlog.readers.keyed.cuts import filled, grouped, in_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def written(
     Raises:
         Corrupt: a segment cannot lie where it does.
     """
-    runs = readable([*live, *logs], rule)
+    runs = readable_runs([*live, *logs], rule)
     return Written(after, tuple(run for run in runs if any(log.low > after for log in run.logs)))
 
 
@@ -108,7 +108,7 @@ def replaced(
     Raises:
         Corrupt: a segment cannot lie where it does.
     """
-    old, new = (_by_chunk(readable(live, rule)) for live in (before, after))
+    old, new = (_by_chunk(readable_runs(live, rule)) for live in (before, after))
     pairs = [
         pair
         for chunk in sorted({*old, *new})
@@ -172,7 +172,7 @@ def appeared(version: int, runs: Sequence[Run]) -> Replaced:
     return Replaced(version, nothing, tuple(runs))
 
 
-def exchanged(
+def exchange_steps(
     version: int, dropped: Iterable[Segment], added: Iterable[Segment], *, timed: bool
 ) -> list[Exchanged]:
     """Return the steps of a version that removed rows, one for each time of these rows.
@@ -212,7 +212,7 @@ def portions(step: Step, most_bytes: int) -> Iterator[Step]:
     match step:
         case Written(after, runs):
             for group in grouped(runs):
-                for part in parts(group, most_bytes):
+                for part in in_parts(group, most_bytes):
                     yield Written(after, tuple(part))
         case Replaced():
             yield from _portions(step, most_bytes)
@@ -220,7 +220,7 @@ def portions(step: Step, most_bytes: int) -> Iterator[Step]:
             yield step
 
 
-def segments_of(step: Step) -> list[Segment]:
+def segments_to_read(step: Step) -> list[Segment]:
     """Return the segments that a step reads, each once."""
     match step:
         case Appended(segments):
