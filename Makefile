@@ -57,7 +57,7 @@ types: $(STAMP) ## mypy, strict
 unit: $(COMPILED) ## the tests of single modules, and of the code's structure
 	@$(PYTEST) tests/unit tests/tidy $(or_note)
 
-check: $(STAMP) ## lint, types and unit tests: two to four minutes
+check: $(STAMP) ## lint, types and unit tests: about a minute on two cores
 	$(call in_parallel,lint types unit)
 
 quick-tests: $(COMPILED)
@@ -68,10 +68,10 @@ quick-tests: $(COMPILED)
 all-tests: $(COMPILED)
 	@$(PYTEST) -m 'not demo and not localstack and not bench and not soak and not long and not maven' $(or_note)
 
-test: setup ## lint, types, and every quick test: four to five minutes on two cores
+test: setup ## lint, types, and every quick test: some four minutes on two cores
 	$(call in_parallel,lint types quick-tests)
 
-verify: setup ## lint, types, and the slower tests, too: some ten minutes
+verify: setup ## lint, types, and the slower tests, too: some ten minutes on two cores
 	$(call in_parallel,lint types all-tests)
 
 # Deterministic: one state of the code has one outcome. test-long varies the seeds.

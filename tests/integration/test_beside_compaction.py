@@ -105,7 +105,7 @@ def test_a_chunk_of_which_a_part_was_rewritten_is_not_at_rest(tmp_path, why):
     assert names(t) == before
 
 
-def test_a_rest_that_a_wrong_clock_noted_holds_nobody_up(tmp_path):
+def test_a_failure_noted_by_a_clock_years_ahead_delays_no_later_plan(tmp_path):
     t, tasks = of_two_parts(tmp_path)
     policy = Policy(**SMALL)
     decade_ms = 9 * 365 * 86_400_000

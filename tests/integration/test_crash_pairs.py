@@ -187,7 +187,7 @@ def part(fates):
 
 
 @pytest.mark.verify
-def test_they_are_so_many_points():
+def test_the_pairs_are_stopped_at_hundreds_of_points():
     if len(pairs) < len(PAIRS):
         pytest.skip("counts what the other tests of this file ran")
     print(f"crash pairs: {tried['stops']} stops, {tried['deaths']} with deaths")  # noqa: T201

@@ -91,7 +91,7 @@ def test_every_call_of_an_operation_may_be_the_last(name, keyframe_commits, how)
     assert at > 3
 
 
-def test_they_are_so_many_points():
+def test_single_operations_have_hundreds_of_crash_points():
     calls = 0
     for name, keyframe_commits in CASES:
         operation = OPERATIONS[name]

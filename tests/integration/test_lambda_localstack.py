@@ -90,7 +90,7 @@ def until(holds, seconds=30):
     raise AssertionError("it never came")
 
 
-def test_what_nobody_understands_ends_in_the_dead_letters(endpoint):
+def test_a_message_that_is_no_json_goes_to_the_dead_letters(endpoint):
     bucket = f"lambda-{next(_numbers)}"
     stack = lambda_queue.deploy(bucket, PREFIX, stack=f"stack-{bucket}", MaxReceiveCount="2")
     sqs = boto3.client("sqs")

@@ -119,7 +119,7 @@ def test_deliveries_that_come_twice_and_at_once_have_one_effect(place):
     assert lambda_queue.waiting(place.queue) == 0
 
 
-def test_what_nobody_understands_is_put_aside_and_blocks_nothing(bridged):
+def test_a_message_that_is_no_json_goes_to_the_dead_letters_and_blocks_no_other(bridged):
     table = bridged.table()
     rows = fill(table, days=1)
     sqs = boto3.client("sqs")
