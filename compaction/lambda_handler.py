@@ -24,7 +24,7 @@ from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.settings import Settings
-from eventlog.compaction.aws.work import Budget, Context, Progress, compact, say
+from eventlog.compaction.aws.work import Budget, Context, Progress, compact, log_event
 from eventlog.errors import VersionNotFound
 
 MAX_TURNS = 500  # continuations in a row; remaining work is then left to the schedule
@@ -82,7 +82,7 @@ class Container:
         """Do a piece of work; return whether its messages need not be delivered again."""
         if not is_within(work.table, self.settings.allowed):
             # Well-formed, but not allowed here: delivering it again would not change that.
-            say(logging.WARNING, "table not allowed", table=work.table)
+            log_event(logging.WARNING, "table not allowed", table=work.table)
             return True
         try:
             if not self._is_news(work):
@@ -113,13 +113,13 @@ class Container:
             try:
                 changes = log.header(version).changes
             except VersionNotFound:
-                say(logging.WARNING, "no such commit", table=work.table, version=version)
+                log_event(logging.WARNING, "no such commit", table=work.table, version=version)
                 continue
             # A commit of compaction may carry transactions of other writers.
             own = changes.operation == "compact" and changes.transactions == 1
             if changes.adds and not own:
                 return True
-        say(logging.INFO, "nothing to do", table=work.table, versions=work.versions)
+        log_event(logging.INFO, "nothing to do", table=work.table, versions=work.versions)
         return False
 
     def _compact(self, work: LambdaWork, budget: Budget) -> Progress:
@@ -127,13 +127,13 @@ class Container:
         progress = compact(table, self.settings, budget, work.skip)
         if progress.settled:
             self._settled[work.table] = max(progress.version, self._settled.get(work.table, -1))
-        say(logging.INFO, "table done", table=work.table, turn=work.turn, **progress.facts())
+        log_event(logging.INFO, "table done", table=work.table, turn=work.turn, **progress.facts())
         return progress
 
     def _resume(self, work: LambdaWork, progress: Progress) -> None:
         """Send a message that requests the rest of the work."""
         if self.settings.queue_url is None or work.turn >= MAX_TURNS:
-            say(logging.WARNING, "left to the schedule", table=work.table, turn=work.turn)
+            log_event(logging.WARNING, "left to the schedule", table=work.table, turn=work.turn)
             return
         body = continuation(work.table, work.turn + 1, progress.slow)
         self._send(self.settings.queue_url, body, RESUME_DELAY_S)

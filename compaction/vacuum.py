@@ -497,7 +497,7 @@ class _Sweep:
             self._of_absent |= absent.keys()
             return absent | self._still_shown([d for d in deletable if d.key not in absent])
         of_branches = self._kept.of(item.key for item in deletable)
-        named = {d.key: garbage.drop_of(d.key) for d in deletable if d.key not in of_branches}
+        named = {d.key: garbage.drop_of_key(d.key) for d in deletable if d.key not in of_branches}
         shown = self._shown([*named.values()])
         recorded: dict[int, list[Drop]] = {}
         for item in deletable:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from eventlog.compaction.aws.events import LambdaWork, collapse, parse
-from eventlog.compaction.aws.work import Context, say
+from eventlog.compaction.aws.work import Context, log_event
 from eventlog.errors import EventLogError
 
 _Settings = TypeVar("_Settings")
@@ -66,11 +66,13 @@ def respond(event: Any, context: Context, do: Callable[[LambdaWork], bool]) -> d
     failed: set[Any] = set()
     for message in messages:
         if message.error:
-            say(logging.ERROR, "message not understood", message=message.id, why=message.error)
+            log_event(
+                logging.ERROR, "message not understood", message=message.id, why=message.error
+            )
             failed.add(message.id)
     pieces = collapse(messages)
     facts = {"messages": len(messages), "tables": len(pieces), "failed": len(failed)}
-    say(logging.INFO, "invoked", request=context.aws_request_id, **facts)
+    log_event(logging.INFO, "invoked", request=context.aws_request_id, **facts)
     for work in pieces:
         if not do(work):
             failed.update(work.messages or (None,))

@@ -32,7 +32,7 @@ from eventlog.clock import SystemClock
 from eventlog.compaction.aws.events import LambdaWork, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
-from eventlog.compaction.aws.work import Context, say
+from eventlog.compaction.aws.work import Context, log_event
 from eventlog.errors import InvalidInput
 from eventlog.format.keys import split_branches
 from eventlog.replication import Follower
@@ -117,7 +117,7 @@ class ReplicatorContainer:
             return True  # a branch is no table of its own: it is published, or thrown away
         target = self.settings.target_of(work.table)
         if target is None:
-            say(logging.WARNING, "table not copied", table=work.table)
+            log_event(logging.WARNING, "table not copied", table=work.table)
             return True
         if work.versions and max(work.versions) <= self._copied.get(work.table, -1):
             return True  # an announcement of what an earlier pass copied
@@ -132,7 +132,7 @@ class ReplicatorContainer:
             self._copied.pop(work.table, None)
             return False
         self._copied[work.table] = done.version
-        say(logging.INFO, "followed", **msgspec.to_builtins(done))
+        log_event(logging.INFO, "followed", **msgspec.to_builtins(done))
         return True
 
     def _opened(self, table: str, target: str) -> Follower:

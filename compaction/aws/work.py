@@ -160,7 +160,7 @@ def _run(  # noqa: PLR0917 - the state of one turn
             continue
         if task.bytes > max_bytes:
             if task.id not in progress.large:
-                say(logging.WARNING, "task too large", **_facts(table, task))
+                log_event(logging.WARNING, "task too large", **_facts(table, task))
             progress.large.add(task.id)
         elif task.after:
             waiting = True
@@ -189,15 +189,15 @@ def _perform(
     facts["made"] = len(outcome.made)
     if status == "failed":
         progress.errors.append(str(outcome.error))
-        say(logging.ERROR, "task failed", **facts)
+        log_event(logging.ERROR, "task failed", **facts)
     elif status == "out of time":
         progress.unfinished = True
         if is_first:  # the next invocation has no more time: it counts as a failure
             progress.slow.add(task.id)
             progress.ended.append(Result(task, "failed"))
-        say(logging.WARNING, "task too slow" if is_first else "task out of time", **facts)
+        log_event(logging.WARNING, "task too slow" if is_first else "task out of time", **facts)
     else:
-        say(logging.INFO, "task ended", **facts)
+        log_event(logging.INFO, "task ended", **facts)
     return outcome
 
 
@@ -215,6 +215,6 @@ def _facts(table: Table, task: Task) -> dict[str, Any]:
     }
 
 
-def say(level: int, event: str, **facts: Any) -> None:
+def log_event(level: int, event: str, **facts: Any) -> None:
     """Log an event with its facts (`eventlog.compaction.aws.json_lines`)."""
     logger.log(level, event, extra={"facts": facts})

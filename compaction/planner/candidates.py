@@ -105,7 +105,7 @@ def inputs_of(
         if policy.granularity is not None and (own != belongs or wanted[belongs].coarser)
     ]
     odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
-    taken = pc.or_(among(entries, all_of), pc.and_(among(entries, homes), odd))
+    taken = pc.or_(in_chunks(entries, all_of), pc.and_(in_chunks(entries, homes), odd))
     order = [(name, "ascending") for name in ("chunk_start", "chunk_end", "version", "partition")]
     kept = entries.filter(taken).sort_by(order)
     rows: dict[TimeChunk, list[int]] = {chunk: [] for chunk in wanted}
@@ -223,7 +223,7 @@ def stored_chunks(entries: pa.Table) -> list[TimeChunk]:
     return [TimeChunk(start, end) for start, end in zip(*pairs, strict=True)]
 
 
-def among(entries: pa.Table, chunks: Iterable[TimeChunk]) -> pa.ChunkedArray:
+def in_chunks(entries: pa.Table, chunks: Iterable[TimeChunk]) -> pa.ChunkedArray:
     """Return, for each entry, whether its own chunk is one of these."""
     by_width: dict[int, list[int]] = {}
     for chunk in chunks:

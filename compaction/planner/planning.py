@@ -18,7 +18,7 @@ from msgspec import structs
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import text
-from eventlog.compaction.planner.candidates import among, stored_chunks
+from eventlog.compaction.planner.candidates import in_chunks, stored_chunks
 from eventlog.compaction.planner.chunk_planning import (
     KnownChunks,
     judged,
@@ -296,7 +296,7 @@ def _keeps(intervals: Sequence[Interval]) -> Callable[[Leaf], bool]:
 
 def _overlapping(entries: pa.Table, intervals: Sequence[Interval]) -> pa.Table:
     met = [c for c in stored_chunks(entries) if _meets((c.start, c.end), intervals)]
-    return entries.filter(among(entries, met))
+    return entries.filter(in_chunks(entries, met))
 
 
 def _meets(interval: Interval, intervals: Sequence[Interval]) -> bool:

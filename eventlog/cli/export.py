@@ -193,7 +193,7 @@ def _errors_naming(output: str) -> Iterator[None]:
         raise InvalidInput(f"cannot write {output}: {error}") from None
 
 
-def text(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as text for display."""
     if value is None:
         return ""

@@ -135,7 +135,7 @@ def epoch_of(key: str) -> int:
     return _parsed(key)[0]
 
 
-def drop_of(key: str) -> Drop:
+def drop_of_key(key: str) -> Drop:
     """Return what asks whether the segment of a key is live.
 
     Raises:

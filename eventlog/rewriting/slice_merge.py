@@ -31,10 +31,10 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.properties import setting
 from eventlog.model.schema import to_arrow
-from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
 from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
 from eventlog.staging.encoding import Recipe, SegmentWriter, put_segment
+from eventlog.staging.external_sort import sort_on_disk, whole_keys
 from eventlog.state.fold import segment_of
 from eventlog.state.small.timing import effective_time
 from eventlog.store.port import store_time_ms

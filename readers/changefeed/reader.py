@@ -29,7 +29,6 @@ from eventlog.readers.changefeed.change_planning import ChangePlan
 from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Replaced, Step, Written
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.keyed import SliceReader
-from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
 from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream
 from eventlog.segments.batches import (
@@ -41,6 +40,7 @@ from eventlog.segments.batches import (
     take_tables,
 )
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
+from eventlog.staging.external_sort import sort_on_disk, whole_keys
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
 # Rows are in memory together with their images, so they may take less than is read ahead. Images

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from eventlog.keyed.log_rows import row_buckets
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run
-from eventlog.readers.keyed.external_sort import sort_on_disk, whole_keys
+from eventlog.staging.external_sort import sort_on_disk, whole_keys
 
 
 @dataclass(frozen=True, slots=True)

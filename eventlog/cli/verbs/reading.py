@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from eventlog.arguments import names
 from eventlog.cli import terminal
-from eventlog.cli.export import FORMATS, limited, text, write_rows
+from eventlog.cli.export import FORMATS, cell_text, limited, write_rows
 from eventlog.cli.place import Place, at_timestamp, at_version, common
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
@@ -223,7 +223,7 @@ def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
     columns = rows.schema.names
     cells = [_cells(rows.column(place).slice(0, shown)) for place in range(len(columns))]
     numbers = [f.name for f in rows.schema if str(f.type).startswith(_NUMBERS)]
-    table = [[text(cell) for cell in row] for row in zip(*cells, strict=True)]
+    table = [[cell_text(cell) for cell in row] for row in zip(*cells, strict=True)]
     terminal.table(columns, table, right=numbers)
     if len(rows) > shown and limit is None:
         terminal.note(
