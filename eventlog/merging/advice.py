@@ -6,7 +6,7 @@ import shlex
 
 from eventlog.errors import CommitConflict, DataLoss, VersionVacuumed
 from eventlog.lineage.fork_point import ForkPoint
-from eventlog.merging.planning.plan import MergeConflict
+from eventlog.merging.planning.carried import MergeConflict
 from eventlog.model.entries import Segment
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore

@@ -10,7 +10,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging import history
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.history import AppliedStep
-from eventlog.merging.planning.plan import Pair
+from eventlog.merging.planning.carried import Pair
 from eventlog.model.records import origins_of
 from eventlog.session.session import Session
 

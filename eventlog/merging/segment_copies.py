@@ -8,7 +8,7 @@ from functools import partial
 from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import CommitConflict, DataLoss, KeyNotFound
 from eventlog.format import keys
-from eventlog.merging.planning.plan import Carried
+from eventlog.merging.planning.carried import Carried
 from eventlog.model.entries import Segment
 from eventlog.session.session import Session
 from eventlog.store.parallel import read_ahead, threads

@@ -84,7 +84,7 @@ MERGES = (
         "first-of-several-units-not-looked-up",
         "G3 I3",
         "each unit of work that is carried with others is looked up",
-        becomes("all(self._seqs.get(a, -1) < d[-1][1] for a, d in act.units.items())"),
+        becomes("all(self.seqs.get(a, -1) < d[-1][1] for a, d in act.units.items())"),
         "test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one",
     ),
     mutant(

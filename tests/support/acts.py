@@ -3,7 +3,8 @@
 from support.builders import HASH, SCHEMA
 
 from eventlog.merging.history import Act, AppliedStep
-from eventlog.merging.planning.plan import Divergence, Pair, Planner
+from eventlog.merging.planning.carried import Divergence, Pair
+from eventlog.merging.planning.plan import Planner
 from eventlog.model import schema
 from eventlog.model.actions import Drop, PropertyChange, Replace, SetProperties
 from eventlog.model.entries import Layout, Segment

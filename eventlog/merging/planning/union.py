@@ -32,9 +32,9 @@ from eventlog.merging.history import (
     old_rows,
     union,
 )
+from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.columns import joined, translated
 from eventlog.merging.planning.doubles import Doubles
-from eventlog.merging.planning.plan import Carried, MergeConflict
 from eventlog.merging.planning.settings import SettingChange, actions_for, settings_of, value_of
 from eventlog.merging.planning.upserts import Ties
 from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSchema

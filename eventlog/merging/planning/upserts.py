@@ -21,16 +21,10 @@ from eventlog.keyed.placement import meet, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import MergeRule
 from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
+from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
 from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.doubles import Doubles
-from eventlog.merging.planning.plan import (
-    Carried,
-    Divergence,
-    MergeConflict,
-    Pair,
-    PastNeeded,
-    Planner,
-)
+from eventlog.merging.planning.plan import Planner
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 
@@ -139,7 +133,7 @@ class KeyedPlanner(Planner):
 
     def _note_twins(self, act: Act) -> None:
         """Note in which segments the source has the rows of units that the target did, too."""
-        for ours in self._units.shared(act) if act.unit is not None else ():
+        for ours in self._applied.units.shared(act) if act.unit is not None else ():
             # against own-unit-kept-from-a-later-overwrite
             if ours.unit is not None and not self._has_already(act):
                 for segment in ours.adds:
@@ -195,7 +189,7 @@ class KeyedPlanner(Planner):
         if self._past is None:
             raise PastNeeded
         done = Units(act for step in self._steps for act in step.acts)
-        for act in self._alone_acts:
+        for act in self._applied.own:
             if act.version > self._seen and not act.merges_slices:
                 # against units-repeated-above-what-came-after
                 if not done.shared(act):
@@ -213,7 +207,7 @@ class KeyedPlanner(Planner):
         carried = act.carried
         if carried is not None and carried.commit in self._pair.ours:
             self._seen = max(self._seen, carried.version)
-        elif self._unit is None and self._ties != "none" and act.adds:
+        elif self._applied.unit is None and self._ties != "none" and act.adds:
             raise MergeConflict(
                 "both have merged the same transactions of a third log, and in a keyed table their "
                 "order would differ: merge each other log into one of the two only",
@@ -223,12 +217,12 @@ class KeyedPlanner(Planner):
             raise MergeConflict(
                 "it made two logs one by their states, in their places", act.version
             )
-        mine = act.adds if self._unit is None else self._unit.adds
+        mine = act.adds if self._applied.unit is None else self._applied.unit.adds
         for segment in mine:
             there = (s.id for s in act.adds if s.chunk == segment.chunk)
-            self._arrive(segment.id, [segment.id] if self._unit is None else [*there])
+            self._arrive(segment.id, [segment.id] if self._applied.unit is None else [*there])
         found = self._repeat(act, mine, self._overwrites) if self._repeats else None
-        if self._unit is None or not act.drops or act.merges_slices:
+        if self._applied.unit is None or not act.drops or act.merges_slices:
             return found
         # against rows-before-a-unit-kept-in-a-keyed-table
         drops, seen = self._overwritten(act)
@@ -353,12 +347,12 @@ class KeyedPlanner(Planner):
         chunks = chunks_of((act,))
         acts = [a for step in self._steps for a in step.acts]
         # against repeated-unit-taken-for-a-new-one
-        theirs = [a for a in acts if not (self._has_already(a) or self._units.shared(a))]
+        theirs = [a for a in acts if not (self._has_already(a) or self._applied.units.shared(a))]
         ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
         known, done = KnownCommits(self._steps), Units(acts)
         alone = [
             a
-            for a in self._alone_acts
+            for a in self._applied.own
             if a.version > self._seen and not known.has(a) and not done.shared(a)
         ]
         # against repeated-rows-taken-for-new-ones
@@ -371,7 +365,7 @@ class KeyedPlanner(Planner):
             )
 
     def _has_already(self, act: Act) -> bool:
-        return self._has is not None and self._has.has(act)
+        return self._applied.known is not None and self._applied.known.has(act)
 
     def _check_apart(self, act: Act) -> None:
         """Refuse rows of buckets that the target has written to, too."""
@@ -425,7 +419,9 @@ class KeyedPlanner(Planner):
         The restored rows have their old places, below what the source had seen.
         """
         chunks = chunks_of((act,))
-        unseen = (a for a in self._alone_acts if a.version > self._seen and self._unit is None)
+        unseen = (
+            a for a in self._applied.own if a.version > self._seen and self._applied.unit is None
+        )
         for ours in (act for act in unseen if act.restores and not act.is_state):
             # against restored-rows-dropped-by-a-carried-overwrite
             if not chunks.isdisjoint(chunks_of((ours,))):
@@ -473,7 +469,7 @@ class KeyedPlanner(Planner):
             return self._overwrites(self._ours.get(name, entry), act)
         if first in self._by:
             ours = self._by[first]
-            return ours.transaction.id not in self._alone_ids or ours.version <= self._seen
+            return ours.transaction.id not in self._applied.own_ids or ours.version <= self._seen
         kept = self._keeps(first, {drop.id for drop in act.drops})
         return None if kept is None else not kept
 

@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log, name_of, planner
 
-from eventlog.merging.planning.plan import MergeConflict
+from eventlog.merging.planning.carried import MergeConflict
 from eventlog.model.actions import Restore
 
 
