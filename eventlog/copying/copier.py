@@ -1,4 +1,4 @@
-"""Copies single objects, each compared with its description before and after it is stored."""
+"""Copies single objects, and compares each with its description before and after storing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eventlog.store.retry import retrying
 Role = Literal["segment", "frame", "leaf", "pending"]
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
-_READS = 3  # of bytes that are not those that the log describes
+_READS = 3  # of an object whose bytes differ from those that the log describes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,15 @@ class Item:
     """An object to copy.
 
     Attributes:
-        key: relative to the root.
-        role: what it is. The vacuum's record of what is `pending` may be missing, and a leaf of a
-            key frame may be damaged, too: readers do without it.
-        version: the version that needs it.
-        bytes: its size.
-        sha256: of its bytes, as the log says.
-        maybe_there: whether the target may have it already.
-        unnamed: whether no version of the target may name it, so that its bytes there are compared.
+        key: the object's key, relative to the root.
+        role: the kind of the object. A vacuum's list of `pending` objects may be missing, and so
+            may a leaf of a key frame, which may also be damaged: readers do without them.
+        version: the version that needs the object.
+        bytes: the size of the object.
+        sha256: the digest of its bytes, as the log records it.
+        maybe_there: whether the target may have the object already.
+        unnamed: whether it may be that no version of the target names the object, so that its bytes
+            at the target have to be compared.
     """
 
     key: str
@@ -47,27 +48,27 @@ class Copier:
     """Copies objects between the stores of two tables.
 
     Args:
-        source: where the objects are.
-        target: where they are created.
+        source: the store that has the objects.
+        target: the store in which they are created.
         clock: for pauses.
     """
 
     def __init__(self, source: ObjectStore, target: ObjectStore, clock: Clock) -> None:
         self._source, self._target, self._clock = source, target, clock
-        # Whether bytes need not come through here, until the store shows otherwise.
+        # Whether the store copies objects itself; assumed until it shows otherwise.
         self._within = within.may_copy(source, target)
 
     def copied_within(
         self, item: Item, new_key: str | None = None, store: ObjectStore | None = None
     ) -> bool:
-        """Return whether the store itself copied a segment, and its sha256 is that of the log.
+        """Have the store itself copy a segment; return whether it did, with the log's sha256.
 
-        Other objects are read to be checked anyway.
+        Other objects are not copied in this way, since they are read to be checked.
 
         Args:
             item: the object.
-            new_key: its key at the target; the same if None.
-            store: where the object is; the source if None.
+            new_key: the object's key at the target; the same as at the source if None.
+            store: the store that has the object; the source if None.
 
         Raises:
             DataLoss: the copy has other bytes than the log describes.
@@ -93,7 +94,7 @@ class Copier:
         """
         if retrying(self._clock)(self._target.put_if_absent, key, body):
             return True
-        # An earlier try stored it, or the store itself copied it, which nobody compared.
+        # An earlier try stored it, or the store itself copied it without a comparison.
         # against other-bytes-taken-for-a-copy, damage-copied-to-the-target
         if self._target.get(key, length=memoryview(body).nbytes + 1) != bytes(body):
             raise CommitConflict(
@@ -106,15 +107,15 @@ class Copier:
 
 
 def read_checked(get: Callable[..., bytes], item: Item, table: str) -> bytes:
-    """Return the bytes of an object, which are those that the log describes.
+    """Return the bytes of an object, checked against the log's description.
 
     Args:
-        get: `ObjectStore.get` of its store, with retries or without.
+        get: `ObjectStore.get` of the object's store, with or without retries.
         item: the object.
-        table: the root URI of its table, for the error.
+        table: the root URI of the object's table, for the error.
 
     Raises:
-        Corrupt: they are others. Of a segment: DataLoss.
+        Corrupt: the bytes are others than the log describes. For a segment: DataLoss.
         KeyNotFound: there is no such object.
     """
     for _ in range(_READS):
@@ -126,11 +127,11 @@ def read_checked(get: Callable[..., bytes], item: Item, table: str) -> bytes:
 
 
 def damaged(item: Item, table: str) -> Corrupt:
-    """Return the error for an object of other bytes than the log describes.
+    """Return the error for an object with other bytes than the log describes.
 
     Args:
         item: the object.
-        table: the root URI of its table.
+        table: the root URI of the object's table.
     """
     kind = DataLoss if item.role == "segment" else Corrupt
     return kind(

@@ -1,4 +1,4 @@
-"""Where a source and a target parted, and the commits with which each went on."""
+"""The fork point of a source and a target, and the first commit of each after it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from eventlog.log.snapshot import Snapshot
 
 @dataclass(slots=True)
 class ForkPoint:
-    """Where a source and a target parted.
+    """The point at which a source and a target diverged.
 
     Attributes:
         common: the newest version that both share, as far as is known.
-        origin: the hash of the source's commit after it; None if there is none, or it is unknown.
-        own: the hash of the target's commit after it; likewise.
+        origin: the hash of the source's commit after `common`; None if there is none, or it is
+            unknown.
+        own: the hash of the target's commit after `common`; None likewise.
     """
 
     common: int
@@ -24,20 +25,20 @@ class ForkPoint:
     own: str | None = None
 
     def advance(self, source: Log, source_head: Snapshot, target: Log, head: Snapshot) -> bool:
-        """Find both hashes, and the fork point again if the target has followed the source since.
+        """Find both hashes, and a later fork point if the target has followed the source since.
 
-        A target that did nothing of its own may have followed the source, so that they share more
-        than was known. One small GET for each hash that is unknown, and two for each step of the
-        search.
+        A target without commits of its own may have followed the source, so that both share more
+        versions than was known. Costs one small GET for each hash that is unknown, and two for each
+        step of the search.
 
         Args:
-            source: the log of the source.
-            source_head: its head, the same at each call.
-            target: the log of the target.
-            head: its newest known head.
+            source: the source's log.
+            source_head: the source's head, the same at each call.
+            target: the target's log.
+            head: the target's newest known head.
 
         Returns:
-            Whether the two share more than was known before.
+            Whether the two logs share more versions than was known before.
         """
         if self.origin is None:
             self.origin = source.hash_at(source_head, self.common + 1)

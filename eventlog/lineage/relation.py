@@ -1,8 +1,8 @@
 """How two logs of one table relate: equal, ahead, behind, or diverged after a common version.
 
 The chain of hashes decides (MERGING.md R17.1). Two logs agree at a version if the hashes of its
-commits are equal, and then at all versions below. So the newest common version is found by
-bisection: a few headers are read, whatever the length of the history.
+commits are equal, and then they agree at all versions below. So a bisection finds the newest common
+version: it reads a few headers, however long the history is.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Relation:
     """How a log relates to another one.
 
     Attributes:
-        kind: `equal`: their heads are the same commit. `ahead`: the other's head is one of its
-            versions. `behind`: its head is one of the other's. `diverged`: both have versions that
-            the other does not have.
-        common: the newest version that they share.
-        version: the newest version.
+        kind: `equal`: both heads are the same commit. `ahead`: the other log's head is one of this
+            log's versions. `behind`: this log's head is one of the other log's versions.
+            `diverged`: each has versions that the other does not have.
+        common: the newest version that both logs share.
+        version: the newest version of the log.
         other: the newest version of the other log.
-        own: the hash of its commit after `common`, where both go on; None elsewhere.
-        origin: that of the other log, likewise.
+        own: the hash of the log's commit after `common`, if both logs go on after it; else None.
+        origin: the hash of the other log's commit after `common`; None likewise.
     """
 
     kind: Kind
@@ -54,22 +54,22 @@ def same_root(one: ObjectStore, other: ObjectStore) -> bool:
 
 
 def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Relation:
-    """Return how a log relates to another one of the same table.
+    """Return how a log relates to another log of the same table.
 
-    Where that is not known, the error tells how the log gets what the other one has.
+    If the relation cannot be found, the error names the commands by which the log gets the other
+    log's rows.
 
-    Costs one GET of 2 KB where the newest version of one is known to the other, and two for each
-    step of the bisection where they have diverged.
+    Costs one GET of 2 KB if one log contains the other's newest version, and two for each step of
+    the bisection if the logs have diverged.
 
     Args:
         log: the log.
-        head: its newest snapshot.
+        head: the log's newest snapshot.
         other: the other log.
-        other_head: its newest snapshot.
+        other_head: the other log's newest snapshot.
 
     Raises:
-        InvalidInput: they are logs of different tables, or have nothing in common that both still
-            have.
+        InvalidInput: the logs are of different tables, or share no version that both still have.
     """
     if head.header.table != other_head.header.table:
         raise InvalidInput(
@@ -106,17 +106,17 @@ def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Rela
         kind = "equal"
         if head.version != other_head.version:
             kind = "behind" if head.version == shorter else "ahead"
-    own, origin = hashes.get(common + 1, (None, None))  # the search has looked at it
+    own, origin = hashes.get(common + 1, (None, None))  # the search has read them
     return Relation(kind, common, head.version, other_head.version, own, origin)
 
 
 def _nothing_known(source: str, target: str, young: str) -> str:
-    """Return why it is not known which versions two logs share, and what to do.
+    """Return the message for two logs whose common versions are unknown, with what to do.
 
     Args:
         source: root URI of the log whose rows are wanted.
-        target: that of the one which is to have them.
-        young: which of the two lacks the versions.
+        target: root URI of the log that is to get them.
+        young: root URI of the log that lacks the versions.
     """
     return (
         f"{source} and {target} have nothing in common in the versions that both have: {young} "
@@ -131,15 +131,16 @@ def _nothing_known(source: str, target: str, young: str) -> str:
 def last_common(agree: Callable[[int], bool | None], different: int) -> int | None:
     """Return the greatest version at which two logs agree; -1 if there is none.
 
-    Steps back from the end in growing steps first: logs have mostly diverged a short time ago.
+    Searches backwards in growing steps first: most logs have diverged a short time ago.
 
     Args:
-        agree: whether they agree at a version. Where they do, they agree at all lower versions.
-            None where one of them lacks it: it begins above, so that the search goes on there.
-        different: a version at which they do not.
+        agree: whether the logs agree at a version. If so, they agree at all lower versions. None if
+            one of them lacks the version: that log begins above it, and the search goes on there.
+        different: a version at which the logs do not agree.
 
     Returns:
-        The version; None if they differ at all versions that both have, which are not all.
+        The version; None if the logs differ at all versions that both have, and one of them lacks
+        versions below.
     """
     high, step, known = different, 1, True
     low = high - step

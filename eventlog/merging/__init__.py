@@ -1,5 +1,5 @@
-"""Merges histories that have diverged: what one log of a table did is committed on another one.
+"""Merges histories that have diverged: commits what one log of a table did on another log of it.
 
-`history` has what commits did, `planning` decides without I/O what of it is committed and how, and
+`history` describes what commits did, `planning` decides without I/O what a merge commits, and
 `merger` reads, copies and commits. Imports `session` and below. Start at `merger.Merger`.
 """

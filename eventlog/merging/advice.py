@@ -1,4 +1,4 @@
-"""The errors of a merge, with the commands that lead on."""
+"""The errors of a merge, with the commands that resolve them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from eventlog.store.branching.branch import BranchStore
 
 
 class Advice:
-    """The errors of one merge, with the commands that lead on.
+    """Makes the errors of one merge, with the commands that resolve them.
 
     Args:
         source: the table to merge from.
         target: the table to merge into.
-        fork: where the two parted.
-        at_once: whether the source is a branch that is published.
+        fork: the fork point of the two logs.
+        at_once: whether the source is a branch that is being published.
     """
 
     def __init__(self, source: Session, target: Session, fork: ForkPoint, *, at_once: bool) -> None:
@@ -31,7 +31,7 @@ class Advice:
 
         Args:
             conflict: the conflict.
-            began: whether a part of the merge was committed before.
+            began: whether this merge has committed a part before the conflict.
         """
         ours = "" if conflict.ours is None else f" (version {conflict.ours})"
         carried = "a part before it is merged" if began else "nothing was committed"
@@ -44,11 +44,11 @@ class Advice:
         )
 
     def loss(self, gone: tuple[Segment, str], *, repeated: bool) -> DataLoss | VersionVacuumed:
-        """Return the error for segments that the source does not have any more.
+        """Return the error for segments that no longer exist.
 
         Args:
-            gone: one of them, and its key.
-            repeated: whether it is a segment of the target that is to be added once more.
+            gone: one of these segments, and its key.
+            repeated: whether this is a segment of the target that must be added once more.
         """
         entry, key = gone
         if repeated:
@@ -80,7 +80,7 @@ class Advice:
         )
 
     def _ways_out(self) -> str:
-        """Return the commands that lead on."""
+        """Return the commands that resolve a conflict by choosing a side."""
         store = self._source.store
         if self._at_once and isinstance(store, BranchStore):
             places = f"--branch {shlex.quote(store.forks[0].name)} {shlex.quote(store.parent.uri)}"
@@ -93,7 +93,7 @@ class Advice:
         )
 
     def _apart(self) -> str:
-        """Return the commands that lead on where the two cannot be one."""
+        """Return the commands to use where the two logs cannot be merged at all."""
         store, source = self._source.store, shlex.quote(self._source.uri)
         target, common = shlex.quote(self._target.uri), self._fork.common
         if self._at_once and isinstance(store, BranchStore):

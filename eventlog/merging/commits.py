@@ -15,13 +15,14 @@ from eventlog.store.parallel import each
 
 
 def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
-    """Yield what the commits of these versions did. One GET each, and their spills.
+    """Yield what the commits of these versions did.
 
-    Where some of the transactions of a commit are void, also what folding it needs.
+    Costs one GET for each commit and each spill. If some transactions of a commit are void, also
+    the requests that folding this commit needs.
 
     Raises:
-        VersionNotFound: one of them does not exist.
-        Corrupt: one of them breaks the format.
+        VersionNotFound: one of the versions does not exist.
+        Corrupt: one of the commits breaks the format.
     """
     before: Header | None = None
     for commit, body in each(log.read, range(first, last + 1)):
@@ -36,7 +37,7 @@ def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
 
 
 class CommitReader:
-    """The commits of a log, each read once.
+    """Reads the commits of a log, each once.
 
     Args:
         log: the log.
@@ -47,11 +48,11 @@ class CommitReader:
         self._steps: list[AppliedStep] = []  # of consecutive versions
 
     def steps(self, first: int, last: int) -> list[AppliedStep]:
-        """Return what the commits of these versions did. One GET for each that is new.
+        """Return what the commits of these versions did. Costs one GET for each that is new.
 
         Raises:
-            VersionNotFound: one of them does not exist.
-            Corrupt: one of them breaks the format.
+            VersionNotFound: one of the versions does not exist.
+            Corrupt: one of the commits breaks the format.
         """
         if first > last:
             return []

@@ -1,4 +1,4 @@
-"""What the commits of a log did, transaction by transaction, as far as a merge looks at it.
+"""What the commits of a log did, transaction by transaction, as far as a merge needs it.
 
 No I/O. Void transactions are left out.
 """
@@ -30,12 +30,12 @@ from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
-UNITED = "united"  # in the `info` of what makes two logs one by their states
-PURE = "source"  # there: each chunk that it changed became what it is at the source
-BOTH = "both"  # there: it has rows of both
-CHOSEN = "chosen"  # there: somebody has chosen, so that what one of the two did is left out
+UNITED = "united"  # in the `info` of a transaction that united two logs by their states
+PURE = "source"  # its value if each chunk that was changed became what it is at the source
+BOTH = "both"  # its value if rows of both logs were kept
+CHOSEN = "chosen"  # its value if somebody chose a side, so that changes of the other are left out
 _PUBLISHED = "\0"  # begins the name of the app that stands for a published append
-_MANY = 2  # where a writer has not said how many
+_MANY = 2  # if a writer has not recorded how many
 _NONE = -1  # below all sequences
 
 # Sequences of an app: the first and the last of each run, in order.
@@ -47,11 +47,11 @@ class Act:
     """One transaction that took effect.
 
     Attributes:
-        version: of its commit.
+        version: the version of its commit.
         commit: the hash of its commit.
-        transaction: with all its actions.
+        transaction: the transaction, with all its actions.
         adds: the segments that it made live.
-        drops: those that it dropped.
+        drops: the segments that it dropped.
     """
 
     version: int
@@ -62,15 +62,15 @@ class Act:
 
     @property
     def carried(self) -> SetOrigin | None:
-        """From which log it was carried; None if it was written here."""
+        """The origin that a merge carried it from; None if it was written to this log."""
         found = (a for a in self.transaction.actions if isinstance(a, SetOrigin))
         return next(found, None)
 
     @property
     def originals(self) -> dict[str, int]:
-        """The commits in which what it did was first committed: hashes, with their versions.
+        """The commits in which its changes were first committed: hashes, with their versions.
 
-        They stay the same however many logs carry it on.
+        These stay the same, however many logs the changes are carried through.
         """
         carried = self.carried
         if carried is None:
@@ -81,25 +81,26 @@ class Act:
 
     @property
     def is_state(self) -> bool:
-        """Whether it made two logs one by their states."""
+        """Whether it united two logs by their states."""
         actions = self.transaction.actions
         return any(isinstance(a, Restore) and not isinstance(a.origin, UnsetType) for a in actions)
 
     @property
     def unites(self) -> bool:
-        """Whether it did so, and not all that it did was carried."""
+        """Whether it united two logs by their states, and did more than copy chunks."""
         return self.is_state and self.transaction.info.get(UNITED) != PURE
 
     @property
     def unites_all(self) -> bool:
-        """Whether it did so, and left nothing out."""
+        """Whether it united two logs by their states, and left nothing out."""
         return self.is_state and self.transaction.info.get(UNITED) == BOTH
 
     @property
     def does_anything(self) -> bool:
-        """Whether it changed segments, what a merge carries of the small state, or what is known.
+        """Whether it changed anything that a merge has to consider.
 
-        That is which units of work are done, and which transactions of other logs it stands for.
+        That is: segments, those parts of the small state that a merge carries, which units of work
+        count as done, or which transactions of other logs the log has.
         """
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
@@ -107,7 +108,7 @@ class Act:
 
     @property
     def rewrites(self) -> bool:
-        """Whether its segments have the same rows as those that it dropped."""
+        """Whether its new segments have the same rows as the segments that it dropped."""
         return any(isinstance(a, Replace) and not a.deletes for a in self.transaction.actions)
 
     @property
@@ -127,7 +128,7 @@ class Act:
 
     @property
     def forgets(self) -> dict[str, int]:
-        """Above which sequence of each app no unit counts as done that was done before (R12.3)."""
+        """For each app, the sequence above which earlier units no longer count as done (R12.3)."""
         found: dict[str, int] = {}
         for restore, app, reset in self._resets():
             new = _NONE if reset.new is None else reset.new
@@ -137,7 +138,7 @@ class Act:
 
     @property
     def recalls(self) -> dict[str, tuple[int, int]]:
-        """Of which apps a restore brings units back: up to which sequence, and of which version."""
+        """For each app whose units a restore brings back: the last sequence, and the version."""
         return {
             app: (reset.new, restore.version)
             for restore, app, reset in self._resets()
@@ -153,10 +154,10 @@ class Act:
 
     @property
     def units(self) -> dict[str, Runs]:
-        """The units of work that are done by it: of each app the sequences.
+        """The units of work that it did: the sequences of each app.
 
-        An append that was published is one, too: writers of two logs may both have taken it along.
-        No sequences are kept of the app that stands for it; see `kept`.
+        A published append is a unit as well: writers of two logs may both have committed it. It
+        gets an app of its own name, whose sequences no table keeps; see `kept`.
         """
         app = self.transaction.app
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
@@ -169,13 +170,13 @@ class Act:
 
     @property
     def count(self) -> int:
-        """How many transactions it is: those that it carried, by however many logs they came."""
+        """The number of transactions that it carried, through however many logs they came."""
         told = self.transaction.info.get(COUNT, "") if self.carried else "1"
         return int(told) if told.isdecimal() else _MANY
 
     @property
     def unit(self) -> tuple[str, int] | None:
-        """The app and the sequence where it is one unit of work and nothing else."""
+        """The app and the sequence if it is exactly one unit of work, else None."""
         if len(self.units) != 1 or self.count != 1:
             return None
         [(app, runs)] = self.units.items()
@@ -184,13 +185,13 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class AppliedStep:
-    """One commit.
+    """What one commit did.
 
     Attributes:
-        version: its version.
-        commit: its hash.
+        version: the version of the commit.
+        commit: the hash of the commit.
         acts: the transactions that took effect, in order.
-        prev: the hash of the commit before it.
+        prev: the hash of the commit before this one.
     """
 
     version: int
@@ -200,12 +201,12 @@ class AppliedStep:
 
 
 def kept(units: dict[str, Runs]) -> dict[str, Runs]:
-    """Return the units of work without published appends, which no table keeps sequences of."""
+    """Return the units of work without published appends, whose sequences no table keeps."""
     return {app: runs for app, runs in units.items() if not app.startswith(_PUBLISHED)}
 
 
 def union(some: Runs, others: Runs) -> Runs:
-    """Return the sequences that are in one of the two."""
+    """Return the sequences that are in at least one of the two."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((*some, *others)):
         if found and first <= found[-1][1] + 1:
@@ -216,10 +217,10 @@ def union(some: Runs, others: Runs) -> Runs:
 
 
 class KnownCommits:
-    """Which transactions a log has, by the hashes of the commits that they were first committed in.
+    """The transactions that a log has, by the hashes of the commits that first had them.
 
     Args:
-        steps: the commits of the log since it and another one parted.
+        steps: the commits of the log since the fork point.
     """
 
     def __init__(self, steps: Iterable[AppliedStep]) -> None:
@@ -229,26 +230,26 @@ class KnownCommits:
             self._commits.update(name for act in step.acts for name in act.originals)
 
     def has(self, act: Act) -> bool:
-        """Return whether the log has all that a transaction did."""
+        """Return whether the log has all changes of a transaction."""
         return act.commit in self._commits or self._commits.issuperset(act.originals)
 
     def has_part(self, act: Act) -> bool:
-        """Return whether the log has some of what a transaction did."""
+        """Return whether the log has some changes of a transaction."""
         return not self._commits.isdisjoint(act.originals)
 
     def names(self, commit: str) -> bool:
-        """Return whether the log has, or has carried, this commit."""
+        """Return whether the log has this commit, itself or from another log."""
         return commit in self._commits
 
 
 class Units:
-    """The units of work that a log has done and no restore has forgotten, and which act did one.
+    """The units of work that a log has done and no restore has forgotten, with their transactions.
 
     Args:
-        acts: what the log did since it and another one parted.
+        acts: the transactions of the log since the fork point.
 
     Attributes:
-        done: of each app the sequences that count as done.
+        done: for each app, the sequences that count as done.
     """
 
     def __init__(self, acts: Iterable[Act]) -> None:
@@ -276,7 +277,7 @@ class Units:
         }
 
     def shared(self, act: Act) -> list[Act]:
-        """Return the transactions that did units which another one did, too, by their units."""
+        """Return the transactions of this log that did some of the units of another transaction."""
         found: dict[int, Act] = {}
         for app, runs in act.units.items():
             done, longest = self._runs.get(app, []), self._longest.get(app, 0)
@@ -297,11 +298,14 @@ def _first(run: tuple[int, int, Act]) -> int:
 
 
 def taken(commit: Commit, before: Header | None) -> tuple[Transaction, ...] | None:
-    """Return the transactions that took effect, where headers tell it; None: fold the commit.
+    """Return the transactions that took effect, if headers are enough to decide that.
 
     Args:
         commit: the commit.
-        before: the header of the version below; None: unknown, which matters where `maybe_none`.
+        before: the header of the version below; None: unknown, which matters if `maybe_none`.
+
+    Returns:
+        The transactions; None: fold the commit to find out.
     """
     if commit.header.changes.transactions == len(commit.transactions):
         return commit.transactions
@@ -311,7 +315,7 @@ def taken(commit: Commit, before: Header | None) -> tuple[Transaction, ...] | No
 
 
 def maybe_none(commit: Commit) -> bool:
-    """Return whether the header says that of the transactions of a commit none took effect."""
+    """Return whether a commit has transactions, and its header counts none that took effect."""
     return bool(commit.transactions) and not commit.header.changes.transactions
 
 
@@ -320,8 +324,8 @@ def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction
 
     Args:
         commit: the commit.
-        commit_hash: its hash.
-        transactions: those that took effect, none spilled.
+        commit_hash: the commit's hash.
+        transactions: the transactions that took effect, none spilled.
     """
     acts = tuple(_acts(commit, commit_hash, transactions))
     return AppliedStep(commit.header.version, commit_hash, acts, commit.header.prev)
@@ -343,12 +347,13 @@ def chunks_of(acts: Iterable[Act]) -> set[str]:
 
 
 def dropped(acts: Iterable[Act]) -> dict[str, Act]:
-    """Return the segments that a log has no more, and what dropped their rows.
+    """Return the segments whose rows a log has dropped, each with the transaction that did so.
 
-    Rewrites keep the rows, and states that two logs were made one by tell nothing of them.
+    A rewrite does not drop rows. A union of two states is left out, since it does not show which
+    rows it dropped.
 
     Args:
-        acts: what the log did, in order.
+        acts: the transactions of the log, in order.
     """
     made: dict[str, list[str]] = {}
     gone: dict[str, Act] = {}
@@ -369,11 +374,11 @@ def dropped(acts: Iterable[Act]) -> dict[str, Act]:
 
 
 def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:
-    """Return the segments that transactions added, and that repeat what the other log had.
+    """Return the segments that transactions added to repeat rows that the other log had.
 
     Args:
         acts: transactions of one log.
-        new: all of that log that the other one does not have.
+        new: all transactions of that log that the other log does not have.
     """
     added = {s.id for act in new if not act.merges_slices for s in act.adds}
     plain = (act for act in acts if not (act.merges_slices or act.is_state))

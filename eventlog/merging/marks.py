@@ -1,4 +1,4 @@
-"""How far two logs have merged each other: which commits of one the other has, under which name."""
+"""How far two logs have merged each other: the commits that each has of the other, by origin."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class OriginMark:
     """How far the target has merged the source.
 
     Attributes:
-        name: of the origin.
-        old: the version that the target's state names; None if it names none.
-        upto: the version up to which the target has everything.
+        name: the name of the origin.
+        old: the source's version that the target's state records; None if it records none.
+        upto: the source's version up to which the target has everything.
     """
 
     name: str
@@ -35,11 +35,11 @@ class OriginMarks:
 
     Args:
         source: the table to merge from.
-        source_head: its head.
+        source_head: the source's head.
         target: the table to merge into.
-        fork: where the two parted.
-        source_commits: the commits of the source.
-        target_commits: those of the target.
+        fork: the fork point of the two logs.
+        source_commits: reads the source's commits.
+        target_commits: reads the target's commits.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OriginMarks:
         self._hashes: dict[int, str | None] = {}  # of the target's commits, by version
 
     def of(self, head: Snapshot, origin: str) -> OriginMark:
-        """Return under which name the target merges the source, and what it has already (R19.3)."""
+        """Return the origin's name at the target, and how far the target has merged it (R19.3)."""
         marks = origins_of(head.meta)
         found = [
             (mark.version, name)
@@ -70,7 +70,8 @@ class OriginMarks:
             return OriginMark(name, version, version)
         if origin not in marks:
             return OriginMark(origin, None, self._fork.common)
-        # The target has merged a log that shares the first of them: the name is another one.
+        # The target has merged another log that begins with the same commit, so that the hash of
+        # this commit is taken: the first commit that the target lacks gives the name.
         known = history.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
         for step in self._there.steps(self._fork.common + 1, self._from.version):
             if not known.names(step.commit) and step.commit not in marks:
@@ -78,7 +79,15 @@ class OriginMarks:
         return OriginMark(origin, None, self._from.version)
 
     def seen(self, head: Snapshot, at: Snapshot) -> int:
-        """Return the target's version up to which a version of the source has everything."""
+        """Return the newest version of the target that a version of the source has merged.
+
+        Args:
+            head: the head of the target.
+            at: the version of the source.
+
+        Returns:
+            The version; -1 if the source has merged none.
+        """
         marks = origins_of(at.meta).values()
         found = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
         return max(found, default=-1)
@@ -86,13 +95,13 @@ class OriginMarks:
     def pair(
         self, head: Snapshot, mark: OriginMark, todo: Sequence[AppliedStep], *, keyed: bool
     ) -> Pair:
-        """Return the two logs as planners see them.
+        """Return the two logs as a planner's input.
 
         Args:
             head: the head of the target.
             mark: how far the target has merged the source.
             todo: the commits of the source that are to be merged.
-            keyed: whether it is a keyed table.
+            keyed: whether the table is keyed.
         """
         own = {
             name
@@ -124,7 +133,7 @@ class OriginMarks:
         )
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
-        """Return whether a commit is one of the target's."""
+        """Return whether a commit is one of the target's since the fork point."""
         if not self._fork.common < version <= head.version:
             return False
         if version == head.version:

@@ -1,7 +1,7 @@
 """The shell of a merge: reads both logs, has a planner decide, copies segments, commits.
 
-It keeps no state of its own: how far a merge came, the target's log says. It may die at any call
-and be started again, and several may run at once (MERGING.md "Merging histories").
+A merge stores no progress except in the target's log. It can stop at any call and be started
+again, and several merges may run at once (MERGING.md "Merging histories").
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.store.branching.branch import BranchStore
 
-TRIES = 20  # of one transaction that others overtake
+TRIES = 20  # to commit one transaction, if others overtake each
 
 
-# Why transactions cannot be carried one by one: a rule stands against it, or segments are gone.
+# Why transactions cannot be carried one by one: a rule forbids it, or segments are gone.
 _Why = MergeConflict | DataLoss | VersionVacuumed
 
 
@@ -68,15 +68,15 @@ class Merged:
         version: the source's version up to which the target has everything.
         head: the target's newest version.
         commits: number of versions that this merge committed.
-        transactions: number of transactions that it carried. One in which the source has carried
-            several counts as these.
-        skipped: number of those that the target had already.
-        declined: number of rewrites that change no rows, and that the target does without.
-        segments: number of segments that it copied.
-        bytes: their size.
-        left_out: what one of the two did that was not taken, where `take` was needed.
-        followed: whether these versions are the source's as they are, since the target had done
-            nothing of its own; then no transaction and no segment is counted.
+        transactions: number of transactions that it carried. A transaction in which the source has
+            carried several counts as that many.
+        skipped: number of the source's transactions that the target had already.
+        declined: number of rewrites that change no rows, and that were left out.
+        segments: number of segments that were copied.
+        bytes: the size of these segments.
+        left_out: the changes of one of the two that were left out, where `take` was needed.
+        followed: whether the target just followed the source, since it had no commits that the
+            source lacks; then no transaction and no segment is counted.
     """
 
     source: str
@@ -106,19 +106,19 @@ class _Done:
 def publish(
     branch: Session, parent: Session, *, take: Take | None = None, dry_run: bool = False
 ) -> Merged:
-    """Commit on a table what a branch of it did since the fork, in one version.
+    """Commit the changes of a branch since its fork on its parent, in one version.
 
     Args:
         branch: the branch.
-        parent: the table.
+        parent: the table or branch that it forked from.
         take: see `eventlog.replication.merge`.
         dry_run: commit nothing.
 
     Raises:
-        CommitConflict: both changed the same in different ways; nothing was committed.
-        Corrupt: the table lacks the version from which the branch forked.
+        CommitConflict: both changed the same thing in different ways; nothing was committed.
+        Corrupt: the parent lacks the version at which the branch forked.
         DataLoss: a segment of the branch is missing or damaged; nothing was committed.
-        InvalidInput: it is no branch of this table.
+        InvalidInput: it is not a branch of this parent.
         Unavailable: a store does not answer.
     """
     store = branch.store
@@ -141,7 +141,7 @@ def publish(
 
 
 class _Overtaken(Exception):
-    """Others have committed what stands against a transaction."""
+    """A concurrent commit invalidated the planned transaction; plan again."""
 
     def __init__(self, conflict: CommitConflict) -> None:
         super().__init__(conflict)
@@ -149,17 +149,18 @@ class _Overtaken(Exception):
 
 
 class Merger:
-    """Commits on the target what the source did.
+    """Commits the source's changes on the target.
 
-    Nothing of it is committed before all of it is planned. What cannot be carried one by one comes
-    all at once, or rows would live that their log has replaced, and be chosen with the rest.
+    Nothing is committed before everything is planned. If transactions cannot be carried one by
+    one, all of them come in one commit: after a part of them, rows would be live that their log has
+    replaced, and would count as rows of the target where somebody chooses a side.
 
     Args:
         source: the table whose commits are carried.
         target: the table that gets them.
-        fork: where the two parted.
-        at_once: in one commit, so that no reader sees a part of it.
-        take: whose state counts where both did what excludes each other; None: a conflict.
+        fork: the fork point of the two logs.
+        at_once: merge in one commit, so that no reader sees a part.
+        take: whose state counts where the changes of both exclude each other; None: a conflict.
         dry_run: commit nothing.
     """
 
@@ -189,17 +190,17 @@ class Merger:
             source_commits=self._there,
             target_commits=self._here,
         )
-        self._again: dict[str, str] = {}  # by id: the id of the segment that repeats it
-        self._ties: Ties | None = None  # None: no keyed table
+        self._again: dict[str, str] = {}  # by segment id: the id of the segment that repeats it
+        self._ties: Ties | None = None  # None: the table is not keyed
         self._in_one = at_once
-        self._looked = fork.common  # up to here there is nothing left to carry
+        self._looked = fork.common  # no version up to here has anything left to carry
 
     def run(self) -> Merged:
-        """Carry everything up to the head that the source handle knows.
+        """Carry everything up to the head that the source's session knows.
 
         Raises:
-            CommitConflict: both did something to the same, and nobody has chosen; nothing was
-                committed, unless what stands against it came to the target meanwhile.
+            CommitConflict: both changed the same thing, and `take` is None. Nothing was committed,
+                unless the conflicting commit came to the target during the merge.
             DataLoss: a segment of the source is missing or damaged.
             VersionVacuumed: segments that have to be carried were deleted by a vacuum.
             Unavailable: a store does not answer.
@@ -217,7 +218,7 @@ class Merger:
             first = max(self._looked, self._fork.common, mark.upto) + 1
             if first > self._from.version:
                 return self._merged(head)
-            if not self._at_once:  # a fork tells where a branch and its parent parted
+            if not self._at_once:  # a branch records its fork point
                 self._check_parted()
             commits = self._done.commits
             try:
@@ -237,11 +238,11 @@ class Merger:
     def _check_parted(self) -> None:
         """Check that the target's first own commit is the one that its next commit names.
 
-        Another log's in its place would have the two part later than they did. The source's are all
-        compared when they are read.
+        With a commit of another log in its place, the fork point would be found too late. The
+        source's commits are all compared when they are read.
 
         Raises:
-            Corrupt: it is another one.
+            Corrupt: it is another commit.
         """
         own = self._fork.common + 1
         # against commit-of-another-log-where-they-parted
@@ -249,13 +250,13 @@ class Merger:
             raise chain.forked(own + 1, self._target.uri)
 
     def _round(self, head: Snapshot, origin: str, mark: OriginMark, first: int) -> None:
-        """Carry what the source did from a version on, on this head of the target.
+        """Carry the source's commits from the version `first` on to this head of the target.
 
         Raises:
-            CommitConflict: both did something to the same, and nobody has chosen.
+            CommitConflict: both changed the same thing, and `take` is None.
             DataLoss: a segment of the source is missing.
             VersionVacuumed: segments that are needed were deleted by a vacuum.
-            _Overtaken: others have committed what stands against it: plan again.
+            _Overtaken: a concurrent commit invalidated the plan: plan again.
         """
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
@@ -283,9 +284,10 @@ class Merger:
         self._looked = self._from.version
 
     def _has_all(self, planned: Sequence[Carried], todo: Sequence[AppliedStep]) -> bool:
-        """Return whether the segments that the target needs in the end are there; copy these first.
+        """Return whether the segments that the target needs in the end exist; copy these first.
 
-        Those that the source has dropped may be gone, if what dropped them cannot be carried.
+        Segments that the source has dropped may be gone. The target still needs them if it cannot
+        drop them as well.
         """
         gone: set[str] = set()
         for act in (act for step in todo for act in step.acts):
@@ -305,13 +307,13 @@ class Merger:
                 of = (self._target if mine else self._source for mine, _ in places)
                 if not any(map(is_there, of, (key for _, key in places))):
                     self._copies.gone = (entry, places[0][1])
-        elif not self._in_one:  # else they come all at once
+        elif not self._in_one:  # else all segments are copied before the one commit
             adds = tuple(entry for entry, _ in doubtful.values())
             return self._copies.copy(Carried(self._from.version, "", adds))
         return self._copies.gone is None
 
     def _make_room(self) -> None:
-        """Commit a version in which nothing happens."""
+        """Commit a version that changes nothing."""
         self._target.commit(self._target.transaction("merge", [], info={"for": "slices"}))
 
     @staticmethod
@@ -322,7 +324,7 @@ class Merger:
             raise _Overtaken(conflicting) from None
 
     def _note_only(self, planned: Sequence[Carried], union: Union | None) -> None:
-        """Note what a merge would do."""
+        """Note what a merge would commit, without committing it."""
         if union is not None:
             self._done.left_out = union.left_out
             planned = [] if union.carried is None else [union.carried]
@@ -330,20 +332,20 @@ class Merger:
         self._looked = self._from.version
 
     def _unite(self, union: Union, origin: str, why: _Why) -> None:
-        """Make the target one with the source by their states.
+        """Unite the target with the source by their states.
 
         Args:
-            union: how, on the head that the target handle knows.
-            origin: the name of what the source did since they parted.
+            union: the planned union, on the head that the target's session knows.
+            origin: the hash of the source's first commit after the fork point.
             why: why transactions cannot be carried one by one.
 
         Raises:
-            CommitConflict: both did something to the same, and nobody has chosen.
+            CommitConflict: both changed the same thing, and `take` is None.
             DataLoss: a segment of the source is missing.
             VersionVacuumed: segments that are needed were deleted by a vacuum.
-            _Overtaken: others have committed what stands against it: plan again.
+            _Overtaken: a concurrent commit invalidated the plan: plan again.
         """
-        while union.room > 0:  # so that slices have as many versions as they have at the source
+        while union.room > 0:  # the slices need as many versions as they span at the source
             for _ in range(union.room):
                 self._try(self._make_room)
             union = self._union(self._target.refresh(), why)
@@ -404,14 +406,14 @@ class Merger:
             [act for step in done for act in step.acts],
             history.KnownCommits(done),
             seen,
-            {s.id: s for s in live if s.chunk in names},  # larger ones overlap them
+            {s.id: s for s in live if s.chunk in names},  # larger chunks overlap these
             lambda entry: is_there(of, keys.key_of(entry)),
         )
 
     def _planned(
         self, pair: Pair, head: Snapshot, todo: Sequence[AppliedStep]
     ) -> tuple[list[Carried], MergeConflict | None]:
-        """Return what to commit for these versions of the source, up to a conflict."""
+        """Return the transactions to commit for these commits of the source, up to a conflict."""
         past: Divergence | None = None
         while True:
             planner = self._planner(pair, head, todo, past)
@@ -438,25 +440,25 @@ class Merger:
         names = {drop.chunk for act in overwrites for drop in act.drops}
         chunks: dict[str, list[Segment]] = {name: [] for name in names}
         for entry in head.segments(chunks=sorted(names)) if names else ():
-            if entry.chunk in names:  # larger ones overlap it
+            if entry.chunk in names:  # larger chunks overlap these
                 chunks[entry.chunk].append(entry)
         return KeyedPlanner(pair, head.meta, chunks, past, ties=self._ties, renamed=self._renamed)
 
     def _renamed(self, segment_id: str) -> str:
-        """Return the id of the segment that repeats another one, the same at each try."""
+        """Return the id of the segment that repeats another segment, the same at each try."""
         if segment_id not in self._again:
             self._again[segment_id] = again(self._target.clock.random_id(), segment_id)
         return self._again[segment_id]
 
     def _moved(self, segment_id: str, version: int, why: str) -> str:
-        """Return the id of a segment that gets another place, the same at each try."""
+        """Return the id of a segment that is added at another place, the same at each try."""
         name = f"{segment_id} {why} after {version}"
         return self._again.setdefault(name, again(self._target.clock.random_id(), segment_id))
 
     def _live(
         self, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None
     ) -> Collection[str]:
-        """Return which of the segments in question the target has live."""
+        """Return the target's live segments, of those that these commits add or drop."""
         asked: dict[str, str] = {}
         for act in (act for step in todo for act in step.acts):
             asked.update((drop.id, drop.chunk) for drop in act.drops)
@@ -473,14 +475,15 @@ class Merger:
     ) -> None:
         """Commit what was planned on this head, in order, and note what is gone.
 
-        What a vacuum of the source has deleted is left out together with what replaced it later.
+        If a vacuum of the source has deleted a segment, the transaction that adds it is committed
+        together with the later one that replaced it, so that the segment is not needed.
         """
         if self._in_one and planned:
             planned = [reduce(Carried.then, planned)]
         pending: Carried | None = None
         old, self._copies.gone = mark.old, None
-        # A target that did nothing of its own may be made to follow the source meanwhile: it has
-        # everything then, under no origin.
+        # A target without commits of its own may follow the source during the merge: then it has
+        # everything, and records no origin.
         alone = [SameSegments(head.hash_sum())] if pair.own is None else []
         for carried in planned:
             pending = carried if pending is None else pending.then(carried)
@@ -569,7 +572,7 @@ class Merger:
 def _decided(
     planner: Planner, todo: Sequence[AppliedStep]
 ) -> tuple[list[Carried], MergeConflict | None]:
-    """Return what to commit for these commits of the source, up to a conflict."""
+    """Return the transactions to commit for these commits of the source, up to a conflict."""
     made: list[Carried] = []
     conflict: MergeConflict | None = None
     try:
@@ -581,20 +584,20 @@ def _decided(
         conflict = found
     try:
         rest = planner.rest()
-    except MergeConflict as found:  # without the rest, what was made would come in the wrong order
+    except MergeConflict as found:  # without the rest, the order of the others would be wrong
         return [], found
     return [*made, *(c for c in (rest,) if c is not None)], conflict
 
 
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
-    """Return the conflict to tell of the two: of the commits, if it names what was done."""
+    """Return the conflict to report: that of the commits, if it names a version of the target."""
     return replayed if replayed.ours is not None and not united.lasting else united
 
 
 def _guards(carried: Carried, head: Snapshot) -> list[Action]:
-    """Return what keeps others from changing segments after an order was decided.
+    """Return the guards that keep others from changing segments after an order was decided.
 
-    A transaction that only drops may drop what is repeated: `unchanged` does not notice that.
+    A transaction that only drops may drop a segment that is repeated: `unchanged` does not notice.
     """
     # against rows-repeated-that-were-dropped
     return [SameSegments(head.hash_sum())] if carried.still else []

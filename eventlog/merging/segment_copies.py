@@ -18,7 +18,7 @@ _THREADS = 8
 
 
 class SegmentCopies:
-    """Copies segments to the target, each once for an epoch.
+    """Copies segments to the target, each once per epoch.
 
     Args:
         source: the table to merge from.
@@ -27,7 +27,7 @@ class SegmentCopies:
     Attributes:
         segments: number of segments that were copied.
         bytes: their size.
-        gone: a segment that is not there any more, and its key; None if none was missed last.
+        gone: a segment that the last `copy` did not find, and its key; None if it found all.
     """
 
     def __init__(self, source: Session, target: Session) -> None:
@@ -38,11 +38,11 @@ class SegmentCopies:
         self.gone: tuple[Segment, str] | None = None
 
     def epoch_of(self, entry: Segment) -> int:
-        """Return the epoch under which the target has a segment that was copied."""
+        """Return the epoch of the key under which a copied segment is stored at the target."""
         return self._staged[entry.id]
 
     def copy(self, carried: Carried) -> bool:
-        """Copy the segments that the target does not have yet; return whether none is gone."""
+        """Copy the segments that the target lacks; return whether all of them were found."""
         head = self._target.head()
         fence = head.meta.fence
         todo = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
@@ -71,12 +71,13 @@ class SegmentCopies:
     def _copy_one(
         self, entry: Segment, epoch: int, places: Sequence[tuple[bool, str]] | None = None
     ) -> bool:
-        """Copy an object to a key of the target; return whether it is there (R19.4).
+        """Copy an object to a key of the target; return whether the object exists (R19.4).
 
         Args:
-            entry: the entry.
-            epoch: of the key.
-            places: where it may lie: whether at the target, and its key; the source's if None.
+            entry: the segment's entry.
+            epoch: the epoch of the new key.
+            places: where the object may be, as (whether at the target, key); None: under its own
+                key at the source.
         """
         places = places or ((False, keys.key_of(entry)),)
         return any(self._copy_from(*place, entry, epoch) for place in places)
@@ -105,7 +106,7 @@ class SegmentCopies:
 
 
 def is_there(of: Session, key: str) -> bool:
-    """Return whether an object is there. One GET."""
+    """Return whether an object exists. Costs one GET."""
     try:
         retrying(of.clock)(lambda key: of.store.get(key, length=1), key)
     except KeyNotFound:

@@ -1,6 +1,6 @@
 """Decides what a merge commits on the target. No I/O.
 
-`plan` and `upserts` look at the source's commits one by one, and leave out what the target has
-(`already_applied`); `union` compares the two states where that does not do. Imports
+`plan` and `upserts` go through the source's commits one by one, and leave out what the target has
+already (`already_applied`). Where this is not possible, `union` compares the two states. Imports
 `merging.history` and what lies below `merging`. Start at `plan`.
 """

@@ -1,4 +1,4 @@
-"""What the target has already of what the source did: by itself, or from any log. No I/O."""
+"""The changes of the source that the target has already, by itself or from any log. No I/O."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from eventlog.model.records import Meta
 
 
 class AlreadyApplied:
-    """What the target has already of what the source did.
+    """Decides which changes of the source the target has already.
 
     Args:
         pair: the two logs.
         meta: the target's small state.
-        past: what both did since they parted; None if nothing so far needs it.
+        past: what both logs did since the fork point; None if no decision has needed it so far.
 
     Attributes:
-        known: the transactions that the target has, of all logs; None without the past.
-        units: the units of work that it has done.
-        rows: which segments of the two have the same rows; None without the past.
-        own: what the target did itself, and the source does not have.
+        known: the transactions that the target has, from all logs; None without the past.
+        units: the units of work that the target has done.
+        rows: the segments of the two logs that have the same rows; None without the past.
+        own: the target's own transactions that the source does not have.
         own_ids: the ids of these transactions.
-        unit: the target's transaction that did the same unit as the last one that was asked for.
-        seqs: of each app the last sequence that is done; planners raise it as they go on.
+        unit: the target's transaction that did the same unit of work as the transaction that
+            `is_new` was last asked about; None if there is none.
+        seqs: for each app, the last sequence that is done; planners raise it as they go on.
     """
 
     def __init__(self, pair: Pair, meta: Meta, past: Divergence | None) -> None:
@@ -46,7 +47,12 @@ class AlreadyApplied:
             self.own_ids = {act.transaction.id for act in self.own}
 
     def is_new(self, act: Act) -> bool:
-        """Return whether the target does not have what a transaction did."""
+        """Return whether the target lacks the changes of a transaction of the source.
+
+        Raises:
+            MergeConflict: the target has a part of them, or the transaction united two states.
+            PastNeeded: the decision needs what both did since the fork point.
+        """
         self.unit = None
         if not act.does_anything and (act.carried is not None or not act.units):
             return False
@@ -57,7 +63,7 @@ class AlreadyApplied:
         return not self._is_done(act)
 
     def _has_it(self, act: Act) -> bool:
-        """Return whether the target has what a transaction did, by itself or from another log."""
+        """Return whether the target has a transaction's changes, by itself or from another log."""
         ours, named = self._pair.ours, act.originals
         direct = act.carried is not None and not act.unites and act.carried.commit in ours
         if direct or ours.issuperset(named):
@@ -78,7 +84,7 @@ class AlreadyApplied:
         return False
 
     def _is_done(self, act: Act) -> bool:
-        """Return whether the target has done a unit of work itself."""
+        """Return whether the target has done a transaction's unit of work itself."""
         kept = history.kept(act.units)
         published = len(kept) < len(act.units)  # against published-append-carried-again
         # against first-of-several-units-not-looked-up
@@ -97,7 +103,7 @@ class AlreadyApplied:
                 act.version,
                 done.version,
             )
-        if done.unit is not None:  # else it is not known which of the rows are the same
+        if done.unit is not None:  # else nothing tells which rows are the same
             self.rows.same_unit(act, done)
             self.unit = done
         return True

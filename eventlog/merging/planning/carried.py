@@ -1,4 +1,4 @@
-"""What planners are given, and what they return. No I/O."""
+"""The inputs and results of the planners of a merge. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from eventlog.model.records import Meta
 
 
 class MergeConflict(Exception):
-    """What the source did cannot be carried; has the reason.
+    """A change of the source that cannot be merged into the target, with the reason.
 
     Attributes:
-        version: the source's version.
-        ours: the target's version that stands against it, where it is one.
-        lasting: whether it stays, whatever is chosen.
+        version: the source's version that made the change.
+        ours: the target's version that conflicts with it; None if it is not a single one.
+        lasting: whether choosing a side does not resolve the conflict.
     """
 
     def __init__(
@@ -32,18 +32,18 @@ class MergeConflict(Exception):
 
 
 class PastNeeded(Exception):
-    """The decision needs what both did since they parted."""
+    """The decision needs what both logs did since the fork point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """What both logs did since they parted.
+    """What both logs did since the fork point.
 
     Attributes:
-        source: the source's commits, as far as they are carried.
-        target: the target's.
-        later: the source's that are to be carried.
-        seen: the target's version up to which the source has everything, after all of these.
+        source: the source's commits that are merged already.
+        target: the target's commits.
+        later: the source's commits that are to be merged.
+        seen: the target's version up to which the source has everything, after all its commits.
     """
 
     source: Sequence[AppliedStep]
@@ -54,19 +54,20 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two logs that have parted.
+    """Two logs that have diverged.
 
     Attributes:
-        source: root URI of the source.
-        target: that of the target.
-        common: the last version that they share.
-        origin: the hash of the first version of the source after that.
-        own: that of the target; None if it has none.
+        source: the source's root URI.
+        target: the target's root URI.
+        common: the last version that both logs share.
+        origin: the hash of the source's first commit after that.
+        own: the hash of the target's first commit after that; None if the target has none.
         schema: the source's newest schema.
         meta: the source's newest small state.
-        seen: the target's version up to which the source has everything, before what is carried.
-        ours: hashes of commits of the target that the source names in what is carried.
-        alone: whether the target has merged nothing else than the source.
+        seen: the target's version up to which the source has everything, before the commits that
+            are to be merged.
+        ours: hashes of the target's commits that the commits to be merged name as their origins.
+        alone: whether the target has merged no other log than the source.
     """
 
     source: str
@@ -83,27 +84,27 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One transaction of the target.
+    """One transaction that a merge commits on the target.
 
     Attributes:
-        version: the source's version up to which it carries.
+        version: the newest version of the source that it carries.
         commit: the hash of that version's commit.
         adds: segments of the source, with the target's schema.
-        drops: ids of segments of the target, and their chunks.
+        drops: ids of segments of the target, with their chunks.
         changes: changes of the small state, in order.
-        commits: those in which what it carries was first committed: hashes, with their versions.
-        apps: what becomes of the sequences of apps.
-        resets: for each restore that it needs, what becomes of the sequences of apps after that.
-        deletes: for a rewrite, the number of rows that it deletes; None: it is none.
-        operations: the source's.
-        transactions: number of transactions that it carries, by however many logs they came.
-        copies: for adds that are no segments of the source: where their objects lie, as (whether
-            that is at the target, key), the first that is there.
+        commits: the commits in which the changes were first committed: hashes, with their versions.
+        apps: the new sequences of apps.
+        resets: for each restore that it needs, the sequences of apps after that restore.
+        deletes: for a rewrite, the number of rows that it deletes; None: it is no rewrite.
+        operations: the names of the source's operations.
+        transactions: number of transactions that it carries, through however many logs they came.
+        copies: for adds that are no segments of the source: the places of their objects, as
+            (whether at the target, key). The first object that exists is copied.
         seen: for drops of a keyed table, the target's version that the source had seen; None: the
             newest.
-        still: chunks to which nothing may be added meanwhile.
-        united: where it makes the two one by their states: "source" where each chunk that it
-            changes becomes what it is at the source, else "both".
+        still: chunks to which nothing may be added before it is committed.
+        united: if it unites the two logs by their states: "source" if each chunk that it changes
+            becomes what it is at the source, else "both".
     """
 
     version: int

@@ -1,6 +1,6 @@
-"""Schemas of two logs that have parted: what changes on two sides fit together.
+"""Joins the schemas of two logs that have diverged.
 
-No I/O. Columns are found by name, which never changes; their ids differ between the sides.
+No I/O. Columns are matched by name, which never changes; their ids differ between the logs.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from eventlog.model.entries import Column, ColumnStats, Schema, Segment
 
 
 def joined(theirs: Schema, ours: Schema) -> Schema | str:
-    """Return our schema with the columns of theirs; `ours` itself if it has them all.
+    """Return the target's schema with the columns of the source; `ours` itself if it has them all.
 
     Args:
         theirs: the source's schema.
-        ours: the target's.
+        ours: the target's schema.
 
     Returns:
-        The next schema of the target, or which column does not fit.
+        The next schema of the target, or a sentence about the column that does not fit.
     """
     known = {column.name.lower(): column for column in ours.columns}
     changed: dict[str, Column] = {}
@@ -47,7 +47,7 @@ def translated(entry: Segment, theirs: Schema, ours: Schema) -> Segment:
     Args:
         entry: the source's entry.
         theirs: a schema of the source that is not older than the entry.
-        ours: the target's, which has those columns.
+        ours: the target's schema, which has those columns.
     """
     names = {column.id: column.name for column in theirs.columns}
     ids = {column.name: column.id for column in ours.columns}

@@ -1,9 +1,9 @@
-"""What a merge commits on the target for what the source did. No I/O.
+"""Plans the transactions that a merge commits on the target. No I/O.
 
-The source's commits are looked at in order, and for each that has something new there is a
-`Carried`: one transaction of the target. What the target has done already is left out: what the
-source has from it, units of work of an app that both have done, and rewrites of what it does not
-have live, since they change no rows (MERGING.md R19.5).
+The planner goes through the source's commits in order. For each commit that has something new for
+the target it returns a `Carried`: one transaction of the target. It leaves out what the target has
+already: the target's own changes that came back, units of work that both logs did, and rewrites of
+segments that the target does not have live, since these change no rows (MERGING.md R19.5).
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from eventlog.quantities import count_text
 
 
 class Planner:
-    """Decides what of the source's commits is carried, in their order.
+    """Decides which changes of the source's commits are merged, commit by commit, in order.
 
-    It knows what the target will be after what it has decided before.
+    The planner keeps track of the target's state after the transactions that it has planned.
 
     Args:
         pair: the two logs.
         meta: the target's small state.
-        live: those of the segments in question that the target has live.
-        past: what both did since they parted; None if nothing so far needs it.
+        live: the ids of the target's live segments, as far as the source's commits bear on them.
+        past: what both logs did since the fork point; None if no decision has needed it so far.
 
     Attributes:
-        skipped: of how many transactions of a version the target has everything.
-        declined: how many rewrites of a version it does without, since the rows are the same.
+        skipped: for each version, the number of transactions that the target has already.
+        declined: for each version, the number of rewrites left out, since they change no rows.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Planner:
         self._decisions: dict[str, Decision] = {} if past is None else self._decide(past)
 
     def carry(self, step: AppliedStep) -> Carried | None:
-        """Return what is to be committed for a commit of the source; None if nothing is.
+        """Return the transaction to commit for a commit of the source; None if there is none.
 
         Raises:
-            Conflict: it cannot be carried.
-            PastNeeded: give what both did since they parted.
+            MergeConflict: the commit cannot be merged.
+            PastNeeded: the decision needs what both logs did since the fork point.
         """
         carried = Carried(step.version, step.commit)
         for act in step.acts:
@@ -95,11 +95,11 @@ class Planner:
         return replace(carried, version=step.version, commit=step.commit)
 
     def rest(self) -> Carried | None:
-        """Return what has to be committed with the last of them; None if nothing has."""
+        """Return the transaction to commit after the last commit; None if there is none."""
         return None
 
     def _known(self, act: Act) -> Carried | None:
-        """Return what is to be committed where the target has what a transaction did."""
+        """Return the transaction to commit for changes that the target has; None: there is none."""
         if self._applied.unit is None or self._applied.rows is None or not act.drops:
             return None
         try:
@@ -120,13 +120,13 @@ class Planner:
         counts[act.version] = counts.get(act.version, 0) + number
 
     def _act(self, act: Act) -> Carried | None:
-        """Return what is to be committed for one transaction, and note it."""
+        """Return the transaction to commit for one transaction of the source, and note it."""
         if act.resets:  # against units-forgotten-elsewhere-skipped
             raise MergeConflict(
                 "it restores a version and lets units of work be loaded again", act.version
             )
         if act.restores and (ours := self._own_write()) is not None:
-            # What it brings back or drops the target may have rewritten with rows of its own.
+            # The target may have rewritten the restored or dropped segments with its own rows.
             raise MergeConflict(
                 "it restores a version, and the target has taken writes of its own",
                 act.version,
@@ -165,7 +165,7 @@ class Planner:
         )
 
     def _own_write(self) -> Act | None:
-        """Return what the target did itself to its segments, the first of it."""
+        """Return the target's first own transaction that added or dropped segments, if any."""
         if self._pair.own is None:
             return None
         if self._past is None:
@@ -177,7 +177,7 @@ class Planner:
         return all(drop.id in self._live for drop in act.drops)
 
     def _drops(self, act: Act) -> tuple[tuple[tuple[str, str], ...], bool]:
-        """Return what the target drops, and whether these are the source's own drops."""
+        """Return the target's drops, and whether they are the same segments as the source's."""
         here = [(d.id, d.chunk) for d in act.drops if d.id in self._live]
         missing = [d.id for d in act.drops if d.id not in self._live]
         if not missing:
@@ -196,7 +196,7 @@ class Planner:
         return (*here, *((i, self._applied.rows.chunks[i]) for i in dict.fromkeys(more))), False
 
     def _rises(self, act: Act) -> dict[str, AppRise]:
-        """Return what becomes of the sequences of the apps whose work is carried."""
+        """Return the new sequences of the apps whose units of work are merged, and note them."""
         rises = {}
         for app, done in history.kept(act.units).items():
             old, last = self._applied.seqs.get(app), done[-1][1]
@@ -223,7 +223,7 @@ class Planner:
         layout = self._meta.layout
         keyed = None if layout is None else keyed_of(layout)
         if layout is None or keyed is None or keyed.buckets >= action.new:
-            return None  # the target has split them, too
+            return None  # the target has split its buckets as well
         keyed = msgspec.structs.replace(keyed, buckets=action.new)
         self._meta = msgspec.structs.replace(
             self._meta, layout=msgspec.structs.replace(layout, keyed=keyed)
@@ -246,7 +246,7 @@ class Planner:
         for change in settings(action, version):
             now, end = (value_of(meta, change.name) for meta in (self._meta, self._pair.meta))
             if now == end:
-                continue  # and leave out the steps on the way
+                continue  # values that the source had in between are left out
             if self._past is None and self._pair.own is not None:
                 raise PastNeeded
             new = change.new if self._past is None else self._decided(change, now, end)
@@ -256,7 +256,7 @@ class Planner:
         return actions_for(made)
 
     def _decide(self, past: Divergence) -> dict[str, Decision]:
-        """Return whose value counts of each setting that both sides changed."""
+        """Return which log's value counts, for each setting that the source changed."""
         known, theirs = (
             history.KnownCommits(past.target),
             history.KnownCommits((*past.source, *past.later)),

@@ -1,9 +1,9 @@
-"""Which segments of two logs hold the same rows, where one has rewritten what the other has not.
+"""Which segments of two logs have the same rows, after rewrites that only one of the logs did.
 
 No I/O. A segment that both logs have stands for itself: carried segments keep their ids. A rewrite
-that only one log has relates its inputs to its outputs. What is so related is a group, and all of a
-group that one log has live holds the rows that the other one has live of it. The groups are derived
-from the two logs; nothing of them is stored.
+that only one log did relates its inputs to its outputs. Segments connected by rewrites form a
+group. Within a group, the live segments of both logs contain the same rows. The groups are derived
+from the two logs and stored nowhere.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from eventlog.merging.history import Act, AppliedStep, KnownCommits
 
 
 class Differs(Exception):
-    """Rows that one log drops are not a whole in the other; has the reason and its version.
+    """The target cannot drop exactly the rows that the source drops; has the reason.
 
     Attributes:
-        version: the version of the target that made the difference; None if it is not one alone.
+        version: the version of the target that made the difference; None if no single one did.
     """
 
     def __init__(self, reason: str, version: int | None = None) -> None:
@@ -27,16 +27,16 @@ class Differs(Exception):
 
 
 class RowGroups:
-    """The groups of two logs, and what the source has live.
+    """The groups of segments of two logs, and which of them the source has live.
 
     Args:
-        source: what the source did since they parted, as far as it is carried.
-        target: what the target did since.
-        ours: what the target has.
-        theirs: what the source has.
+        source: the source's commits since the fork point that are merged already.
+        target: the target's commits since the fork point.
+        ours: the transactions that the target has.
+        theirs: the transactions that the source has.
 
     Attributes:
-        chunks: the chunk of each segment that one of the two added or dropped.
+        chunks: the chunk of each segment that one of the two logs added or dropped.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class RowGroups:
         self.chunks: dict[str, str] = {}
         self._parent: dict[str, str] = {}
         self._members: dict[str, list[str]] = {}
-        self._arrived: set[str] = set()  # at the source, since they parted
-        self._gone: set[str] = set()  # from the source
-        # Of the target: its own new rows, and what it dropped with the rows: version, other rows.
-        self._fresh: dict[str, int] = {}
-        self._made: set[str] = set()  # at the target, since they parted
+        self._arrived: set[str] = set()  # added at the source since the fork point
+        self._gone: set[str] = set()  # dropped at the source
+        self._fresh: dict[str, int] = {}  # the target's own new segments, with their versions
+        self._made: set[str] = set()  # added at the target since the fork point
+        # Segments whose rows the target dropped: the version, and whether it added others there.
         self._dropped: dict[str, tuple[int, bool]] = {}
-        self._went: dict[str, int] = {}  # what the target dropped first in which version
+        self._went: dict[str, int] = {}  # the version in which the target first dropped a segment
         there = [act for step in source for act in step.acts]
         here = [act for step in target for act in step.acts]
         both = _rewrites(there).keys() & _rewrites(here).keys()
@@ -72,7 +72,7 @@ class RowGroups:
                 self.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
 
     def _at_target(self, act: Act, *, carried: bool) -> None:
-        """Note what the target did, by itself or because the source did it."""
+        """Note a transaction of the target, its own or one that the source has."""
         self._note(act)
         for drop in act.drops:
             self._went.setdefault(drop.id, act.version)
@@ -91,7 +91,7 @@ class RowGroups:
         self.chunks.update((d.id, d.chunk) for d in act.drops)
 
     def at_source(self, act: Act) -> None:
-        """Note what the source did."""
+        """Note a transaction of the source."""
         self._note(act)
         self._gone.difference_update(s.id for s in act.adds)
         self._gone.update(d.id for d in act.drops)
@@ -100,7 +100,7 @@ class RowGroups:
             self._fresh.pop(segment.id, None)
 
     def relate(self, ids: Iterable[str]) -> None:
-        """Note that these are of one group."""
+        """Note that these segments belong to one group."""
         first, *others = [self._find(i) for i in ids] or [""]
         for other in dict.fromkeys(others):
             root = self._find(first)
@@ -109,7 +109,7 @@ class RowGroups:
                 self._members[root] += self._members.pop(other)
 
     def same_unit(self, act: Act, ours: Act) -> None:
-        """Note that both logs did one unit of work: a chunk has the same rows in both."""
+        """Note that both logs did one unit of work: its segments of a chunk have the same rows."""
         for chunk in {s.chunk for s in act.adds}:
             mine = [s.id for s in ours.adds if s.chunk == chunk]
             self.relate([*mine, *(s.id for s in act.adds if s.chunk == chunk)])
@@ -117,15 +117,16 @@ class RowGroups:
                 self._fresh.pop(segment_id, None)
 
     def counterpart(self, act: Act, missing: Collection[str], live: Collection[str]) -> list[str]:
-        """Return what the target has live of the rows that the source drops.
+        """Return the target's live segments that contain the rows that the source drops.
 
         Args:
-            act: what the source does, before it is noted.
-            missing: the ids of those of its drops that the target does not have live.
-            live: ids that the target has live.
+            act: the source's transaction, before it is noted.
+            missing: the ids of the dropped segments that the target does not have live.
+            live: the ids of the target's live segments.
 
         Raises:
-            Differs: the target has other rows together with them, or has dropped them itself.
+            Differs: the target's segments contain other rows as well, or the target has dropped
+                the rows itself.
         """
         found: list[str] = []
         for root in dict.fromkeys(self._find(i) for i in missing):
@@ -145,18 +146,18 @@ class RowGroups:
         return found
 
     def remaining(self, act: Act, ours: Act, live: Collection[str]) -> list[str]:
-        """Return what the target has live of the rows that a unit of work dropped at the source.
+        """Return the target's live segments that contain rows which a unit of work dropped.
 
-        The target did that unit, too, and had not these rows then. What it had dropped by then, and
-        restored later, stays.
+        Both logs did this unit, and the target did not have these rows then. Rows that the target
+        had dropped before the unit, and restored later, stay.
 
         Args:
-            act: what the source did, before it is noted.
-            ours: what did the unit at the target.
-            live: ids that the target has live.
+            act: the source's transaction that did the unit, before it is noted.
+            ours: the target's transaction that did the unit.
+            live: the ids of the target's live segments.
 
         Raises:
-            Differs: the target has other rows together with them.
+            Differs: the target's segments contain other rows as well.
         """
         # against restored-above-a-unit-dropped-by-it
         drops = [d for d in act.drops if self._went.get(d.id, ours.version + 1) > ours.version]

@@ -1,7 +1,7 @@
-"""Properties and the granularity of two logs that have parted. No I/O.
+"""Merges the properties and the granularity of two logs that have diverged. No I/O.
 
-What each side did is weighed by where it began and where it ended: a side that tried a value and
-set the old one back has decided nothing (MERGING.md R19.6).
+For each log the first and the last value of a setting count: a log that tried a value and set the
+old one again has decided nothing (MERGING.md R19.6).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class SettingChange:
     """A change of one property, or of the granularity.
 
     Attributes:
-        name: of the property; for the granularity a text that no property has as its name.
-        old: its value before; None: it had none.
-        new: its value after that; None: it was removed.
+        name: the property's name; for the granularity a text that is no property's name.
+        old: the value before the change; None: there was none.
+        new: the value after the change; None: the property was removed.
         version: the version that made the change.
     """
 
@@ -56,9 +56,9 @@ def settings_of(
     """Return the changes of each setting by name, in the order of the acts.
 
     Args:
-        acts: what a log did.
-        shared: whether the other log has what an act did. Such a change stands for all before it:
-            whoever merged it has decided about these.
+        acts: the transactions of a log.
+        shared: whether the other log has a transaction's changes. Such a change replaces all
+            changes before it: whoever merged it has decided about these.
     """
     found: dict[str, list[SettingChange]] = {}
     for act in acts:
@@ -93,7 +93,7 @@ def with_settings(meta: Meta, changes: Iterable[SettingChange]) -> Meta:
 
 
 def actions_for(changes: Sequence[SettingChange]) -> list[Action]:
-    """Return the actions that make these changes, of which each has another name."""
+    """Return the actions that make these changes, which all have different names."""
     found: list[Action] = [
         SetGranularity(c.old, c.new)  # type: ignore[arg-type]
         for c in changes
@@ -105,11 +105,12 @@ def actions_for(changes: Sequence[SettingChange]) -> list[Action]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whose value of a setting counts.
+    """Which log's value of a setting counts.
 
     Attributes:
-        choice: "take" the source's or "keep" the target's, or "conflict".
-        against: the newest version of the target that changed it and that the source lacks.
+        choice: "take" the source's value, "keep" the target's value, or "conflict".
+        against: the newest version of the target that changed the setting and that the source
+            lacks; None if there is none.
     """
 
     choice: Literal["take", "keep", "conflict"]
@@ -122,13 +123,13 @@ def decisions(
     theirs: Meta,
     ours: Meta,
 ) -> dict[str, Decision]:
-    """Return whose value counts of each setting that the source changed.
+    """Return which log's value counts, for each setting that the source changed.
 
     Args:
         source: the changes of the source that the target lacks.
         target: the changes of the target that the source lacks.
         theirs: the source's small state.
-        ours: the target's.
+        ours: the target's small state.
     """
     found = {}
     for name, changes in source.items():
@@ -144,11 +145,11 @@ def _choice(
     target: Sequence[SettingChange],
     now: str | None,
 ) -> Literal["take", "keep", "conflict"]:
-    """Return whose value of a setting counts where the source changed it.
+    """Return which log's value of a setting counts if the source changed it.
 
     Args:
         source: the changes of the source that the target lacks.
-        end: the source's value after all that it did, which is another one than the target's.
+        end: the source's last value, which differs from the target's.
         target: the changes of the target that the source lacks.
         now: the target's value.
     """

@@ -1,11 +1,11 @@
-"""What a merge commits on a keyed table: upserts and deletes, in an order that both sides share.
+"""Plans what a merge commits on a keyed table: upserts and deletes, in one order for both logs.
 
-No I/O. Log segments are carried; merged ones never are, since they say the same. Rows of one key
-that tie are ordered as the log of the one side has them whose origin has the lesser name, the
-*lower* side, and after that what the other side did that the lower one does not have (MERGING.md
-R19.8). So a merge into the lower side appends. A merge into the upper side appends what the lower
-one did, and its own transactions once more wherever they come after that: a row that is there twice
-counts as the later one.
+No I/O. Log segments are merged. Compacted segments are not: they contain no new rows. Rows of one
+key that tie are ordered by the log of the *lower* side, whose origin has the smaller name. After
+them come the rows that only the other side, the *upper* one, wrote (MERGING.md R19.8). So a merge
+into the lower side appends. A merge into the upper side appends the lower side's rows, and then
+repeats those of the upper side's own transactions that must come after them: of two equal rows the
+later one counts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from eventlog.merging.planning.plan import Planner
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 
-# How rows of one key that both sides wrote become one: in any order; the later one is repeated;
-# not at all, since neither order nor repetition may change.
+# How rows of one key that both sides wrote are merged: in any order; by repeating the later one;
+# not at all, since the rows may be neither reordered nor repeated.
 Ties = Literal["none", "repeat", "refuse"]
 _COMMUTE = ("sum", "count", "min", "max")
 
 
 def ties_of(rule: MergeRule) -> Ties:
-    """Return what a merge does about rows of one key that both sides wrote."""
+    """Return how a merge orders rows of one key that both sides wrote."""
     if rule.kind in ("last", "partial"):
         return "repeat"
     if rule.kind == "first":
@@ -45,15 +45,15 @@ def ties_of(rule: MergeRule) -> Ties:
 
 
 class KeyedPlanner(Planner):
-    """Decides what of the source's commits is carried to a keyed table.
+    """Decides which changes of the source's commits are merged into a keyed table.
 
     Args:
         pair: the two logs.
         meta: the target's small state.
-        chunks: what the target has live in the chunks of which the source drops segments.
-        past: what both did since they parted; None if nothing so far needs it.
-        ties: what is done about rows of one key that both sides wrote.
-        renamed: the id under which a segment of the target is added once more.
+        chunks: the target's live segments, for the chunks in which the source drops segments.
+        past: what both logs did since the fork point; None if no decision has needed it so far.
+        ties: how rows of one key that both sides wrote are ordered.
+        renamed: returns the id under which a segment of the target is added once more.
     """
 
     def __init__(
@@ -72,19 +72,20 @@ class KeyedPlanner(Planner):
         self._upper = pair.own is not None and pair.own > pair.origin
         self._seen = max(pair.common, pair.seen)
         self._chunks = {name: list(entries) for name, entries in chunks.items()}
-        self._came: list[Segment] = []  # what comes, in order
-        self._met: list[Segment] = []  # what comes late, so that more must come after it
-        self._placed: set[str] = set()  # the target's own segments that have their place
-        self._again: dict[str, Segment] = {}  # those of them that are added once more, by new id
+        self._came: list[Segment] = []  # the planned adds, in order
+        self._met: list[Segment] = []  # adds above which the target's own rows may have to come
+        self._placed: set[str] = set()  # the target's own segments whose place is decided
+        self._again: dict[str, Segment] = {}  # copies of the target's segments, by new id
         self._ours = {} if past is None else {s.id: s for s in _segments(past.target)}
-        # What arrived at the source since they parted: its ids there, by what it repeats.
+        # Segments that arrived at the source since the fork point: their ids there, by the id of
+        # the segment that they repeat.
         self._arrived: dict[str, list[str]] = {}
         self._firsts = Firsts()
         for name in self._ours:
             self._firsts.note(name)
-        self._gone: set[str] = set()  # what it dropped since they parted
-        self._merged_to: dict[str, tuple[str, ...]] = {}  # what it merged, and to what
-        # What the target merged, and of what; and which of its transactions added the others.
+        self._gone: set[str] = set()  # segments that the source dropped since the fork point
+        self._merged_to: dict[str, tuple[str, ...]] = {}  # the source's compactions: input, outputs
+        # The target's compactions, by output: the inputs. For other segments: the transaction.
         self._made_of: dict[str, tuple[str, ...]] = {}
         self._by: dict[str, Act] = {}
         entries = (s for live in self._chunks.values() for s in live)
@@ -118,7 +119,7 @@ class KeyedPlanner(Planner):
         return carried
 
     def _note(self, step: AppliedStep) -> None:
-        """Note what the source did."""
+        """Note what a commit of the source did."""
         for act in step.acts:
             for drop in act.drops:
                 self._gone.add(drop.id)
@@ -132,7 +133,7 @@ class KeyedPlanner(Planner):
                 self._arrive(segment.id, [segment.id])
 
     def _note_twins(self, act: Act) -> None:
-        """Note in which segments the source has the rows of units that the target did, too."""
+        """Note the source's segments for units of work that both logs did."""
         for ours in self._applied.units.shared(act) if act.unit is not None else ():
             # against own-unit-kept-from-a-later-overwrite
             if ours.unit is not None and not self._has_already(act):
@@ -144,7 +145,11 @@ class KeyedPlanner(Planner):
         self._arrived.setdefault(self._firsts.of(name), []).extend(there)
 
     def rest(self) -> Carried | None:
-        """Return the target's own transactions that the source has not, once more."""
+        """Return a transaction that repeats the target's own rows above those of the source.
+
+        These are the rows that the source does not have, and that come after the merged ones in
+        the common order.
+        """
         found = self._last
         for act in self._unseen() if self._met and self._repeats else ():
             self._check_above(act, self._past.target if self._past else ())
@@ -165,7 +170,7 @@ class KeyedPlanner(Planner):
         return None if found.is_empty else found
 
     def _check_doubles(self) -> None:
-        """Refuse what would lie above a unit that both did, and lay below it in one of them."""
+        """Refuse rows that would come above a unit that both did, and are below it in one log."""
         if self._past is None or self._ties == "none":
             return
         source = [act for step in self._steps for act in step.acts]
@@ -185,7 +190,7 @@ class KeyedPlanner(Planner):
         return self._ties == "repeat" and self._upper
 
     def _unseen(self) -> Iterator[Act]:
-        """Yield what the target did itself, and the source does not have."""
+        """Yield the target's own transactions that the source does not have."""
         if self._past is None:
             raise PastNeeded
         done = Units(act for step in self._steps for act in step.acts)
@@ -203,7 +208,11 @@ class KeyedPlanner(Planner):
                     )
 
     def _known(self, act: Act) -> Carried | None:
-        """Put a transaction of the target where the source has it, if it comes too early there."""
+        """Repeat rows that both logs have, if they come earlier at the target than at the source.
+
+        Returns:
+            The transaction to commit; None if there is none.
+        """
         carried = act.carried
         if carried is not None and carried.commit in self._pair.ours:
             self._seen = max(self._seen, carried.version)
@@ -234,12 +243,12 @@ class KeyedPlanner(Planner):
     def _repeat(
         self, act: Act, mine: Sequence[Segment], lost: Callable[[Segment, Act], bool]
     ) -> Carried:
-        """Return those segments of the target once more that must come after what is carried.
+        """Return copies of the target's segments that must be applied after the merged ones.
 
         Args:
-            act: a transaction of one of the two, which both have.
-            mine: the segments that the target has of it.
-            lost: whether it dropped a segment that was to be added once more.
+            act: a transaction of one of the two logs.
+            mine: the target's segments with the rows of this transaction.
+            lost: whether the transaction dropped a segment that was to be added once more.
         """
         if self._past is None:
             raise PastNeeded
@@ -272,7 +281,7 @@ class KeyedPlanner(Planner):
         return replace(found, copies=copies, still=frozenset(s.chunk for s in adds))
 
     def _act(self, act: Act) -> Carried | None:
-        """Return what is to be committed for one transaction, and note it."""
+        """Return the transaction to commit for one transaction of the source, and note it."""
         if act.merges_slices:  # against merged-slices-carried
             self._count(self.declined, act, 1)
             return None
@@ -315,9 +324,9 @@ class KeyedPlanner(Planner):
         )
 
     def _check_above(self, act: Act, steps: Sequence[AppliedStep]) -> None:
-        """Refuse an overwrite whose rows lie below others that were committed before it.
+        """Refuse an overwrite whose rows come below others that were committed before it.
 
-        What is carried is committed as new rows, which lie above all that was there.
+        Merged rows are committed as new rows, and so come above all rows that the target has.
         """
         seen = min((span(s)[0] for s in act.adds), default=act.version)
         if seen >= act.version - 1:
@@ -336,9 +345,10 @@ class KeyedPlanner(Planner):
             )
 
     def _check_repeated(self, act: Act) -> None:
-        """Refuse rows that one of the two repeats where the other one had them, and went on.
+        """Refuse rows that one log repeats, and above which the other log has changes of its own.
 
-        What the other one wrote since then, or an overwrite that dropped them, lies above them.
+        In the other log, later writes, or an overwrite that dropped the rows, come above them. The
+        repeated rows would come above these.
         """
         if self._past is None:
             if any(repeats(s.id) for s in act.adds):
@@ -368,7 +378,7 @@ class KeyedPlanner(Planner):
         return self._applied.known is not None and self._applied.known.has(act)
 
     def _check_apart(self, act: Act) -> None:
-        """Refuse rows of buckets that the target has written to, too."""
+        """Refuse rows of buckets that the target itself has written to."""
         for ours in self._unseen() if act.adds and self._pair.own else ():
             for segment in ours.adds:
                 # against orders-that-differ
@@ -382,11 +392,12 @@ class KeyedPlanner(Planner):
                     )
 
     def _overwritten(self, act: Act) -> tuple[tuple[tuple[str, str], ...], int]:
-        """Return what the target drops where the source has overwritten chunks, and as of when.
+        """Return the target's drops for chunks that the source overwrote, and their read version.
 
-        That is what the source had seen. What the target wrote since stays, as what was written
-        beside an overwrite stays in one log. So does what the source has carried from a log that
-        had not seen it, even where the source had it by then: the version lies below that.
+        The target drops the rows that the source had seen. Rows that the target wrote since then
+        stay, as rows written concurrently with an overwrite stay in one log. If the source merged
+        the overwrite from a log that had not seen some rows, these stay too, even if the source had
+        them: the read version lies below them.
         """
         chunks = sorted({drop.chunk for drop in act.drops})
         version = self._seen
@@ -414,9 +425,9 @@ class KeyedPlanner(Planner):
         return tuple(found), version
 
     def _check_restores(self, act: Act) -> None:
-        """Refuse an overwrite of chunks that the target restored, unseen by the source.
+        """Refuse an overwrite of chunks that the target restored without the source's knowledge.
 
-        The restored rows have their old places, below what the source had seen.
+        The restored rows have their old places, below the version that the source had seen.
         """
         chunks = chunks_of((act,))
         unseen = (
@@ -450,7 +461,7 @@ class KeyedPlanner(Planner):
         return False not in seen
 
     def _parts(self, entry: Segment) -> set[str]:
-        """Return of what segments the target has made one since the two parted, by their ids."""
+        """Return the ids of the segments that the target compacted to one since the fork point."""
         found, todo = set(), [entry.id]
         while todo:
             name = todo.pop()
@@ -462,7 +473,7 @@ class KeyedPlanner(Planner):
         return found
 
     def _loses(self, name: str, entry: Segment, act: Act) -> bool | None:
-        """Return whether the source drops a segment of the target's; None: a part of it."""
+        """Return whether the source drops the rows of a target's segment; None: a part of them."""
         first = self._firsts.of(name)  # against renamed-rows-kept-from-an-overwrite
         if first in self._arrived:
             # against rows-beside-a-carried-overwrite-dropped
@@ -474,7 +485,7 @@ class KeyedPlanner(Planner):
         return None if kept is None else not kept
 
     def _keeps(self, name: str, gone: Collection[str]) -> bool | None:
-        """Return whether the source keeps the rows of a segment it had; None: a part of them."""
+        """Return whether the source keeps the rows of its segment; None: a part of them."""
         if name not in gone and name not in self._gone:
             return True
         # against rows-below-a-carried-overwrite-dropped
@@ -484,10 +495,11 @@ class KeyedPlanner(Planner):
     def _overwrites(self, entry: Segment, act: Act) -> bool:
         """Return whether the source drops the rows of a segment that arrived there.
 
-        It keeps what was written beside an overwrite, there or where this was carried from.
+        It keeps rows that were written concurrently with the overwrite, at the source or in the log
+        that the overwrite was merged from.
 
         Raises:
-            Conflict: it drops a part of them.
+            MergeConflict: the source drops a part of the rows.
         """
         gone = {drop.id for drop in act.drops}
         forms = self._arrived.get(self._firsts.of(entry.id), ())
@@ -502,7 +514,7 @@ class KeyedPlanner(Planner):
         return True not in kept
 
     def _dropped(self, entry: Segment, act: Act) -> bool:
-        """Return whether the target itself dropped what a segment is to repeat."""
+        """Return whether the target itself dropped the rows that a segment repeats."""
         first = self._ours.get(self._firsts.of(entry.id))
         gone = (self._ours[drop.id] for drop in act.drops if drop.id in self._ours)
         return first is not None and any(
@@ -511,14 +523,14 @@ class KeyedPlanner(Planner):
 
 
 def _inputs(made: Segment, act: Act, counting: Mapping[str, Segment]) -> Iterator[str]:
-    """Yield the segments whose rows one has that was merged of them.
+    """Yield the ids of the segments whose rows a compacted segment contains.
 
-    Those that have rows of other buckets as well stay live beside it.
+    Inputs that also have rows of other buckets stay live beside it.
 
     Args:
-        made: the segment.
+        made: the compacted segment.
         act: the transaction that made it.
-        counting: what was live before.
+        counting: the segments that were live before.
     """
     yield from (drop.id for drop in act.drops if drop.chunk == made.chunk)
     low, high = span(made)
@@ -530,7 +542,7 @@ def _inputs(made: Segment, act: Act, counting: Mapping[str, Segment]) -> Iterato
 
 
 def _added(act: Act) -> Iterator[str]:
-    """Yield the segments that a transaction added, without those that a state put lower."""
+    """Yield the segments that a transaction added, but none that a union of states put lower."""
     for segment in act.adds:
         # against rows-of-a-state-taken-for-new-ones
         if not (act.is_state and span(segment)[0] < act.version):
@@ -538,7 +550,7 @@ def _added(act: Act) -> Iterator[str]:
 
 
 def _fresh(entry: Segment) -> Segment:
-    """Return the entry of new rows: the commit says their versions."""
+    """Return an entry as one of new rows: the commit that adds it determines their version."""
     new = msgspec.structs.replace(slice_of(entry), low=None, high=None, level=0, ordinal=None)
     return msgspec.structs.replace(entry, slice=new)
 
