@@ -236,7 +236,7 @@ class Committer:
         listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
         try:
             return open_intents(((row.key, row.size) for row in listed), head)
-        # A symbolic link lies there, for example. Nobody has to combine.
+        # The prefix contains a symbolic link, for example. Nobody has to combine.
         except InvalidInput as error:  # against stray-link-stops-writers
             logger.warning("no published transactions are combined: %s", error)
             return []
@@ -258,9 +258,10 @@ class Committer:
     def _with_objects(
         self, intents: dict[str, Transaction | None]
     ) -> dict[str, Transaction | None]:
-        """Return published transactions by key, with None for one of which objects are missing.
+        """Return published transactions by key, with None for each whose segments are missing.
 
-        It is of another root of the table, a copy or a branch: committed here, it would be loss.
+        Such a transaction was published for another root of the table, a copy or a branch: here it
+        would commit segments that do not exist.
         """
         adds = {
             key: [a for a in transaction.actions if isinstance(a, Add)]

@@ -39,7 +39,7 @@ class Identity:
         self._seen = (self._clock.elapsed_s(), self._clock.now_ms())
 
     def is_due(self, window_s: float = WINDOW_S) -> bool:
-        """Return whether `check` would send a request. It always does on a store that is near.
+        """Return whether `check` would send a request. On a store that is near it always does.
 
         Args:
             window_s: how long a sighting of the log counts, in seconds.
@@ -83,11 +83,11 @@ class Identity:
     def confirm(self) -> None:
         """Check that a branch was not deleted: one small GET. Sends nothing for other tables.
 
-        A deletion takes `_fork.json` first (FORMAT.md R16.7), so what was stored before this call
-        was stored in a branch that was there.
+        A deletion removes `_fork.json` first (FORMAT.md R16.7), so everything that was stored
+        before this call was stored in a branch that still existed.
 
         Raises:
-            TableNotFound: it was, and perhaps made again.
+            TableNotFound: the branch was deleted, and perhaps made again.
             Unavailable: the store does not answer.
         """
         retrying(self._clock)(check_there, self._log.store)

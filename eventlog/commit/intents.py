@@ -20,7 +20,7 @@ from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 
 WINDOW = 8  # the window of a published append, in versions
-# That of a replacement: longer than any writer commits without listing published transactions.
+# The window of a replacement: longer than any writer commits without listing published ones.
 REPLACE_WINDOW = 48
 MAX_TAKEN = 64  # the most published transactions that one commit includes
 MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # their total size: they must fit into the commit

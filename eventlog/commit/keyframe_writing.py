@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     """Write the key frame of the snapshot's version, and return the snapshot over it.
 
-    Two writers of one version write the same objects, so it does no harm if both write.
+    Two writers of one version write the same objects, so both may write them.
 
     Args:
         log: the log.

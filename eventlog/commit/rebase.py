@@ -56,7 +56,7 @@ def rebase(
     mark = rules.done(head.meta, transaction.app)
     if mark is not None:  # against done-work-not-found
         return Done(mark.version)
-    candidates = {t.id: t for t in (*others, transaction)}  # one per id; the own one wins
+    candidates = {t.id: t for t in (*others, transaction)}  # one per id; this writer's own wins
     del candidates[transaction.id]
     effect = fold.judge([transaction, *candidates.values()], head, time_ms)
     if transaction.id in effect.void:

@@ -1,7 +1,7 @@
-"""Replication: copies of a table that follow it, and joining histories that have diverged.
+"""Replication: copies of a table that follow it, and merging histories that have diverged.
 
 Since a log is a chain of hashes over immutable objects, a replica, a backup and a move to another
-bucket are one thing: a copy, byte for byte, that can go on from where it is. Start at
+bucket are the same thing: a copy, byte for byte, that can go on from where it stopped. Start at
 `follow.follow`.
 """
 

@@ -1,8 +1,8 @@
-"""What a follower tells the source: that it follows, and up to which version it has everything.
+"""Attachments of replicas: a follower records at the source that it follows, and how far it is.
 
 Vacuum waits for the replicas that are attached (FORMAT.md R12.1). An attachment has a token that is
-new at every attach. So a replica that was emptied and attached again does not count as full because
-of what it had acknowledged before.
+new at every attach. So the earlier acknowledgements of a replica that was emptied and attached
+again do not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def attaching(
         name: the name of the replica.
         owner: its root URI.
         having: the newest version that the replica has; -1: none.
-        start: the first version that it will copy; below the horizon, the horizon is that.
+        start: the first version that the replica will copy; if this is below the horizon, the
+            horizon is used instead.
         table: the root URI of the source, for the error.
 
     Raises:
@@ -59,12 +60,12 @@ def attaching(
 
 
 def acking(meta: Meta, name: str, token: int, version: int) -> tuple[Action, ...]:
-    """Return the action that acknowledges a version; none if that is known.
+    """Return the action that acknowledges a version; none if the source knows it already.
 
     Args:
         meta: the small state of the source.
         name: the name of the replica.
-        token: of its attachment when the copying began.
+        token: the token of its attachment when the copying began.
         version: the newest version that the replica has.
     """
     known = meta.replicas.get(name)
@@ -74,35 +75,38 @@ def acking(meta: Meta, name: str, token: int, version: int) -> tuple[Action, ...
 
 
 def is_bookkeeping(commit: Commit) -> bool:
-    """Return whether a commit says only what replicas have: acknowledging it would never end."""
+    """Return whether a commit contains only attachments and acknowledgements of replicas.
+
+    Acknowledging such commits would never end, since each acknowledgement is a commit.
+    """
     return all(type(a) in _BOOKKEEPING for t in commit.transactions for a in t.actions)
 
 
 def owner_of(store: ObjectStore) -> str:
-    """Return what names a copy in its attachment: its root, and where that is.
+    """Return the name of a copy in its attachment: its root and its endpoint.
 
-    The same bucket and path may be at several endpoints; Amazon's own S3 needs no name.
+    The same bucket and path may exist at several endpoints. For Amazon's S3 the root is enough.
     """
     place = store.unproven
     return store.uri if place is None else f"{store.uri} at {place.rpartition('/')[0]}"
 
 
 def says_only(log: Log, first: int, last: int) -> bool:
-    """Return whether a few commits say only what replicas have; False where they are many.
+    """Return whether all these commits are bookkeeping of replicas; False if there are many.
 
     Args:
         log: the log.
         first: the first version.
-        last: the last one.
+        last: the last version.
     """
     few = last - first < _MOST_LOOKED_AT
     return few and all(is_bookkeeping(log.read(v)[0]) for v in range(last, first - 1, -1))
 
 
 def newest_news(session: Session) -> int:
-    """Return the newest version that does more than to say what replicas have.
+    """Return the newest version that contains more than bookkeeping of replicas.
 
-    One GET for each version above it, at most 100.
+    Costs one GET for this version and each version above it, at most 100.
     """
     head = session.head().version
     least = max(0, head - _MOST_LOOKED_AT)
@@ -123,14 +127,14 @@ def replicas(table: Table) -> dict[str, Replica]:
 
 
 def detach(table: Table, name: str) -> int:
-    """End an attachment, so that vacuum waits for the replica no more; return the version.
+    """End an attachment, so that vacuum no longer waits for the replica; return the version.
 
     Args:
         table: the source.
         name: the name of the replica.
 
     Raises:
-        CommitConflict: it was attached anew in the meantime.
+        CommitConflict: the replica was attached again in the meantime.
         InvalidInput: no replica of this name is attached.
     """
     opened(table)
@@ -138,17 +142,18 @@ def detach(table: Table, name: str) -> int:
 
 
 def break_replica(table: Table, name: str) -> int:
-    """Remove a replica that does not answer any more; return the version.
+    """Remove a replica that no longer answers; return the version.
 
-    As `detach`, and the history says who removed it. So a copy takes over; what its own branches
-    read, and the table that it followed did not hold, is pinned again in the same commit.
+    Does what `detach` does, and the history records who removed the replica. A copy takes over in
+    this way: the same commit pins again what the copy's own branches read and the table that it
+    followed did not hold.
 
     Args:
         table: the source.
         name: the name of the replica.
 
     Raises:
-        CommitConflict: it was attached anew in the meantime.
+        CommitConflict: the replica was attached again in the meantime.
         InvalidInput: no replica of this name is attached.
     """
     opened(table)
@@ -161,10 +166,10 @@ def break_replica(table: Table, name: str) -> int:
 
 
 def check_no_copy(session: Session, name: str) -> None:
-    """Check that a table is not attached itself, as a copy, before a name is written to it.
+    """Check that a table is not itself attached as a copy, before a name is written to its log.
 
     Raises:
-        CommitConflict: it is. The write would end its following.
+        CommitConflict: it is attached. After the write it could not follow any more.
     """
     own = owner_of(session.store)
     for known, replica in session.head().meta.replicas.items():
@@ -178,17 +183,17 @@ def check_no_copy(session: Session, name: str) -> None:
 
 
 def attach(session: Session, name: str, owner: str, having: int, start: int) -> int:
-    """Attach a replica unless it is, and return the token of the attachment.
+    """Attach a replica unless it is attached, and return the token of the attachment.
 
     Args:
-        session: of the source.
+        session: the source's session.
         name: the name of the replica.
-        owner: its root URI.
+        owner: the root URI of the replica.
         having: the newest version that the replica has; -1: none.
-        start: the first version that it will copy.
+        start: the first version that the replica will copy.
 
     Raises:
-        CommitConflict: another replica has the name; or the horizon passed what this one has.
+        CommitConflict: another replica has the name; or the horizon has passed this replica.
         InvalidInput: the name or the URI is too long.
     """
     check_names(name, owner)
@@ -210,12 +215,12 @@ def attach(session: Session, name: str, owner: str, having: int, start: int) -> 
 
 
 def ack(session: Session, name: str, token: int, version: int) -> bool:
-    """Acknowledge a version, unless that is known; return whether the attachment is still there.
+    """Acknowledge a version, unless this was done; return whether the replica is still attached.
 
     Args:
-        session: of the source.
+        session: the source's session.
         name: the name of the replica.
-        token: of its attachment when the copying began.
+        token: the token of its attachment when the copying began.
         version: the newest version that the replica has.
     """
     actions = acking(session.refresh().meta, name, token, version)
@@ -231,10 +236,10 @@ def ack(session: Session, name: str, token: int, version: int) -> bool:
 def unsaid(session: Session, name: str, having: int) -> int:
     """Return the newest version that a replica has and should acknowledge; -1: there is none.
 
-    An earlier pass may have died between the last copy and the acknowledgement.
+    An earlier pass may have ended between the last copy and the acknowledgement.
 
     Args:
-        session: of the source.
+        session: the source's session.
         name: the name of the replica.
         having: the newest version that the replica has.
     """

@@ -1,7 +1,6 @@
 """Backfill: copy the versions that a replica left out when it started, the newest first.
 
-So the versions that it has are always without a gap from some version on (FORMAT.md R17.4,
-MERGING.md R17.5).
+So the replica's versions never have a gap from some version on (FORMAT.md R17.4, MERGING.md R17.5).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Backfilled:
     Attributes:
         versions: number of commits that were copied.
         objects: number of objects that were created, commits and key frames included.
-        bytes: their size.
+        bytes: the size of these objects.
     """
 
     versions: int
@@ -71,30 +70,32 @@ def backfill(
 ) -> Backfilled:
     """Copy the versions that the target left out when it started, the newest first.
 
-    Versions below the source's horizon get their commits, for histories, and can be read no more
-    than at the source. Of a branch these are not copied: the copy would take them for readable.
-    Idempotent and resumable: after an error or a death call it again.
+    Of versions below the source's horizon only the commits are copied, for histories: their rows
+    cannot be read, as at the source. If the source is a branch, these commits are not copied
+    either: the copy would treat the versions as readable.
+    Idempotent and resumable: after an error or a crash call it again.
 
     Args:
         source: the table that the target follows, or its root.
         target: the copy, or its root.
         source_options: override the AWS environment; see `eventlog.store.options`.
-        target_options: likewise, of the target.
+        target_options: likewise, for the target.
         progress: called with ("versions", number done, total).
         clock: use this clock instead of the machine's.
 
     Raises:
         CommitConflict: the target took writes of its own under these versions.
-        Corrupt: a version of the source does not continue to those of the target: the two have
-            parted, or a log was changed.
+        Corrupt: a version of the target does not follow the source's version below it: the two
+            logs have diverged, or one of them was changed.
         DataLoss: an object of the source is missing or damaged.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
         UnsupportedFormat: one of them needs a newer release.
-        VersionNotReplicated: the source is a copy that lacks versions itself; those that it has
-            above them were copied.
-        VersionVacuumed: a vacuum of the source passed what was being copied, or the copy is behind
-            it; what could be copied was. Call `follow`, and then this again.
+        VersionNotReplicated: the source is itself a copy that lacks versions; the versions that it
+            has above these were copied.
+        VersionVacuumed: a vacuum of the source passed the version being copied, or the copy is
+            behind the vacuum; all that could be copied was copied. Call `follow`, and then
+            `backfill` again.
     """
     clock = clock or SystemClock()
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
@@ -116,7 +117,7 @@ class Filler:
     """Copies versions that a copy lacks, the newest first.
 
     Attributes:
-        source: of the table that it is a copy of.
+        source: the session of the table that is copied.
         target: the store of the copy.
         pipeline: copies the objects.
         tell: called with ("versions", number done, total).
@@ -128,14 +129,14 @@ class Filler:
     tell: Progress
 
     def fill(self, start: Start, given_up: int) -> int:
-        """Copy the versions that one start left out; return how many.
+        """Copy the versions that one start left out; return their number.
 
         Args:
             start: the start.
-            given_up: versions below it cannot be read at the copy.
+            given_up: the version below which the copy's versions cannot be read.
         """
         lacking, oldest = Log(self.target).starts.absent(start), self._oldest_kept()
-        # Of versions that the copy takes for readable it gets no commits without segments.
+        # No commit without its segments, if the copy would treat the version as readable.
         least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
         least = max(least, lacking.start)
         has = max(least, self._begins_below(lacking))
@@ -168,7 +169,7 @@ class Filler:
         return done
 
     def _begins_below(self, wanted: range) -> int:
-        """Return the version from which on the source has all that are wanted; 0: it has all."""
+        """Return the version from which on the source has all wanted versions; 0: it has all."""
         log = self.source.log
         gaps = [log.starts.absent(start) for start in log.starts.all()]
         return max((gap.stop for gap in gaps if gap and gap.start < wanted.stop), default=0)
@@ -185,14 +186,14 @@ class Filler:
         later = None
         if lowest - 1 >= horizon:
             later = log.snapshot(lowest)
-            # What it dropped goes with the version below, whose commit says nothing of that.
+            # Segments that it dropped belong to the version below, whose commit does not list them.
             log.check_linked(self.source.head(), later)  # against backfill-below-another-log
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe
                 before = None
                 if later is not None and version >= horizon:
-                    # What the next version dropped; it may have come back since.
+                    # Segments that the next version dropped; a later one may have restored them.
                     before = log.resolve(commit, body)
                     for entry in diff(before, later).dropped:
                         yield contents.segment_item(entry, version, maybe_there=True, unnamed=True)
@@ -229,12 +230,12 @@ class Filler:
     def _check_named(
         self, commit: Commit, body: bytes, state: Snapshot | None, root: KeyFrame
     ) -> None:
-        """Check that a key frame and the delta of a commit that names it give its state.
+        """Check that a key frame and the delta of a commit that names it result in its state.
 
         Args:
             commit: the commit.
-            body: its bytes.
-            state: what the source makes of both, as far as that was asked.
+            body: the commit's bytes.
+            state: the snapshot of the commit at the source; None: not loaded.
             root: the key frame.
 
         Raises:
@@ -244,7 +245,7 @@ class Filler:
             check_root(self.source.log, commit, body, root)
 
     def _keyframe(self, version: int, framed: set[int], check: Check) -> Iterator[Item | Step]:
-        """Yield a key frame that the source has and the target lacks, unless it was looked at."""
+        """Yield a key frame that the source has and the target lacks, unless it was dealt with."""
         if version in framed:
             return
         framed.add(version)

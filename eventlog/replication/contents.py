@@ -1,4 +1,4 @@
-"""What a version consists of: the objects that a replica needs before it may have the commit.
+"""The objects of a version, which a replica needs before it may have the commit.
 
 No I/O (MERGING.md R17.2).
 """
@@ -20,10 +20,10 @@ _LOW = 2**64 - 1
 
 
 class Listed:
-    """The objects of a listing, of which there may be millions: 16 bytes each.
+    """The objects of a listing, in 16 bytes each, since there may be millions.
 
     Args:
-        objects: their keys and sizes.
+        objects: the keys and sizes of the objects.
     """
 
     def __init__(self, objects: Iterable[tuple[str, int]]) -> None:
@@ -46,16 +46,16 @@ def _digest(key: str, size: int) -> int:
 
 
 def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False) -> list[Item]:
-    """Return what a commit needs: the segments that it made live, and its spills.
+    """Return the objects that a commit needs: the segments that it made live, and its spills.
 
     Args:
         commit: the commit.
-        entries: the entries of its version.
+        entries: the entries that it made live.
         late: whether the target was started above versions that it did not have.
     """
     version = commit.header.version
-    # A restore makes segments live again that the target has from earlier versions, if it has
-    # these. Else nothing has compared what lies there.
+    # A restore makes segments live again, which the target has from earlier versions, unless it
+    # was started above them: then nothing has compared the objects that it has under these keys.
     restores = any(isinstance(a, Restore) for t in commit.transactions for a in t.actions)
     items = [
         # against restored-taken-for-a-copy
@@ -79,7 +79,7 @@ def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False)
 
 
 def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bool = False) -> Item:
-    """Return the item of a segment."""
+    """Return the item to copy for a segment."""
     key = keys.key_of(entry)
     return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there, unnamed)
 
@@ -91,8 +91,8 @@ def of_leaves(
 
     Args:
         root: the key frame.
-        known: leaves that the target has; None: that is not known.
-        but: keys of leaves that are left out.
+        known: leaves that the target has; None: unknown.
+        but: keys of leaves to leave out.
     """
     had = {leaf.sha256 for leaf in known or ()}
     return [

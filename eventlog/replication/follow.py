@@ -1,9 +1,9 @@
-"""Follow: make a table the same as another one of which it is a copy, byte for byte.
+"""Follow: copy a table, byte for byte, and keep the copy up to date.
 
-Objects are copied in the order in which the source made them visible: what a version needs, then
-its commit, then its key frame (MERGING.md R17.2). So the target is a valid table at every moment,
-and a follower that dies is simply started again. It keeps no state of its own. Any number of them
-may run for one pair.
+Objects are copied in the order in which the source made them visible: the objects of a version,
+then its commit, then its key frame (MERGING.md R17.2). So the target is a valid table at every
+moment, and a follower that stops is simply started again. It stores no progress except the copy.
+Any number of followers may run for one pair.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Followed:
         version: the newest version of the target now.
         versions: number of commits that were copied.
         objects: number of objects that this pass created, commits and key frames included.
-        bytes: their size.
+        bytes: the size of these objects.
         behind: number of versions of the source that the target does not have yet: those that were
-            committed meanwhile.
-        attached: whether the source still waits for this replica; None without a name.
+            committed during the pass.
+        attached: whether the source's vacuum still waits for this replica; None without a name.
     """
 
     source: str
@@ -89,37 +89,38 @@ def follow(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Followed:
-    """Copy what the source has and the target lacks, up to the head that the source has now.
+    """Copy the versions that the target lacks, up to the head that the source has now.
 
-    Idempotent and resumable: after an error or a death call it again. The target is a valid table
+    Idempotent and resumable: after an error or a crash call it again. The target is a valid table
     at every moment, whose versions are those of the source, byte for byte.
 
     Args:
         source: the table to follow, or its root.
         target: the copy, or its root, where there may be no table yet.
-        name: of the replica, 1 to 255 characters. The source then waits with its vacuum for it:
-            it is attached at the first pass, and acknowledges each. Needs the permission to commit
-            to the source. None: nothing is written there.
+        name: the name of the replica, 1 to 255 characters. The source's vacuum then waits for it:
+            the first pass attaches the replica, and each pass acknowledges what it has. This needs
+            the permission to commit to the source. None: nothing is written to the source.
         start: where a new copy starts. `oldest`: at the oldest version that the source keeps;
-            `keyframe`: at its newest key frame. The versions
-            before that are then absent (`VersionNotReplicated`) until `backfill` copies them. A
-            copy that is behind the source's horizon starts again at the horizon in any case.
+            `keyframe`: at the source's newest key frame. The copy lacks the versions before that
+            (`VersionNotReplicated`) until `backfill` copies them. A copy that is behind the
+            source's horizon always starts again at the horizon.
         source_options: override the AWS environment; see `eventlog.store.options`.
-        target_options: likewise, of the target.
+        target_options: likewise, for the target.
         progress: called with ("versions", number done, total).
         clock: use this clock instead of the machine's.
 
     Returns:
-        What was done.
+        What the pass did.
 
     Raises:
-        CommitConflict: the target took writes of its own (see `merge`), or another replica has
-            the name; or the source is attached as a copy itself, which a name would write to.
-        Corrupt: a version of the source is not the one that the version after it names: it and
-            those above were not copied.
+        CommitConflict: the target took writes of its own (see `merge`); or another replica has
+            the name; or the source is itself attached as a copy, so that no name may be written to
+            its log.
+        Corrupt: a version of the source is not the one that the version after it names. Neither it
+            nor any version above it was copied.
         DataLoss: an object of the source is missing or damaged; the target has all versions below.
-        InvalidInput: they are different tables, or an argument is wrong, or a store refuses.
-        TableNotFound: there is no table at the source; or the target is a branch, and was deleted.
+        InvalidInput: the two are different tables, or an argument is wrong, or a store refuses.
+        TableNotFound: there is no table at the source; or the target is a branch that was deleted.
         Unavailable: a store does not answer.
         UnsupportedFormat: one of them needs a newer release.
     """
@@ -131,20 +132,20 @@ def follow(
 
 
 class Gap(Exception):
-    """The copy can follow only by leaving out versions, which was not wanted."""
+    """The copy can follow only by leaving out versions, which the caller does not want."""
 
 
 class Follower:
-    """Follows one table; keeps what it knows of both between passes.
+    """Follows one table, and remembers the state of both logs between passes.
 
     Args:
         source: the table to follow.
-        target: where the copy is, or will be.
+        target: the store where the copy is, or will be.
         clock: for pauses.
-        name: of the replica, if the source is to wait for it; see `follow`.
+        name: the name of the replica, if the source's vacuum is to wait for it; see `follow`.
         start: where a new copy starts; see `follow`.
         progress: called with ("versions", number done, total).
-        gaps: whether a copy that is behind the source's horizon may start again above it. Else
+        gaps: whether a copy that is behind the source's horizon may start again above it. If not,
             `step` raises `Gap`.
 
     Raises:
@@ -173,7 +174,7 @@ class Follower:
         self._tell: Progress = progress or (lambda *_: None)
         self._pipeline = Pipeline(source.store, target, clock)
         self._known: Target | None = None
-        self._least = 0  # versions below it that the copy lacks, the source lacks, too
+        self._least = 0  # below this version the source has nothing that the copy lacks
 
     def step(self) -> Followed:
         """Copy up to the head of the source; see `follow`."""
@@ -181,8 +182,8 @@ class Follower:
             try:
                 return self._pass()
             except (VersionVacuumed, VersionNotReplicated):
-                # A vacuum of the source passed what was being copied: go on at its horizon. Or
-                # the source is a copy itself, which lacks versions: go on where it does.
+                # A vacuum of the source passed the version being copied: go on at its horizon. Or
+                # the source is itself a copy that lacks versions: go on above the gap.
                 if tries == _RESTARTS - 1:
                     raise
             finally:
@@ -194,7 +195,7 @@ class Follower:
         source, log = self._source, self._source.log
         known = self._known = self._remembered() or self._read_target()
         head = source.refresh()
-        check_writable(head.header)  # a copy of it is written as that requires
+        check_writable(head.header)  # writing a copy needs the same release as writing the table
         if self._name is not None and known.version < self._acked(head):
             # Another follower of the pair may have copied this since, or the copy was emptied.
             known = self._known = self._read_target()  # against old-news-taken-for-emptied
@@ -217,8 +218,8 @@ class Follower:
             )
             attached = attachment.ack(source, self._name, token, version)
             if attached and source.head().version > known.version:
-                # The copy has what was just said of it, too: once it takes over, nothing is left
-                # that only the table has, and the table can follow it.
+                # Copy the acknowledgement as well: if the copy takes over, the old table has no
+                # version that the copy lacks, and can follow it.
                 first = first if versions else known.version + 1
                 versions += self._copy(known, known.version + 1, source.head())
         known.settled = True
@@ -242,7 +243,7 @@ class Follower:
         if first > known.version + 1 and not self._gaps:  # against gap-in-what-takes-writes
             raise Gap
         if 0 <= known.version < kept - 1 and known.version + 1 >= head.meta.horizon:
-            # The copy would take versions between the two for readable, and miss their segments.
+            # The copy would treat the versions between the two as readable, without their segments.
             source, target = self._source.uri, self._target.uri
             raise InvalidInput(
                 f"{target} has versions up to {known.version}, and the branch {source} those from "
@@ -253,7 +254,7 @@ class Follower:
         return first
 
     def _remembered(self) -> Target | None:
-        """Return what is known of the copy, if its newest known version is still there."""
+        """Return the remembered state of the copy, if its newest known version still exists."""
         known = self._known
         if known is None or known.hash is None:
             return None
@@ -271,8 +272,12 @@ class Follower:
         return replica.acked if replica and replica.owner == self._owner else -1
 
     def _read_target(self) -> Target:
-        """Return what the target has, which the source must have, too."""
-        # The target first: what it has then, the source has when it is read.
+        """Return the state of the target, checked to be behind the source.
+
+        Raises:
+            CommitConflict: the target has versions that the source does not have.
+        """
+        # The target is read first: then the source, read later, has all versions of a sound copy.
         log = Log(self._target)
         self._check_branch()
         try:
@@ -302,16 +307,16 @@ class Follower:
         )
 
     def _close(self, known: Target, head: Snapshot) -> None:
-        """Copy the commits of the versions that a copy was started anew above.
+        """Copy the commits of the gaps that were left when the copy was started again above them.
 
-        Their objects may be gone. But a handle that has seen the version below the gap goes on to
-        the next one: it must not stop there, nor commit there (MERGING.md R17.5).
+        The objects of these versions may be gone. But a handle that has seen the version below a
+        gap goes on to the next version: it must neither stop nor commit there (MERGING.md R17.5).
         """
         filler = Filler(self._source, self._target, self._pipeline, lambda *_: None)
         for start in known.gaps:
             try:
                 filler.fill(start, head.meta.horizon)
-                # What is there already may be a write of its own.
+                # If the target has a commit under this key, it may be the target's own write.
                 _, lowest = self._source.log.read_below(start.after + 1)
                 self._pipeline.put(keys.commit_key(start.after + 1), lowest)
             except VersionNotReplicated:
@@ -334,10 +339,10 @@ class Follower:
         known.gaps = []
 
     def _check_branch(self) -> None:
-        """Check that a target that is the place of a branch has that branch.
+        """Check that the branch exists if the target's root is that of a branch.
 
         Raises:
-            InvalidInput: it has not; a copy cannot be made there.
+            InvalidInput: there is no such branch, and a copy cannot be made there.
         """
         try:
             self._target.forks  # noqa: B018 - reads it
@@ -417,10 +422,11 @@ class Follower:
         raise CommitConflict(why, table=target, version=found.common)
 
     def _check_parted(self, log: Log, known: Snapshot, head: Snapshot) -> None:
-        """Check that logs have parted which seem so by what the header above the lower head names.
+        """Check that two logs have diverged if the header above the lower head seems to show it.
 
         Raises:
-            Corrupt: that header is of another log, or damaged: the lower head is in both logs.
+            Corrupt: that header is damaged or belongs to another log: the lower head is in both
+                logs.
         """
         longer, top, lower = self._source.log, head, known
         if known.version > head.version:
@@ -432,9 +438,9 @@ class Follower:
 
 
 def _missing(log: Log, starts: list[Start], newest: int) -> tuple[bool, list[Start]]:
-    """Return whether a copy lacks version 0, and the gaps above versions that it has.
+    """Return whether a copy lacks version 0, and the starts that left gaps above its versions.
 
-    Of a gap the version next to the lower end comes last.
+    A gap is filled from above, so it is closed once its lowest version exists.
     """
     headless, gaps = False, []
     for start in starts:
@@ -448,10 +454,10 @@ def _missing(log: Log, starts: list[Start], newest: int) -> tuple[bool, list[Sta
 
 
 def _check_apart(source: str, target: str) -> None:
-    """Check that no root lies in the other one, but for those of branches.
+    """Check that the roots are not nested, unless they are of branches of one table.
 
     Raises:
-        InvalidInput: one does.
+        InvalidInput: one root lies in the other.
     """
     table, copy = keys.split_branches(source)[0], keys.split_branches(target)[0]
     if table != copy and _is_below(copy, table):

@@ -1,6 +1,6 @@
-"""Merge: what one copy of a table did on its own is committed on another one.
+"""Merge: commit the changes of one copy of a table on another copy.
 
-Where the target did nothing of its own, and neither of the two is a branch, it simply follows. The
+A target that has no commits of its own follows instead, unless one of the two is a branch. The
 decisions are in `eventlog.merging`.
 """
 
@@ -31,35 +31,36 @@ def merge(
     dry_run: bool = False,
     clock: Clock | None = None,
 ) -> Merged:
-    """Commit on the target what the source did since the two parted, each transaction once.
+    """Commit the source's changes since the fork point on the target, each transaction once.
 
-    Idempotent and resumable: after an error or a death call it again. Any number of merges may run
-    at once, in both directions. After merging both ways both have the same rows. One commit of the
-    target is made for each of the source; its segments are copied as they are. Where that is not
-    possible, the rest comes in one commit: each chunk that only one of the two has changed becomes
+    Idempotent and resumable: after an error or a crash call it again. Any number of merges may run
+    at once, in both directions. After merging both ways both tables have the same rows. The target
+    gets one commit for each commit of the source; the segments are copied unchanged. Where that is
+    not possible, the rest comes in one commit: a chunk that only one of the two has changed becomes
     what it is there, and rows that only one has added stay.
 
     Args:
-        source: the table to merge from, or its root. Nothing is written there.
+        source: the table to merge from, or its root. A merge writes nothing there.
         target: the table to merge into, or its root.
         source_options: override the AWS environment; see `eventlog.store.options`.
         target_options: likewise, of the target.
-        take: whose state counts where both changed the same in ways that exclude each other:
-            "source" or "target". What the other one did there is left out of both once the two
-            were merged in the other direction as well; `Merged.left_out` lists it. Its versions can
-            still be read. All comes in one commit then. None: that is a conflict.
+        take: whose state counts where both changed the same thing in ways that exclude each other:
+            "source" or "target". The other one's changes there are left out of the target, and of
+            the source once the two are merged in the other direction; `Merged.left_out` lists them.
+            Old versions still have them. Then the whole merge is one commit. None: raise
+            `CommitConflict`.
         dry_run: commit nothing; return what would be merged, and left out.
         clock: use this clock instead of the machine's.
 
     Returns:
-        What was done.
+        What the merge did.
 
     Raises:
-        CommitConflict: both changed the same in different ways: a column, a property, rows of one
-            chunk. Nothing was committed. The message names the commands that lead on.
+        CommitConflict: both changed the same thing in different ways: a column, a property, rows of
+            one chunk. Nothing was committed. The message names the commands that resolve it.
         DataLoss: a segment of the source is missing or damaged.
-        InvalidInput: they are different tables, or have nothing in common, or are one and the same;
-            or `take` is something else.
+        InvalidInput: the two are different tables, share no version, or are the same table; or
+            `take` has another value.
         TableNotFound: there is no table at one of them.
         Unavailable: a store does not answer.
         VersionVacuumed: a vacuum of the source has deleted segments that the target needs.
@@ -82,8 +83,8 @@ def _joined(
         head, their_head = ours.refresh(), theirs.refresh()
         check_writable(head.header)
         found = relation(ours.session.log, head, theirs.session.log, their_head)
-        # A branch that followed another one would have its history, and be taken for it later. A
-        # table that followed a branch would keep what holds it for its branches and copies.
+        # A branch that followed another one would get its history, and be taken for that branch
+        # later. A table that followed a branch would keep the branch's holds.
         branched = ours.store.forks or theirs.store.forks  # against hold-of-a-branch-left-behind
         fork = ForkPoint(found.common, found.origin, found.own)
         merger = Merger(theirs.session, ours.session, fork, take=take, dry_run=dry_run)
@@ -96,7 +97,7 @@ def _joined(
         except CommitConflict:
             if ours.refresh().version == head.version:
                 raise
-            continue  # the target has taken a write of its own meanwhile
+            continue  # meanwhile somebody has written to the target
         return Merged(
             theirs.uri,
             ours.uri,

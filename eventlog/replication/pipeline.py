@@ -1,9 +1,9 @@
 """Copies objects and takes steps between them, several at once, within a bound of bytes.
 
-A target may decline an object, as the answers of a store say it: it exists (`put_if_absent` returns
-False), the store is overloaded (`Unavailable`: tried again with growing pauses), or the request is
-invalid, such as without a permission (`InvalidInput`: nothing more is sent). Every step may be
-repeated, by any number of replicators: objects are created once and never replaced.
+A target may decline an object for three reasons: the object exists (`put_if_absent` returns False),
+the store is overloaded (`Unavailable`: tried again with growing pauses), or the request is invalid,
+for example because a permission is missing (`InvalidInput`: nothing more is sent). Any number of
+replicators may repeat every step: objects are created once and never replaced.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Pipeline:
     """Copies objects between the stores of two tables, and takes steps between them.
 
     Args:
-        source: where the objects are.
-        target: where they are created, under the same keys.
+        source: the store that has the objects.
+        target: the store in which they are created, under the same keys.
         clock: for pauses.
         most_bytes: bound on the bytes in flight.
 
     Attributes:
         objects: number of objects that were created.
-        bytes: their size.
+        bytes: the size of these objects.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Pipeline:
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
         """Copy items and take steps between them, in order; yield what the steps return.
 
-        A step is taken once all items before it are stored. Those after it may be on their way.
+        A step is taken once all items before it are stored. Items after it may be in flight then.
 
         Args:
             steps: the items, and the steps as functions.
@@ -82,7 +82,7 @@ class Pipeline:
                         yield answer()
 
     def create(self, key: str, body: bytes) -> None:
-        """Create an object at the target, unless it is there.
+        """Create an object at the target, unless it exists.
 
         Raises:
             CommitConflict: the target has other bytes under the key.
@@ -96,11 +96,11 @@ class Pipeline:
         return self.copy(step) if isinstance(step, Item) else step
 
     def copy(self, item: Item) -> int:
-        """Copy one object, and return how many bytes were stored; 0 if it was there.
+        """Copy one object, and return the number of bytes stored; 0 if the target had it.
 
         Raises:
-            CommitConflict: the target has other bytes under its key.
-            DataLoss: it is missing or damaged.
+            CommitConflict: the target has other bytes under the key.
+            DataLoss: the object is missing or damaged at the source.
             Unavailable: a store does not answer.
         """
         if item.maybe_there and self._is_there(item):
@@ -115,7 +115,7 @@ class Pipeline:
                 return 0
             if isinstance(error, Corrupt):
                 raise
-            if item.role == "pending":  # a vacuum starts anew without it (R12.9)
+            if item.role == "pending":  # without it a vacuum starts over (R12.9)
                 return 0
             raise DataLoss(
                 f"version {item.version} needs an object that is missing: run `eventlog fsck`",
@@ -144,10 +144,11 @@ class Pipeline:
         return self._copier.put(key, body)
 
     def _is_there(self, item: Item) -> bool:
-        """Return whether the target has the object: its bytes are compared if it is `unnamed`.
+        """Return whether the target has the object.
 
-        Others only as far as can be told without reading them: what a follower stored it had
-        checked, and what the store copied by itself has a checksum.
+        The bytes of an `unnamed` item are compared. Other items are compared only as far as is
+        possible without reading them: a follower has checked every object that it stored, and the
+        store has a checksum of every object that it copied itself.
         """
         try:
             place, key = within.stored_place(self._target, item.key)

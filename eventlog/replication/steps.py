@@ -1,6 +1,6 @@
 """The steps of a pass of a follower: which objects are copied, in which order.
 
-What a version needs comes before its commit, its commit before its key frame (MERGING.md R17.2).
+The objects of a version come before its commit, the commit before its key frame (MERGING.md R17.2).
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ from eventlog.table.branching.keeping import Kept
 
 From = Literal["oldest", "keyframe"]
 Step = Callable[[], int]  # returns the number of versions that it completed
-Check = Callable[[KeyFrame], object]  # raises Corrupt for a root that is of another commit
+Check = Callable[[KeyFrame], object]  # raises Corrupt for the root of another commit's key frame
 
 _COMMITS_AHEAD = 16
-_BYTES_AHEAD = 8 << 20  # of commits that are known to follow; decoded they take several times that
-_ENTRIES = 8192  # of a large state that are looked at together
+_BYTES_AHEAD = 8 << 20  # of commits that wait for later ones; decoded they take several times that
+_ENTRIES = 8192  # of a large state that are converted together
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Target:
-    """What a follower knows of the copy.
+    """The state of the copy, as far as a follower knows it.
 
     Attributes:
-        version: its newest version; -1: it has none.
-        hash: of that version's commit; None: unknown.
-        header: of that version; None: it has none.
-        leaves: of a key frame that it has; None: unknown.
-        framed: versions of key frames that it has, as far as is known.
-        worth: the newest version copied that does more than to say what replicas have.
-        settled: whether all that was begun was completed.
-        headless: whether it lacks version 0.
-        gaps: where it was started anew above versions that it lacks still.
-        late: whether it was started above versions that it did not have.
+        version: the copy's newest version; -1: it has none.
+        hash: the hash of that version's commit; None: unknown.
+        header: the header of that version; None: it has none.
+        leaves: the leaves of a key frame that the copy has; None: unknown.
+        framed: the versions of the copy's key frames, as far as is known.
+        worth: the newest version copied that contains more than bookkeeping of replicas.
+        settled: whether the last pass was completed.
+        headless: whether the copy lacks version 0.
+        gaps: the starts that left gaps which are still open.
+        late: whether the copy was started above versions that it did not have.
     """
 
     version: int = -1
@@ -94,13 +94,14 @@ class Target:
 def oldest_kept(head: Snapshot, store: ObjectStore) -> int:
     """Return the oldest version whose segments a table keeps.
 
-    Its horizon; of a branch also what its parent keeps for it (FORMAT.md R16.6).
+    This is the table's horizon, or for a branch the oldest version that its parent keeps for it, if
+    that is newer (FORMAT.md R16.6).
     """
     return max(head.meta.horizon, held_from(store.forks))  # against inherited-taken-for-kept
 
 
 def first_version(having: int, head: Snapshot, start: From, oldest: int) -> int:
-    """Return the first version to copy; above `having + 1` where those between are left out.
+    """Return the first version to copy; above `having + 1` if versions between are left out.
 
     Args:
         having: the newest version of the target; -1: none.
@@ -119,9 +120,9 @@ class Steps:
     """The steps from the newest version of the target to the head of the source.
 
     Args:
-        source: of the table that is followed.
+        source: the session of the table that is followed.
         target: the store of the copy.
-        known: what the copy has; updated as steps are taken.
+        known: the state of the copy; updated as steps are taken.
         pipeline: stores what the steps create.
         head: the head of the source.
     """
@@ -144,10 +145,10 @@ class Steps:
             first: the first version to copy.
         """
         having = self._known.version
-        if self._known.headless:  # an earlier pass died before it
+        if self._known.headless:  # an earlier pass ended before it
             yield from self._first_of_all()
         framed = self._listed_keyframes(having)
-        if having in framed - self._known.framed:  # an earlier pass died before it
+        if having in framed - self._known.framed:  # an earlier pass ended before it
             yield from self._keyframe(having, None, self._check_newest)
         if first > having + 1:
             self._known.late = True
@@ -161,7 +162,7 @@ class Steps:
                     yield from self._keyframe(
                         base, None, partial(check_root, self._log, commit, body)
                     )
-                whole = version == first > having + 1  # its segments are among all that is live
+                whole = version == first > having + 1  # `_live` has copied its segments
                 entries = () if whole else self._entries(commit)
                 self._check_kept(entries, version)
                 yield from contents.of_commit(commit, entries, late=self._known.late)
@@ -176,15 +177,17 @@ class Steps:
         """Return the entries that a commit made live, by its delta."""
         adds = (t.spill or any(isinstance(a, Add) for a in t.actions) for t in commit.transactions)
         if commit.delta.spill is not None and not any(adds):
-            return []  # a transaction adds them, so that the spill need not be read
+            return []  # no transaction adds segments, so the spill need not be read
         delta = spills.delta_of(commit, self._log.spill)
         return [s for s in delta.adds.values() if s.version == commit.header.version]
 
     def _check_kept(self, entries: Collection[Segment], version: int) -> None:
-        """Check that the parent of a branch keeps what of its time a version makes live (R17.2).
+        """Check that a target branch's parent keeps the inherited segments of a version (R17.2).
+
+        Inherited segments were stored before the branch forked, and only the parent has them.
 
         Raises:
-            InvalidInput: it need not; a merge copies such segments.
+            InvalidInput: the parent need not keep them all; a merge copies such segments.
         """
         for fork in self._target.forks[:1]:
             older = [k for e in entries if is_inherited(k := keys.key_of(e), fork.version)]
@@ -218,7 +221,7 @@ class Steps:
         return step
 
     def _live(self, having: int, first: int) -> Iterator[Item | Step]:
-        """Yield all that is live where a copy starts, and the note that it starts there."""
+        """Yield all segments that are live where a copy starts, and the object that records it."""
         snapshot = self._log.snapshot(first)
         there = contents.Listed(
             (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
@@ -243,7 +246,7 @@ class Steps:
             except CommitConflict:
                 if not self._explained(first, having):  # against any-start-accepted
                     raise
-            self._known.hash = None  # the commit before the first is not there
+            self._known.hash = None  # the copy lacks the commit before the first
             if having >= 0:
                 self._known.gaps.append(codec.decode_start(body, first, snapshot.header.table))
             return 0
@@ -251,10 +254,10 @@ class Steps:
         yield step
 
     def _named(self, having: int) -> contents.Listed:
-        """Return the segments of the newest version of the target, which were checked before it."""
+        """Return the segments of the target's newest version, which were checked when copied."""
         if having < 0:
             return contents.Listed(())
-        with suppress(Corrupt):  # its own damage stops no follower: each object is looked at
+        with suppress(Corrupt):  # damage of the target stops no follower: it compares each object
             live = _live_at(Log(self._target).snapshot(having))
             return contents.Listed((keys.key_of(s), s.bytes) for s in live)
         return contents.Listed(())
@@ -278,11 +281,11 @@ class Steps:
     def _first_of_all(self) -> Iterator[Item | Step]:
         """Yield version 0 of a copy that starts above it, so that nobody creates a table there.
 
-        A version below the horizon gets no more than its commit.
+        If version 0 is below the horizon, only its commit is copied.
         """
         try:
             commit, body = self._log.read_below(0)
-        except (VersionNotFound, VersionNotReplicated):  # the source lacks it, too
+        except (VersionNotFound, VersionNotReplicated):  # the source itself lacks it
             return
         kept = oldest_kept(self._head, self._store) == 0
         yield from contents.of_commit(commit, self._entries(commit) if kept else ())
@@ -294,19 +297,19 @@ class Steps:
         yield step
 
     def _explained(self, first: int, having: int) -> bool:
-        """Return whether the start of a follower that died, or knew less, explains this gap."""
+        """Return whether a start that another follower recorded before covers this gap."""
         body = self._target.get(keys.start_key(first), length=codec.MAX_START_BYTES + 1)
         return codec.decode_start(body, first, self._head.header.table).after <= having
 
     def _first_keyframe(self, snapshot: Snapshot, named: int) -> Iterator[Item | Step]:
-        """Yield the key frame that the first version names: the copy has nothing below it.
+        """Yield the key frame that the first version names, since the copy has none below it.
 
-        One that is unusable at the source is built again, over the one to which the source steps
-        back (MERGING.md R17.5).
+        If it is unusable at the source, it is built again over the older key frame that the source
+        uses instead (MERGING.md R17.5).
 
         Args:
             snapshot: the first version; all of its entries were read.
-            named: the version of the key frame that it names.
+            named: the version of the key frame that this version names.
         """
         base = self._log.usable(snapshot.state).base
         if base is not None and base.version == named:  # against copy-begins-over-a-bad-key-frame
@@ -333,7 +336,7 @@ class Steps:
         yield step
 
     def _made(self, version: int) -> tuple[KeyFrame, dict[str, bytes]]:
-        """Return the key frame of a version whose own is unusable, and the leaves that are new."""
+        """Return a version's key frame, built again if unusable, and its leaves that are new."""
         key = keys.keyframe_key(version)
         try:
             below = self._log.snapshot(version)
@@ -355,7 +358,7 @@ class Steps:
         """Check that a key frame is that of the target's newest version.
 
         Raises:
-            Corrupt: it is of another commit.
+            Corrupt: it is the key frame of another commit.
         """
         known = self._known
         if known.header is not None and known.hash is not None:
@@ -364,7 +367,7 @@ class Steps:
     def _keyframe(
         self, version: int, known: tuple[Leaf, ...] | None, check: Check
     ) -> Iterator[Item | Step]:
-        """Yield a key frame, unless the source has none that is sound."""
+        """Yield a key frame, unless it is missing or unusable at the source."""
         self._known.framed.add(version)
         key = keys.keyframe_key(version)
         try:
@@ -385,7 +388,7 @@ class Steps:
             try:
                 self._pipeline.create(key, body)
             except CommitConflict:
-                # Readers do without it; the commits tell whether the target is a copy.
+                # Readers do without it; the commits show whether the target is a copy.
                 logger.warning(
                     "the target has other bytes under %s, a key frame: it is damaged, and readers "
                     "do without it; remove the object, and the next one takes its place",
@@ -411,12 +414,12 @@ class Steps:
 
 
 def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
-    """Check that a key frame and the delta of a commit that names it give its state.
+    """Check that a key frame and the delta of a commit that names it result in its state.
 
     Args:
-        log: of the commit.
+        log: the log of the commit.
         commit: the commit.
-        body: its bytes.
+        body: the commit's bytes.
         root: the key frame.
 
     Raises:
@@ -428,14 +431,14 @@ def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
 def _linked(
     commits: Iterable[tuple[Commit, bytes]], head: Snapshot, table: str
 ) -> Iterator[tuple[Commit, bytes]]:
-    """Yield commits of which some above are known to follow, or all up to the head.
+    """Yield commits, each only after several commits above it were found to be linked to it.
 
-    A copy that has a commit of another log can follow no more, and neighbours of another log name
-    each other.
+    A copy that has a commit of another log can follow no more. A single link does not show this,
+    since neighbouring commits of the other log name each other as well.
 
     Raises:
-        Corrupt: one does not follow, or is damaged; those below it that were read ahead are not
-            yielded, since nothing tells of what log they are.
+        Corrupt: a commit is damaged or does not follow the one below. Commits below it that were
+            read ahead are not yielded, since it is unknown to which log they belong.
     """
     ahead: deque[tuple[Commit, bytes]] = deque()
     held, digest = 0, ""
@@ -453,7 +456,7 @@ def _linked(
 
 
 def _live_at(snapshot: Snapshot) -> Iterator[Segment]:
-    """Yield the live segments; there may be millions, so not all at once."""
+    """Yield the live segments, converted in portions, since there may be millions."""
     entries = snapshot.entries()
     for at in range(0, entries.num_rows, _ENTRIES):
         yield from entry_columns.to_segments(entries.slice(at, _ENTRIES))

@@ -1,4 +1,4 @@
-"""Ride along: publish the transaction and find it in another writer's commit, or lead.
+"""Combining: publish the transaction and find it in another writer's commit, or lead.
 
 FORMAT.md "Combining". All writers follow the same rules; there is no election of a leader.
 """
@@ -63,8 +63,8 @@ def combine(
         head: the newest known snapshot.
 
     Raises:
-        ClaimLost: the claim that it runs under is gone.
-        CommitConflict: it can never take effect.
+        ClaimLost: the claim that the transaction runs under is gone.
+        CommitConflict: the transaction can never take effect.
         Unavailable: the store does not answer, or the transaction missed every window.
     """
     for _ in range(MAX_ATTEMPTS):
@@ -109,7 +109,7 @@ def follow_window(
         if new:
             answer: IntentStored | Refused = yield Publish(published, head.header.table)
             if isinstance(answer, Refused):
-                # Refused for good: this handle does not publish any more.
+                # The store would refuse it again: this handle publishes no more transactions.
                 writer.may_publish = False
                 del writer.unresolved[published.id]
                 return head
@@ -219,7 +219,7 @@ def _defer(
 def _lead(
     writer: Writer, published: Transaction, head: Snapshot, others: list[Transaction]
 ) -> Steps[CommitOutcome | Snapshot]:
-    """Race with the own transaction and other writers' ones, several times.
+    """Attempt several times to commit the own transaction together with other writers' ones.
 
     A writer that expects no others commits about every two requests. The best time to win against
     it is right after its commit.

@@ -62,9 +62,9 @@ class CheckIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Check, after a commit, that the branch is still there: one request, in a branch only.
+    """Check, after a commit, that the branch still exists: one request, in a branch only.
 
-    A commit to a branch that was deleted before it is part of nothing. Answer: None.
+    No table contains a commit to a branch that was deleted before it. Answer: None.
     """
 
 

@@ -85,8 +85,8 @@ def commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[Co
         ClaimLost: the claim that it runs under is gone; nothing was committed.
         CommitConflict: it cannot be carried; nothing was committed.
         CommitUnknown: it is unknown whether it was committed; the error names the version.
-        TableNotFound: the log is no longer that of `head`; nothing was committed. Or it is of a
-            branch that was deleted, and what was committed there went with it.
+        TableNotFound: the log is no longer that of `head`; nothing was committed. Or the branch was
+            deleted, and the commit with it.
         Unavailable: the store does not answer, or other commits came first at every attempt;
             nothing was committed.
     """
@@ -172,7 +172,7 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
 
 
 def _resolve_earlier(writer: Writer, transaction_id: str) -> Steps[CommitOutcome | None]:
-    """Settle a transaction whose outcome an earlier call left unknown; return the outcome.
+    """Resolve a transaction whose outcome an earlier call left unknown; return the outcome.
 
     Returns None if it can no longer take effect, or if its slot is still empty: in that case the
     same slot is tried next, with the same transaction id.
@@ -212,7 +212,7 @@ def _newest_later(writer: Writer, head: Snapshot, lost: int, *, combines: bool) 
     """Wait after a lost attempt; return the newest snapshot, and note whether to publish now."""
     yield from _pause(lost)
     newest: Snapshot = yield Newest(head)
-    # Others combine, or there are already two commits where this writer tried one.
+    # Others combine, or have made two commits while this writer tried one.
     if combines and (newest.meta.published or newest.version > head.version):
         writer.contention.met()
     return newest

@@ -48,7 +48,7 @@ class Writer:
         log: the log that new snapshots read from; the protocol itself does not use it.
         contention: what it remembers about other writers.
         unresolved: the transactions that were sent and may still take effect, by id.
-        may_publish: false once the store has refused a publication for good.
+        may_publish: false once the store has refused a publication.
         listed: other writers' published transactions, as listed during the last commit.
     """
 
