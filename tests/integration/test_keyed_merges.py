@@ -839,6 +839,16 @@ def test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_
     assert [shown(side)[1][0] for side in sides.values()] == ["UNIT"] * 3
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", [0, 4])  # the order of the names of the origins depends on it
+def test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it(seed):
+    table = keyed(properties={"user.seed": str(seed)})
+    put(table, (1, "old", None))
+    sides = dict(zip("abc", cut_off(table, 3), strict=True))
+    told(sides, "b y, c x, b UNIT, c UNIT, c>b, a early, a UNIT, a new, a>b, b>a, b>c, c>b, b>a")
+    assert [shown(side)[1][0] for side in sides.values()] == ["new"] * 3
+
+
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))

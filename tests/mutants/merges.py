@@ -169,7 +169,14 @@ MERGES = (
         "R19.10 G4",
         "a union repeats no unit of work above what one of the logs did after it",
         never,
-        "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
+        "test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it",
+    ),
+    mutant(
+        "own-unit-repeated-above-what-came-after",
+        "R19.8 G4",
+        "a merge repeats no unit of work above what one of the logs did after it",
+        never,
+        "test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it",
     ),
     mutant(
         "repeated-rows-taken-for-the-unit",

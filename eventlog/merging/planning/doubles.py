@@ -174,6 +174,21 @@ class Doubles:
                 return found[0], unit
         return None
 
+    def overtaken(
+        self, acts: Sequence[Act], more: Iterable[Segment], others: Sequence[Act]
+    ) -> bool:
+        """Return whether a unit would lie above rows in a log that lie above it in one of the two.
+
+        Args:
+            acts: what the log did since the two parted, in order.
+            more: the segments that are added above that, in order.
+            others: what the other log did.
+        """
+        if not self._units:
+            return False
+        order = _Order(self._firsts, [*self._undecided(acts), *more])
+        return self._overtaken(order, acts) or self._overtaken(order, others)
+
     def above(
         self,
         acts: Sequence[Act],
@@ -255,21 +270,22 @@ class Doubles:
     def _number(self, act: Act) -> int:
         return self._numbers[id(act)]
 
-    def _overtaken(self, order: _Order, acts: Iterable[Act]) -> bool:
-        """Return whether a unit lies above rows that came above it in a log."""
-        units: list[tuple[int, Extent, Unit]] = []
-        for act in acts:
-            unit = self._units.get(id(act))
-            for segment in act.adds if units and unit is None and not act.merges_slices else ():
-                at = order.places.get(self._firsts.of(segment.id), len(order.segments))
-                extent = self._extent(segment)
-                for place, other, of in units:
+    def _overtaken(self, order: _Order, acts: Sequence[Act]) -> bool:
+        """Return whether a unit lies above rows that lie above it in a log."""
+        own = _Order(self._firsts, self._undecided(acts))
+        for unit in (self._units[id(act)] for act in acts if id(act) in self._units):
+            forms = unit.segments.items()
+            for name, extent in forms:
+                there = [own.places.get(n, _BELOW) for n, other in forms if extent.meets(other)]
+                floor = max(there) + 1 if max(there) > _BELOW else len(own.segments)
+                for segment, row in zip(own.segments[floor:], own.names[floor:], strict=True):
                     # against unit-repeated-above-what-came-after
-                    if place > at and extent.meets(other) and not self._belongs(segment, of):
+                    if (
+                        order.places.get(name, _BELOW) > order.places.get(row, len(order.segments))
+                        and extent.meets(self._extent(segment))
+                        and not self._belongs(segment, unit)
+                    ):
                         return True
-            if unit is not None:
-                rows = unit.segments.items()
-                units += ((order.places.get(name, _BELOW), extent, unit) for name, extent in rows)
         return False
 
     def _belongs(self, segment: Segment, unit: Unit) -> bool:

@@ -311,7 +311,10 @@ class Uniter:
         fresh = {s.id for s in new}
         rows: Sequence[Segment] | None = new
         # against rows-united-above-a-unit
-        if self._doubles is not None and self._doubles.broken(one.acts, new, chunks):
+        if self._doubles is not None and (
+            self._doubles.broken(one.acts, new, chunks)
+            or (self._repeats and self._doubles.overtaken(one.acts, new, other.acts))
+        ):
             rows = None
             if self._repeats:  # against unit-repeated-where-rows-count-twice
                 rows = self._doubles.above(one.acts, other.acts, new, chunks)

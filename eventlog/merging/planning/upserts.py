@@ -184,6 +184,12 @@ class KeyedPlanner(Planner):
                 f"version {row.act.version} that one of them had before it would lie above it",
                 self._last.version,
             )
+        # against own-unit-repeated-above-what-came-after
+        if self._repeats and doubles.overtaken(target, self._came, source):
+            raise MergeConflict(
+                "both did a unit of work, and rows that the source has above it would lie below it",
+                self._last.version,
+            )
 
     @property
     def _repeats(self) -> bool:
