@@ -1,8 +1,8 @@
 """Turns scored chunks into tasks: joined, cut to size, coloured and ordered.
 
-No I/O. Imports eventlog only. The steps follow the compaction notes for Druid: candidate tasks from
-chunks; small ones joined to the one before, large ones cut; tasks that depend on another's output
-coloured black.
+No I/O. Imports eventlog only. The steps follow the compaction notes for Druid: make candidate tasks
+from chunks; join a small one to the one before, cut large ones; colour a task black if it depends
+on another task's output.
 
 - Without a granularity in the policy every chunk is separate, and all tasks are red.
 - With one, a coarser segment and the chunks that it covers are one candidate. Above the size limit
@@ -30,8 +30,8 @@ from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text
 
-# The most segments that one task replaces: its commit names each of them, and all claims together
-# name at most 10,000.
+# The most segments that one task replaces: its commit names each segment, and all claims together
+# may name at most 10,000.
 MAX_INPUTS = 2000
 
 Scored = tuple[TargetChunk, ChunkVerdict]
@@ -56,7 +56,7 @@ class Draft:
         scored: its chunks with their verdicts, in time order.
         granularity: granularity of the segments that it makes.
         rows: row numbers in `Inputs`, ascending.
-        bytes: size of those segments.
+        bytes: total size of the segments that it replaces.
         alone: whether it is never joined with another, because it failed before.
         part: (number, count) of this part, if a chunk was cut.
         after: the drafts that must end first.
@@ -115,7 +115,7 @@ def inputs_of(
     ids = [value.hex() for value in kept.column("id").to_pylist()]
     sizes, large = kept.column("bytes").to_pylist(), kept.column(LARGE).to_pylist()
     for target, verdict in scored:
-        if verdict.left:  # exactly one has this size: the others are much smaller
+        if verdict.left:  # exactly one segment has this size: the others are much smaller
             rows[target.chunk] = [r for r in rows[target.chunk] if sizes[r] != verdict.left]
     return Inputs(kept, ids, sizes, large, rows)
 
@@ -207,7 +207,7 @@ def task_of(draft: Draft, inputs: Inputs, version: int) -> Task:
 
 
 def expected_outputs(task: Task, policy: Policy) -> tuple[int, bool]:
-    """Return how many segments a task makes, and whether that is all: else it cuts coarser ones."""
+    """Return how many segments a task makes; and False if it may be more, from coarser inputs."""
     sizes: dict[TimeChunk, int] = {}
     for segment in task.inputs:
         chunk = home(parse_chunk(segment.chunk), task.granularity)

@@ -1,4 +1,4 @@
-"""Which chunks to compact, decided from live entries and the recorded states of chunks.
+"""Plans which chunks to compact, from live entries and the recorded states of chunks.
 
 No I/O: the same entries and states always give the same plan. `planning` reads them.
 """
@@ -36,10 +36,10 @@ from eventlog.state.small.assessment import is_current
 
 
 class KnownChunks(Struct, frozen=True, kw_only=True):
-    """What a plan needs of a table besides its segments.
+    """The inputs of a plan besides the table's segments.
 
     Attributes:
-        table: its id.
+        table: the table's id.
         version: the version to plan at.
         granularity: the table's granularity, for new rows.
         states: the recorded states of chunks, by name.
@@ -58,7 +58,7 @@ class KnownChunks(Struct, frozen=True, kw_only=True):
 
 
 def known_of(snapshot: Snapshot) -> KnownChunks:
-    """Return what a plan needs of a snapshot besides its segments."""
+    """Return the inputs of a plan, besides the segments, from a snapshot."""
     return KnownChunks(
         table=snapshot.header.table,
         version=snapshot.version,

@@ -4,8 +4,8 @@ These functions read a snapshot and never write. The decisions are made from val
 `chunk_planning` and `slice_planning`, so the same version always gives the same plan.
 
 Chunks that have not changed since the last analysis under the same policy are not examined again:
-the log has the version of that analysis (`Analysed`), and the difference between that version and
-this one shows what changed.
+the log records the version of that analysis (`Analysed`), and the difference between that version
+and this one shows what changed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def plan(
 
 
 def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
-    """Return the plan for a keyed table, whose slices are merged."""
+    """Return the plan for a keyed table, which merges its slices."""
     granularity = snapshot.layout.granularity
     runs = _runs(snapshot, to_segments(snapshot.entries()))
     tasks = merges(
@@ -231,8 +231,8 @@ def explain_slices(
 def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
     """Return a black task with new inputs, after the tasks it waited for; None if needless.
 
-    Its inputs are the segments that its chunks need rewritten now, including those that the other
-    tasks made; so it has a new id.
+    The inputs are the segments of its chunks that need to be rewritten now, including those that
+    the other tasks made. So the task has a new id.
     """
     snapshot = t.snapshot()
     chunks = (parse_chunk(name) for name in task.chunks)
@@ -241,15 +241,15 @@ def renewed(t: Table, task: Task, policy: Policy) -> Task | None:
 
 
 def _runs(snapshot: Snapshot, live: Iterable[Segment]) -> list[Run]:
-    """Return which segments count in which buckets of a keyed table.
+    """Return the runs of buckets of a keyed table, with the segments that count in each.
 
     Args:
         snapshot: the table.
-        live: live segments, all those of their chunks.
+        live: live segments; all segments of their chunks.
 
     Raises:
-        Corrupt: layout, schema and properties do not fit together, or a segment cannot lie where it
-            does: no merge may be planned.
+        Corrupt: layout, schema and properties do not fit together, or the place of a segment is
+            impossible: no merge may be planned.
     """
     rule = stored_rule(snapshot.layout, snapshot.stored_schema, snapshot.properties)
     return [] if rule is None else readable_runs(live, rule)
@@ -260,7 +260,7 @@ def _changed(
 ) -> list[Interval] | None:
     """Return the intervals whose chunks must be examined; None for all.
 
-    They are the chunks that changed since the last analysis, and those with a record.
+    These are the intervals of chunks that changed since the last analysis or have a record.
     """
     analysed = known.analysed
     if analysed is None or not known.trusts(policy) or analysed.version < snapshot.meta.horizon:

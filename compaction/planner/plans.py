@@ -22,7 +22,7 @@ class Skipped(Struct, frozen=True):
     """A chunk that needs compaction but gets no task now.
 
     Attributes:
-        chunk: its name.
+        chunk: the chunk's name.
         why: `back-off`: its task failed recently; `deferred`: it was shed before and the queue is
             still full; `shed`: the queue is full.
         until: end of a back-off in ms UTC; else 0.
@@ -128,9 +128,9 @@ class ChunkSizes(Struct, frozen=True):
     """The verdict on a chunk, and how large its segments are.
 
     Attributes:
-        verdict: on the chunk.
-        counts: numbers of its segments, by the bounds of the report: below the first, from the
-            first to the second, and so on, and from the last on.
+        verdict: the verdict on the chunk.
+        counts: numbers of the chunk's segments, by the bounds of the report: below the first bound,
+            from the first to the second, and so on, and from the last on.
     """
 
     verdict: ChunkVerdict
@@ -142,9 +142,9 @@ class ChunkReport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         version: the version.
-        bounds: sizes in bytes by which segments are counted, ascending. The last but one is that of
-            a good segment, the last one that of a segment which is too large.
-        chunks: by start, the coarser first.
+        bounds: sizes in bytes by which segments are counted, ascending. A segment is good from the
+            last but one on, and too large from the last one on.
+        chunks: the chunks, by start, the coarser first.
     """
 
     version: int
@@ -157,8 +157,9 @@ class SliceReport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         version: the version.
-        slices: by chunk and bucket.
-        wanted_buckets: into how many buckets the table is better split; None if they are not large.
+        slices: the verdicts, by chunk and bucket.
+        wanted_buckets: the number of buckets into which the table should be split; None if its
+            buckets are not large.
         ineffective: segments that are effective in no slice; the next merge of a chunk drops them.
     """
 

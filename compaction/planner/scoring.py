@@ -57,7 +57,7 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one time chunk, with all numbers that the rules used.
 
     Attributes:
-        chunk: its name.
+        chunk: the chunk's name.
         act: empty, stable, compact or no opinion.
         rule: the rule that decided.
         priority: 0 to 1, for `compact` only: the savings of queries against the cost, before
@@ -73,7 +73,7 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
         saved: number of segments that queries no longer read.
         left: size of a small segment that is left out because it is many times larger than the
             others; 0 if none is.
-        state: its state recorded in the log.
+        state: the chunk's state as recorded in the log.
         sentence: the verdict as text.
     """
 
@@ -204,8 +204,8 @@ def worth(saved: int, input_bytes: int) -> float:
 def aged(priority: float, age_versions: int, policy: Policy) -> float:
     """Return a priority raised towards 1 with the versions since the chunk last changed.
 
-    It reaches 1 at `policy.ageing_versions`. From then on only older chunks precede it, so that no
-    chunk starves, however urgent the new ones are.
+    The priority reaches 1 at `policy.ageing_versions`. From then on only older chunks come first,
+    so no chunk starves, however urgent the new ones are.
     """
     share = min(1.0, max(0, age_versions) / policy.ageing_versions)
     return priority + (1.0 - priority) * share  # against old-chunks-wait-for-ever

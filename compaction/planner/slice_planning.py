@@ -1,8 +1,8 @@
 """Plans merges of slices of a keyed table: the cost of reading them against that of a merge.
 
-Imports eventlog and rewriting only. No I/O. A full merge makes a base of all that counts in its
-buckets. Where the base is large against what lies above, only the newest logs are merged, to a log:
-then queries read fewer objects, and the base is left alone until more has gathered.
+Imports eventlog and rewriting only. No I/O. A full merge makes a base of all segments that count in
+its buckets. If the base is large against the logs above it, only the newest logs are merged, into
+one log: then queries read fewer objects, and the base is not rewritten until there are more logs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text, size_text
 from eventlog.rewriting.slice_merge import Buckets
 
-_LARGE = 128  # times `bucket_bytes`: buckets of more, on average, are better split
-_SHARE = 0.25  # of the base: logs of this size are merged into it
+_LARGE = 128  # times `bucket_bytes`: if buckets are larger on average, a split is better
+_SHARE = 0.25  # of the base: logs of at least this size are merged into it
 _MOST_LOGS = 8  # logs of one slice beyond which some are merged
 _TIER = 2  # a log joins newer ones unless it is larger than this many times their sum
 
@@ -42,7 +42,7 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
         chunk: the chunk's name.
         first: the first bucket.
         last: the last bucket.
-        act: `merge`: all that counts becomes a base, or the newest logs a log; `none`.
+        act: `merge`: all segments that count become a base, or the newest logs one log; `none`.
         rule: why. `no logs`: there is nothing to merge; `no base`: only logs; `share`: the logs are
             large against the base; `tier`: many logs of about one size; `small chunk`: the chunk is
             so small that it is merged as a whole if any of it is; `few`: logs are few and small;
@@ -52,10 +52,10 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
         late: number of late segments.
         logs: number of log segments.
         inputs: number of segments to merge; 0 without a merge.
-        base_bytes: of the bases, as far as they lie in these buckets if all have as much.
-        log_bytes: of late segments and logs, likewise.
+        base_bytes: bytes of the bases in these buckets, if all their buckets are of equal size.
+        log_bytes: bytes of late segments and logs in these buckets, likewise.
         newest: the last version whose rows are in these buckets.
-        priority: 0 to 1, of the task that would merge them; 0 without a merge.
+        priority: the priority of the task that would merge them, 0 to 1; 0 without a merge.
         sentence: the reason, with its numbers.
     """
 
@@ -77,14 +77,14 @@ class SliceVerdict(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a run of buckets needs merged: nothing, if there are no inputs.
+    """The merge that a run of buckets needs; none if there are no inputs.
 
     Attributes:
         run: the run.
         inputs: the segments to merge, in the order in which they are applied.
-        full: whether they are all that count, so that a base comes of them.
-        rule: why.
-        bytes: of the inputs, as far as they lie in these buckets if all have as much.
+        full: whether these are all segments that count, so that the merge makes a base.
+        rule: the rule that decided.
+        bytes: bytes of the inputs in these buckets, if all their buckets are of equal size.
     """
 
     run: Run
@@ -100,11 +100,11 @@ def merges(
     """Return the tasks that merge slices, the most useful first.
 
     Args:
-        runs: which segments count in which buckets.
-        policy: the settings; of sizes `max_task_bytes`.
+        runs: the runs of buckets, with the segments that count in each.
+        policy: the settings; of the sizes only `max_task_bytes` applies.
         table: the table's id.
         version: the version of the runs.
-        granularity: the table's.
+        granularity: the table's granularity.
     """
     tasks = []
     for needs in _groups(runs, policy):
@@ -132,7 +132,7 @@ def verdicts(runs: Sequence[Run], policy: Policy) -> list[SliceVerdict]:
     """Return the verdict on each run, in their order.
 
     Args:
-        runs: which segments count in which buckets; all those of their chunks.
+        runs: the runs of buckets, with the segments that count in each; all runs of their chunks.
         policy: the settings.
     """
     needs = _needs(runs)
@@ -170,14 +170,14 @@ def _verdict(need: _Need, priority: float) -> SliceVerdict:
 
 
 def enough_buckets(judged: Sequence[SliceVerdict], buckets: int, bucket_bytes: int) -> int | None:
-    """Return into how many buckets to split a table whose buckets are large; None if they are not.
+    """Return the number of buckets to split a table into; None if its buckets are not large.
 
-    A merge rewrites whole buckets, and a look-up reads one.
+    A merge rewrites entire buckets, and a look-up reads one.
 
     Args:
         judged: the verdicts on all slices.
-        buckets: how many there are.
-        bucket_bytes: the property.
+        buckets: the number of buckets of the table.
+        bucket_bytes: the table's property of this name.
     """
     stored: dict[str, int] = {}
     for verdict in judged:
@@ -197,7 +197,7 @@ def _groups(runs: Sequence[Run], policy: Policy) -> Iterator[list[_Need]]:
 
 
 def _needs(runs: Sequence[Run]) -> list[_Need]:
-    """Return what each run needs; a small chunk is merged as a whole, so that it stays one base."""
+    """Return the need of each run. A small chunk is merged entirely, so that it stays one base."""
     all_needs: list[_Need] = []
     for _, group in groupby(runs, key=lambda run: run.chunk):
         of_chunk = list(group)
@@ -214,7 +214,7 @@ def _needs(runs: Sequence[Run]) -> list[_Need]:
 def _halved(of_chunk: Sequence[Run]) -> set[str]:
     """Return the ids of bases older than a split that no longer count in all of their buckets.
 
-    Their other rows are left out by hashing the keys, and stay in the object.
+    Readers leave out the other rows of such a base by hashing the keys; the object still has them.
     """
     left: dict[str, int] = {}
     for run in of_chunk:
@@ -226,10 +226,10 @@ def _halved(of_chunk: Sequence[Run]) -> set[str]:
 
 
 def _need(run: Run, halved: AbstractSet[str]) -> _Need:
-    """Return what the buckets of a run need."""
+    """Return the need of a run of buckets."""
     base, logs = run.base, run.logs
     merged = {one.span for one in base}
-    # A log of a base's own versions has what the merge had to leave as it was.
+    # A log with the same versions as a base has the rows that the merge could not combine.
     if all(log.span in merged for log in logs):
         if any(one.segment.id in halved for one in base):
             return _all_of(run, "split")
@@ -249,7 +249,7 @@ def _all_of(run: Run, rule: Rule) -> _Need:
 
 
 def _bytes(run: Run, placed: Iterable[Placed]) -> float:
-    """Return the bytes of segments that lie in the buckets of a run, if all have as many."""
+    """Return the bytes of segments in the buckets of a run, if all buckets are of equal size."""
     width = run.width
     return sum([one.bytes_in(width) for one in placed])
 
@@ -292,7 +292,7 @@ def _tier(run: Run, logs: Sequence[Placed]) -> tuple[Placed, ...]:
             break
         newest.append(log)
         size += own
-    # Those that share their versions with a log that stays, stay with it.
+    # Logs that share their versions with a log that stays are not merged either.
     chosen = {log.segment.id for log in newest}
     left = {log.span for log in run.logs if log.segment.id not in chosen}
     return tuple([log for log in reversed(newest) if log.span not in left])
@@ -313,14 +313,14 @@ def _together(needs: Iterable[_Need], policy: Policy) -> Iterator[list[_Need]]:
 
 
 def _joins(before: _Need, need: _Need) -> bool:
-    """Return whether a task may have both, whatever their size."""
+    """Return whether one task may fulfil both needs, whatever their size."""
     if before.run.chunk != need.run.chunk or before.run.last + 1 != need.run.first:
         return False
     return before.full == need.full and (need.full or before.inputs == need.inputs)
 
 
 def _priority(needs: Sequence[_Need]) -> float:
-    """Return what queries save per byte merged, from 0 to 1."""
+    """Return the priority of a merge, 0 to 1: the savings of queries per byte merged."""
     saved = max([len(need.inputs) for need in needs]) * FILE_COST
     return saved / (saved + sum([need.bytes for need in needs]))
 

@@ -37,7 +37,7 @@ class Sums:
         largest: size of the largest segment.
         small: number of segments below the good size.
         large: number of segments above the target that have enough rows to be divided.
-        splits: how many more segments there would be if each large one were divided.
+        splits: number of segments that dividing all large ones would add.
         odd_rows, odd_bytes: totals of the small and the large segments together.
         top: size of the largest small segment.
     """

@@ -1,4 +1,4 @@
-"""Which segments replace which, what can be read for a lost segment, and what vacuum may delete.
+"""Which segments replace which, what to read in place of a lost segment, and what is garbage.
 
 `lineage`, `overshadowing` and `garbage` do no I/O; `fallback` reads the log. Imports `log` and
 below.

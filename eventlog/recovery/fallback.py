@@ -60,13 +60,14 @@ def find(
 ) -> Fallback:
     """Return what can be read in place of lost segments.
 
-    Reads the commits that added them. For those added by a `replace` it also reads the commits of
-    its inputs, if they are lost too, and those that replaced its other outputs, and so on.
+    Reads the commits that added the lost segments. If a `replace` added one of them, it also reads
+    the commits of the inputs that are lost as well, and those that replaced the other outputs, and
+    so on.
 
     Args:
-        log: of the table.
+        log: the log of the table.
         snapshot: the version that is read.
-        lost: live segments of it that are missing or damaged.
+        lost: live segments of this version that are missing or damaged.
         whole: returns whether the object of a segment exists and is undamaged; `is_whole` if None.
 
     Raises:
@@ -102,7 +103,7 @@ class _Step:
     exact: bool
 
     def change(self) -> Change:
-        """Return the change for lineage; for an inexact one without the adds.
+        """Return the change as lineage needs it; for an inexact one without the adds.
 
         The adds of inexact transactions are not replaced by others, and those of a restore have ids
         that occurred before.
@@ -125,7 +126,7 @@ class _Search:
         self._log, self._snapshot, self._lost, self._whole = log, snapshot, lost, whole
         self._snapshots = {snapshot.version: snapshot}
         self._commits: dict[int, list[_Step]] = {}
-        self._steps: dict[tuple[int, int], _Step] = {}  # the relevant ones, by place
+        self._steps: dict[tuple[int, int], _Step] = {}  # the relevant steps, by place
         self._entries: dict[str, Segment] = dict(lost)
         self._there: dict[str, bool] = dict.fromkeys(lost, False)
         self._live: set[str] = set(lost)
@@ -145,7 +146,7 @@ class _Search:
             queue.extend(self._droppers(step.adds))
 
     def result(self) -> Fallback:
-        """Return the fallback that the states of the collected members give."""
+        """Return the fallback that follows from the states of the collected members."""
         known = members(step.change() for _, step in sorted(self._steps.items()))
         there = {name for name in known if self._there.get(name, name in self._live)}
         states = resolve(

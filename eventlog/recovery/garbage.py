@@ -83,10 +83,10 @@ def verdict(
     """Split dropped segments into garbage and waiting; those that are live again are neither.
 
     Args:
-        dropped: by key.
-        live: the keys of those that are live at the version that set the marks.
-        fence: of that version.
-        horizon: of that version.
+        dropped: the dropped segments, by key.
+        live: the keys of the segments that are live at the version that set the marks.
+        fence: the fence of that version.
+        horizon: the horizon of that version.
     """
     # against live-again-deleted
     gone = [segment for key, segment in sorted(dropped.items()) if key not in live]
@@ -103,10 +103,10 @@ def unnamed(
     """Return the listed objects that no commit made live: staged, and abandoned.
 
     Args:
-        listed: key to size of objects under `data/`.
-        live: the keys of those that are live at the version that set the marks.
-        dropped: by key, segments that were live before; `verdict` decides on those.
-        fence: of that version.
+        listed: the sizes of the objects under `data/`, by key.
+        live: the keys of the segments that are live at the version that set the marks.
+        dropped: segments that were live before, by key; `verdict` decides on these.
+        fence: the fence of that version.
     """
     return [
         Dropped(key, 0, size)
@@ -136,7 +136,7 @@ def epoch_of(key: str) -> int:
 
 
 def drop_of_key(key: str) -> Drop:
-    """Return what asks whether the segment of a key is live.
+    """Return the drop by which a snapshot finds the segment of a key, if it is live.
 
     Raises:
         Corrupt: the key is not that of a segment.
@@ -157,11 +157,11 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
 
     Args:
         body: the record.
-        rows: their number.
-        last: the version up to which the vacuum came that made it.
+        rows: the number of segments in it.
+        last: the last version that the vacuum which made the record dealt with.
 
     Raises:
-        Corrupt: it is not such a record.
+        Corrupt: the object is not such a record.
     """
     table = frame_bytes.read_frame(body, rows)
     if table.column_names != _PENDING.names:

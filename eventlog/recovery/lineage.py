@@ -1,7 +1,7 @@
 """Lineage: which segments replaced which, according to the transactions of the log.
 
-No I/O. What overshadows what is not stored with the segments; it follows from the transactions
-(FORMAT.md R14.2).
+No I/O. Segments do not record what they overshadow; that follows from the transactions (FORMAT.md
+R14.2).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from eventlog.model.records import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A segment with what its transaction overshadows.
+    """A segment, its group, and the segments that the group overshadows.
 
     Attributes:
-        id: of the segment.
+        id: the id of the segment.
         overshadows: ids of the segments that its transaction replaced; the same for its group.
         group: ids of the segments that its transaction added, including its own; by default only
             its own.
@@ -39,8 +39,8 @@ class Change:
     """The effect of an accepted transaction on the live segments.
 
     Attributes:
-        adds: ids in order.
-        drops: ids in order.
+        adds: ids of the added segments, in order.
+        drops: ids of the dropped segments, in order.
         exact: whether the adds have the same rows as the drops: a `replace` that deleted none.
     """
 
@@ -67,8 +67,8 @@ def members(changes: Iterable[Change]) -> dict[str, Member]:
     of their groups become groups of one.
 
     Args:
-        changes: in the order of the log. Segments that are dropped but not added by them count as
-            appended before.
+        changes: the effects of the transactions, in the order of the log. Segments that these drop
+            but do not add count as appended before.
     """
     known: dict[str, Member] = {}
     for change in changes:

@@ -1,4 +1,4 @@
-"""A store that goes on at symbolic links, for an audit, where the store itself refuses them."""
+"""A store for audits that skips symbolic links, at which the table's own store stops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from eventlog.model.records import Fork
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.port import Body, ObjectInfo, ObjectStore, SymbolicLink
 
-# The links that were met: from the key of each to what is to be done.
+# The links that were met: for the key of each, what to do about it.
 Links = dict[str, str]
 
 
 def past_links(store: ObjectStore, found: Links) -> ObjectStore:
-    """Return the same store, for which what is a link, or lies behind one, is absent.
+    """Return a view of a store in which symbolic links, and objects behind them, are absent.
 
     Args:
-        store: of a table or a branch.
+        store: the store of a table or a branch.
         found: receives the links that are met.
 
     Raises:
@@ -90,7 +90,7 @@ class _PastLinks:
                 return
 
     def _note(self, link: SymbolicLink) -> str:
-        """Note a link, and return what the keys behind it would begin with."""
+        """Note a link, and return the prefix that the keys behind it would have."""
         place = link.key or ""
         self._found[place] = link.message
         return f"{place}/"

@@ -1,9 +1,9 @@
-"""Overshadowing: which segments are read where some have not arrived, or were lost.
+"""Overshadowing: which segments to read if some have not arrived, or were lost.
 
-No I/O. Where all segments exist, the snapshot of a version is enough, and nothing of this is
-needed. A `Member` is a segment with its group and the segments that the group overshadows
-(FORMAT.md R14.7). What is visible is a function of three sets (R14.8): the members that *arrived*,
-those of them that were *lost* since, and those that are *known*. A group whose members all arrived
+No I/O. If all segments exist, the snapshot of a version is enough, and this module is not needed. A
+`Member` is a segment with its group and the segments that the group overshadows (FORMAT.md R14.7).
+Which members are visible is a function of three sets (R14.8): the members that *arrived*, those of
+them that were *lost* since, and those that are *known*. A group whose members all arrived
 is *formed* (R14.10). A group that lost a member falls back, if possible, to the newest complete
 generation below it (R14.11). The remaining groups are *in force*, and determine the states of all
 members (R14.12).
@@ -14,7 +14,7 @@ ordered (R14.9), so a member and one that it overshadows, over any number of hop
 visible.
 
 After Druid's segment locking proposal, "Timeline management". The proposal does not define what is
-read for a group that lost a member; here the lost members are an input.
+read in place of a group that lost a member; here the lost members are an input.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class MemberStates:
 
     Attributes:
         visible: the ids to read.
-        standby: those that wait until the other members of their group arrive, or come back.
-        overshadowed: those that groups in force replace.
+        standby: the ids that wait until the other members of their group arrive, or come back.
+        overshadowed: the ids that groups in force replace.
         missing: the lost ids whose rows are missing from `visible`, since there is no fallback.
             Members that never arrived are not among them.
     """
@@ -55,7 +55,7 @@ def resolve(
         online: the members that exist.
         lost: members that arrived and no longer exist; those that are also in `online` exist.
         known: further members that are known, but have not arrived. Without them an overshadowed
-            member stays visible where the generation between it and a newer one never arrives.
+            member stays visible if the generation between it and a newer one never arrives.
 
     Raises:
         InvalidInput: a member is not in its own group, or is given with two groups; a group
@@ -70,7 +70,7 @@ def resolve(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Group:
-    """A group with a known member: the ids of its members, and those that they overshadow."""
+    """A group with a known member: the ids of its members, and the ids that they overshadow."""
 
     ids: frozenset[str]
     overshadows: frozenset[str]
@@ -107,7 +107,7 @@ class _Groups:
         )
 
     def _enter(self, member: Member) -> None:
-        """Add the group of a member that is the first one known of it."""
+        """Add the group of a member, the first known member of this group."""
         if member.id not in member.group:
             raise InvalidInput(f"segment {member.id} is not in its own group")
         if not member.group.isdisjoint(member.overshadows):
@@ -140,7 +140,7 @@ class _Groups:
                 continue
             formed.remove(group)
             queue.extend(self._above(group))
-            # Their members that never arrived are overshadowed by no formed group any more.
+            # No formed group overshadows these members, which never arrived, any more.
             absent = (name for name in group.overshadows if name not in arrived)
             queue.extend(self._of[name] for name in absent if name in self._of)
         return formed
@@ -175,7 +175,7 @@ class _Groups:
 
 
 def _reached(start: set[_Group], edges: Mapping[_Group, list[_Group]]) -> set[_Group]:
-    """Return the groups that are reached from some, over any number of edges."""
+    """Return the groups that can be reached from `start`, over any number of edges."""
     reached, queue = set(start), [*start]
     while queue:
         for group in edges[queue.pop()]:

@@ -1,4 +1,4 @@
-"""Rewrites rows of segments into other segments: streaming, sorting, encoding, verification.
+"""Rewrites the rows of segments into new segments: streaming, sorting, encoding, verification.
 
 Imports the core and readers; compaction uses it, and writers may. Reading order: `rewrite`,
 `outputs`, `digest`; `slice_merge` for keyed tables.

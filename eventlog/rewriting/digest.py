@@ -1,9 +1,10 @@
 """Digests of rows, independent of their order, which a rewrite must not change (hazard K6).
 
-A digest has the number of nulls of each column and a sum over its values' bits; digests of parts
-add up to the digest of the whole. A value of fixed width is multiplied by a number derived from its
-row's event time, so a value that moves to a row with another time changes the sum. For strings this
-holds for their lengths only; for decimals and the items of lists not at all.
+A digest has, for each column, the number of nulls and a sum over the bits of the values. The
+digests of parts of the rows add up to the digest of all rows. A value of fixed width is multiplied
+by a number derived from its row's event time, so a value that moves to a row with another time
+changes the sum. For strings this is true of their lengths only, for decimals and the items of lists
+not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Digest:
     """The digest of some rows.
 
     Attributes:
-        rows: their number.
+        rows: number of rows.
         columns: number of nulls and the sum mod 2^64, by column name.
     """
 

@@ -30,7 +30,7 @@ from eventlog.store.port import ObjectStore
 
 _UPLOADS = 2
 _GROUP_BYTES = 32 * 2**20
-_DOUBT = 1.5  # a row in the outputs may take this many times its size in the inputs
+_DOUBT = 1.5  # a row may take this many times as many bytes in the outputs as in the inputs
 _TINY = 16  # a smaller fraction (1 / _TINY) of a segment is not worth a row group
 _LOOKS = 16  # checks of the held memory while it fills up
 _DECODED_ROWS = 64 * 1024
@@ -68,7 +68,7 @@ def share(left: int | None, size: Size, target_bytes: int) -> int:
 
     Args:
         left: number of remaining rows; None if unknown.
-        size: their size.
+        size: the size of these rows.
         target_bytes: the largest size of a segment, in bytes.
     """
     most = max(1, size.rows_in(target_bytes))
@@ -89,7 +89,7 @@ def check_opens(add: Add, body: memoryview, table: str) -> None:
         table: the table's URI, for error messages.
 
     Raises:
-        Corrupt: they cannot.
+        Corrupt: readers cannot open it, or it has another number of rows.
     """
     segment = Segment(version=0, partition=0, **msgspec.structs.asdict(add))
     source = SegmentObject(_Encoded(body, table), segment, add.epoch)
@@ -162,7 +162,7 @@ class Outputs:
         store: the store for the segments.
         clock: the source of ids and pauses.
         recipe: how segments are written.
-        sizes: of segments, and of the data being written or uploaded.
+        sizes: the sizes of segments, and of the data being written or uploaded.
         folder: directory for segments until they are stored. None keeps them in memory, which makes
             smaller segments if it is short.
         verify: decode each encoded segment before it is stored.
@@ -198,7 +198,7 @@ class Outputs:
         self._uploads.close()
 
     def open(self, chunk: str, rows: int | None, row_bytes: float) -> None:
-        """Expect rows of a chunk: how many, if known, and about how many bytes each.
+        """Expect rows of a chunk: their number, if known, and about how many bytes each takes.
 
         A no-op for a chunk that is already open.
         """

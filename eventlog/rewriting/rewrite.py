@@ -1,4 +1,4 @@
-"""Rewriting: the rows of segments become fewer, larger, or differently cut and sorted segments.
+"""Rewriting: turns segments into fewer, larger, or differently cut and sorted segments.
 
 Imports eventlog and readers only. Rows stream from the inputs to the encoder in bounded memory. The
 rows written are compared with the rows read before they can be committed (hazard K6).
@@ -78,7 +78,7 @@ def rewrite(
             segments.
         inputs: live segments, in (chunk start, chunk end, version, partition) order.
         granularity: granularity of the new segments.
-        sizes: of segments and of memory.
+        sizes: the sizes of segments and of memory.
         sort_by: columns by which rows are sorted; the table's `order_by` if None.
         progress: called with ("rows", done, total).
         pulse: called between batches of rows; an exception from it ends the rewrite.
@@ -117,7 +117,7 @@ def rewrite(
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:
-    """Return how inputs are read; one with nulls where none may be is lost, and not rewritten."""
+    """Return how inputs are read: an input with nulls in a required column counts as damaged."""
     return Reading(
         t.store,
         head.version,
@@ -151,7 +151,7 @@ def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
 
 
 def _runs(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, list[Segment]]:
-    """Return inputs by the chunk that contains all of their rows, or all in one run."""
+    """Return the inputs by the new chunk that contains their rows, or all of them in one run."""
     runs: dict[str, list[Segment]] = {}
     for segment in inputs:
         name = enclosing_chunk(segment.chunk, granularity)

@@ -1,7 +1,7 @@
-"""Merging slices of a keyed table: a run of their segments becomes a base, or a log.
+"""Merging slices of a keyed table: turns a run of their segments into a base, or a log.
 
 Imports eventlog and readers only. Rows are sorted by bucket, key and commit order, on disk if they
-do not fit into memory, and merged key by key; so memory does not depend on their number.
+do not fit into memory, and merged key by key. So the memory does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Buckets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         first: the first bucket.
         last: the last bucket.
         low: the first version whose rows are merged.
-        high: the last one.
-        splits: after how many splits of the table's buckets these are numbered so.
+        high: the last version whose rows are merged.
+        splits: number of splits of the table's buckets that the numbers take into account.
     """
 
     first: int
@@ -86,17 +86,17 @@ class SliceMerge:
 
     @property
     def rows(self) -> int:
-        """The rows of the inputs."""
+        """The number of rows of the inputs."""
         return sum(segment.rows for segment in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class MergedSlices:
-    """What merging staged.
+    """What a merge of slices staged.
 
     Attributes:
         adds: the new segments.
-        merge: the action that lists what they replace.
+        merge: the action that lists the segments that they replace.
         rows: number of rows of the inputs in these buckets.
         bytes: total size of the new objects.
     """
@@ -114,12 +114,12 @@ def merge_slices(
     pulse: Callable[[], None] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> MergedSlices:
-    """Merge slices and stage the segments that take their place.
+    """Merge slices and stage the segments that replace them.
 
     Args:
         t: the table; its newest known version is the epoch of the staged segments.
         task: what to merge.
-        sizes: of segments and of memory.
+        sizes: the sizes of segments and of memory.
         pulse: called between batches of rows; an exception from it ends the work.
         progress: called with ("rows", done, total) likewise. Of shared inputs only a part is read.
 
@@ -142,7 +142,7 @@ def merge_slices(
         order = [_BUCKET, *work.rule.key, work.rank]
         memory = sizes.memory_bytes // 2
         ordered = sort_on_disk(inputs.rows(), order, memory_bytes=memory, directory=folder)
-        # Closed before the folder goes: a merge that is interrupted leaves its runs in there.
+        # Closed before the folder is deleted: an interrupted merge still has runs in it.
         with closing(ordered):
             outputs.write(whole_keys(ordered, [_BUCKET, *work.rule.key]), inputs.pulse)
     return work.merged(outputs.adds, read=inputs.read, made=outputs.made)
@@ -152,12 +152,12 @@ def _forgettable(t: Table, task: SliceMerge, runs: Sequence[Run], high: int) -> 
     """Return the version up to which tombstones may be forgotten; -1: none may.
 
     `tombstone_hours` must have passed twice, up to a commit and again after it: one wrong clock
-    makes one step in the times of commits, and can shorten one of the two only. And it must have
-    passed twice by the clock of this program. Where it is not, tombstones are kept.
+    makes one step in the times of commits, and can shorten only one of the two periods. Both must
+    have passed by this program's clock as well. Otherwise tombstones are kept.
 
-    An older value that lies above the merge was hidden by its tombstone, so nothing may lie there
-    that was committed when the merge was planned (FORMAT.md R15.14). What a restore brings back was
-    committed in the versions of its span.
+    A tombstone hides older values even if they come above the merge. So no segment that was
+    committed when the merge was planned may be above it (FORMAT.md R15.14). A segment that a
+    restore brings back was committed in the versions of its span.
     """
     if any(high < one.low <= task.version for run in runs for one in run.placed):
         return -1
@@ -166,7 +166,7 @@ def _forgettable(t: Table, task: SliceMerge, runs: Sequence[Run], high: int) -> 
     # against forgotten-by-the-times-of-commits-alone
     now_ms = min(planned.header.time, store_time_ms(t.store, t.clock))
     try:
-        # One of exactly that age is kept.
+        # A tombstone of exactly that age is kept.
         between = checked_version_at(t.session.log, planned, now_ms - hours * _HOUR_MS - 1)
         between_ms = effective_time(planned.meta.clock, between, t.session.log.header(between).time)
         # against forgotten-by-one-step-of-time
@@ -176,12 +176,12 @@ def _forgettable(t: Table, task: SliceMerge, runs: Sequence[Run], high: int) -> 
 
 
 def droppable(made: MergedSlices, live: Sequence[Segment], head: Snapshot) -> list[Segment]:
-    """Return which inputs count in no slice once the merge has taken effect.
+    """Return the inputs that count in no slice any more once the merge has taken effect.
 
     Args:
         made: the merge.
-        live: the live segments of its chunk, before it.
-        head: the version before the one that it takes effect in.
+        live: the live segments of its chunk before the merge.
+        head: the version before the one in which the merge takes effect.
     """
     after = [segment_of(add, head.version + 1, number) for number, add in enumerate(made.adds)]
     left = ineffective([*live, *after], buckets_split(head.layout))
@@ -191,19 +191,19 @@ def droppable(made: MergedSlices, live: Sequence[Segment], head: Snapshot) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is merged, as it lies in the newest version.
+    """The merge as planned, and its inputs and slices in the newest version.
 
     Attributes:
         t: the table.
-        task: what was planned.
-        sizes: of segments and of memory.
+        task: the planned merge.
+        sizes: the sizes of segments and of memory.
         recipe: how segments are written.
         rule: the merge rule.
         at: the slices, with the newest numbers of their buckets.
         runs: the runs that have one of these buckets.
         inputs: the segments to merge, in the order in which they are applied.
-        bottom: whether nothing that counts lies below the inputs, so that bases come of them.
-        level: the level of the segments that come of them.
+        bottom: whether no segment below the inputs counts, so that the merge makes bases.
+        level: the level of the new segments.
     """
 
     t: Table
@@ -227,7 +227,7 @@ class _Work:
         rule: MergeRule,
         live: Sequence[Run],
     ) -> _Work:
-        """Return it, given which segments count in which buckets now."""
+        """Return the work, given the runs that are readable now."""
         planned = task.buckets  # they may have been split since
         first, last = finer(planned.first, planned.last, rule.splits - planned.splits)
         at = msgspec.structs.replace(planned, first=first, last=last, splits=rule.splits)
@@ -256,12 +256,12 @@ class _Work:
         return name
 
     def merged(self, adds: Sequence[Add], *, read: int, made: int) -> MergedSlices:
-        """Return what merging staged.
+        """Return the result of the merge.
 
         Args:
             adds: the new segments.
-            read: rows of the inputs in these buckets.
-            made: rows that came of them.
+            read: number of rows of the inputs in these buckets.
+            made: number of rows of the new segments.
 
         Raises:
             InvalidInput: there are more rows than before.
@@ -294,7 +294,7 @@ class _Inputs:
 
     Attributes:
         pulse: called between batches of rows.
-        read: how many rows were read that count in these slices, without late ones.
+        read: number of rows read that count in these slices, without late ones.
     """
 
     def __init__(
@@ -323,19 +323,20 @@ class _Inputs:
                 if one.kind != "late":
                     self.read += pc.sum(mask).as_py() or 0
                 self._progress("rows", self.read, self._total)
-                if is_base and late_keys.num_rows:  # late rows have all that matters of these keys
+                # The late rows hold the full state of these keys: skip the base's copy.
+                if is_base and late_keys.num_rows:
                     hidden = key_lookup.among(rows, late_keys, work.rule.key)
                     mask = pc.and_(mask, pc.invert(hidden))
                 numbers = pa.array(range(rank, rank + rows.num_rows), pa.int64())
                 rank += rows.num_rows
-                # The rows of an overwrite lie at its read version, and are as old as its commit.
+                # The rows of an overwrite have its read version as place, but its commit's age.
                 version = None if one.level else one.segment.version
                 filled = as_log(rows, schema, version)
                 filled = filled.append_column(_BUCKET, buckets).append_column(work.rank, numbers)
                 yield filled.filter(mask)
 
     def _late_keys(self) -> pa.Table:
-        """Return the keys of which late segments have rows."""
+        """Return the keys that occur in late segments."""
         work = self._work
         schema = pa.schema([work.base_schema.field(name) for name in work.rule.key])
         parts = [schema.empty_table()]
@@ -367,11 +368,11 @@ class _Inputs:
 
 
 class _Outputs:
-    """Merges rows, and stages them.
+    """Merges rows, and stages the new segments.
 
     Attributes:
         adds: the segments that were staged.
-        made: how many rows they have, without late ones.
+        made: number of rows in these segments, without late ones.
     """
 
     def __init__(self, work: _Work, folder: Path) -> None:
@@ -389,7 +390,7 @@ class _Outputs:
         Args:
             pieces: the rows of the inputs, in the order of bucket, key and commit; each table has
                 all rows of its keys.
-            pulse: called between them.
+            pulse: called between the tables.
         """
         writers = (self._main, self._late, self._beside)
         try:
@@ -405,9 +406,10 @@ class _Outputs:
     def _divided(
         self, pieces: Iterable[pa.Table], pulse: Callable[[], None]
     ) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-        """Yield rows and the buckets of their segment: all if rows are few, else one.
+        """Yield rows and the buckets of their segment: all buckets if rows are few, else one.
 
-        Each bucket is in a segment, if without rows, because its inputs lose their effect there.
+        Each bucket gets a segment, even one without rows, because the inputs lose their effect
+        there.
         """
         work, first, last = self._work, self._work.at.first, self._work.at.last
         shared = work.task.bytes * _SHARED <= work.recipe.bucket_bytes
@@ -429,7 +431,7 @@ class _Outputs:
 
     def _merge(self, buckets: tuple[int, int], rows: pa.Table) -> None:
         work = self._work
-        # A sum that does not fit may do so together with rows to come, so its rows stay.
+        # A sum that does not fit now may fit together with later rows, so its rows are kept.
         rows, unfit = row_merging.fitting(rows, work.rule)
         kept = row_merging.condensed(rows, work.rule, bottom=work.bottom)
         if not work.bottom:
@@ -448,12 +450,12 @@ class _Outputs:
         writer.write(buckets, in_key_order(rows, self._work.rule)[0])
 
     def _remembered(self, kept: pa.Table) -> pa.Table:
-        """Return the rows without tombstones that need hide nothing any more."""
+        """Return the rows without the tombstones that no longer need to hide older values."""
         deletes = deleted(kept)
         if not pc.any(deletes, min_count=0).as_py():
             return kept
         work = self._work
-        if self._forgettable is None:  # asked once, and only where there are tombstones
+        if self._forgettable is None:  # computed once, and only if there are tombstones
             self._forgettable = _forgettable(work.t, work.task, work.runs, work.at.high)
         old = pc.less_equal(kept.column(VERSION), self._forgettable)
         return kept.filter(pc.invert(pc.and_(deletes, pc.fill_null(old, False))))
@@ -463,10 +465,10 @@ class _KindWriter:
     """Writes segments of one kind, one after another.
 
     Args:
-        work: what is merged.
-        kind: the kind.
+        work: the merge.
+        kind: the kind of the segments.
         folder: directory for segments until they are stored.
-        adds: gets the segments that were staged.
+        adds: receives the segments that were staged.
     """
 
     def __init__(self, work: _Work, kind: SliceKind, folder: Path, adds: list[Add]) -> None:
