@@ -25,7 +25,7 @@ def table_at(
         return Table(open_store(t, storage_options))
     opened(t)
     if storage_options is not None:
-        raise InvalidInput("storage_options are for a root: the table was opened with its own")
+        raise InvalidInput("storage_options are for a URI: an open table keeps its own")
     return t
 
 

@@ -165,7 +165,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     plan = replace(plan, rule=reader_rule(plan.rule, overflow))
     if fallback and plan.rule is not None:
         raise InvalidInput(
-            "fallback is for tables without a key: what a merge left out is not kept"
+            "fallback is for tables without a key: in a keyed one nothing replaces a lost segment"
         )
     reading = Reading(
         store=t.store,

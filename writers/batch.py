@@ -212,8 +212,8 @@ def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None)
     lacking = [name for name in table.names if name not in given.names]
     if lacking and missing is None:
         raise InvalidInput(
-            f"column {', '.join(map(repr, lacking))} is missing, and the rows take the place of "
-            "others, whose values of it would be lost. Give all columns; or, if null is meant, say "
+            f"column {', '.join(map(repr, lacking))} is missing, so its values in the rows that "
+            "these replace would be lost. Give all columns; or, if you mean null, give "
             "missing='null' (Spark: option missing)"
         )
 

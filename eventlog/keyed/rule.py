@@ -129,7 +129,7 @@ def rule_of(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> Me
     if keyed is None:
         named = sorted(name for name in properties if name == MERGE or _part(name))
         if named:
-            raise InvalidInput(f"property {named[0]} is for keyed tables: give `key`, too")
+            raise InvalidInput(f"property {named[0]} is for keyed tables: give `key` too")
         return None
     kind = properties.get(MERGE, "last")
     if kind not in KINDS:

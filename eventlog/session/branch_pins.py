@@ -70,12 +70,12 @@ def check_held(store: ObjectStore, head: int) -> None:
             "a vacuum may have deleted it. A copy of the branch has every row or is refused: "
             f"{command('replicate', store.uri, 'TARGET')}; or delete the branch"
             if is_passed(fork, meta)
-            else f"delete the branch and make it again, or pin version {fork.held} under the name "
-            f"{pin!r} ({command('pin', store.parent.uri, pin, str(fork.held))}; the next vacuum "
-            "that runs does that, too)"
+            else f"delete the branch and create it again, or pin version {fork.held} under the "
+            f"name {pin!r} ({command('pin', store.parent.uri, pin, str(fork.held))}; the next "
+            "vacuum that runs does that too)"
         )
         raise CommitConflict(
-            f"no pin of {store.parent.uri} keeps what branch {fork.name!r} reads: {advice}; "
+            f"no pin of {store.parent.uri} protects what branch {fork.name!r} reads: {advice}; "
             "nothing was committed",
             table=store.uri,
         )

@@ -103,8 +103,8 @@ def _erasure(rule: MergeRule | None) -> str:
     kind = "last" if rule is None else rule.kind
     return (
         f"under merge={kind} a row replaces the whole row of its key, so existing values would "
-        "become null. Give all columns; or, if null is meant, say missing='null' (Spark: option "
-        "missing, shell: --missing null). In a table of the rule `partial` "
+        "become null. Give all columns; or, if you mean null, give missing='null' (Spark: option "
+        "missing, shell: --missing null). In a table with the rule `partial` "
         "(Table.create(..., properties={'merge': 'partial'})) such rows keep existing values"
     )
 

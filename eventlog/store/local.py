@@ -435,7 +435,7 @@ class LocalStore:
     def _is_no_file(self, key: str) -> Corrupt:
         path = f"{self._root}/{key}"
         return Corrupt(
-            f"{path} is a named pipe, a socket or a device, and no file: "
+            f"{path} is a named pipe, a socket or a device, not a file: "
             f"`rm {shlex.quote(path)}` removes it; if an object was there, put it back from a copy",
             table=self.uri,
             key=key,

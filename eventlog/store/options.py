@@ -56,9 +56,9 @@ def check_endpoint(url: str, what: str) -> None:
     """
     if not {"@", "?", "#"}.isdisjoint(url):  # against secret-in-an-endpoint
         raise InvalidInput(
-            f"{what} must be a scheme, a host and a port alone, without a user name, a password or "
+            f"{what} must be only a scheme, a host and a port, without a user name, a password or "
             "a query: it is shown, and written into logs. Give credentials as storage options "
-            "access_key_id and secret_access_key, or by the AWS environment"
+            "access_key_id and secret_access_key, or in the AWS environment variables"
         )
 
 
@@ -77,11 +77,11 @@ def parse_options(storage_options: Mapping[str, str] | None) -> StoreOptions:
         name = given.lower().removeprefix("aws_")
         if name not in NAMES:
             raise InvalidInput(
-                f"storage option {given[:40]!r} is unknown; known are {', '.join(NAMES)}, "
+                f"storage option {given[:40]!r} is unknown: the options are {', '.join(NAMES)}, "
                 "each also with the prefix aws_"
             )
         if not isinstance(value, str) or not value or not is_unicode(value):
-            raise InvalidInput(f"storage option {name} must be a string that is not empty")
+            raise InvalidInput(f"storage option {name} must be a non-empty string")
         if values.setdefault(name, value) != value:
             raise InvalidInput(f"storage option {name} is given twice with different values")
     _check(values)

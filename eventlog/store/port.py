@@ -188,6 +188,6 @@ def check_limit(limit: int | None) -> None:
 
 def _check_characters(text: str) -> None:
     if match := _FORBIDDEN.search(text):
-        raise InvalidInput(f"key {text[:80]!r} contains {match[0]!r}, which keys must not")
+        raise InvalidInput(f"key {text[:80]!r} contains {match[0]!r}, which keys must not contain")
     if len(text.encode()) > MAX_KEY_BYTES:
         raise InvalidInput(f"key {text[:80]!r}... is longer than {MAX_KEY_BYTES} bytes")

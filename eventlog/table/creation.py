@@ -68,7 +68,7 @@ def _keyed(key: str | Iterable[str], buckets: int | None) -> Keyed | None:
     columns = tuple(arguments.name_list([key] if isinstance(key, str) else key, "key"))
     if not columns:
         if buckets is not None:
-            raise InvalidInput("buckets are for keyed tables: give `key`, too")
+            raise InvalidInput("buckets are for keyed tables: give `key` too")
         return None
     count = DEFAULT_BUCKETS if buckets is None else arguments.whole(buckets, "buckets", 1)
     return Keyed(columns, count)

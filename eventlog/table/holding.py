@@ -71,11 +71,11 @@ def unpin(session: Session, name: str, *, owner: str | None = None) -> None:
     if pin.owner == OWNER != pin_owner:
         branch = branch_of(session.store, name)
         raise CommitConflict(
-            f"pin {name!r} keeps what a branch reads: deleting the branch removes it "
+            f"pin {name!r} protects what a branch reads: deleting the branch removes it "
             f"({command('branch', session.uri, branch, '--delete')})"
             if branch is not None
-            else f"pin {name!r} came with the log of a table that has, or had, such a branch, and "
-            f"keeps nothing that a branch of this one reads: break_pin ({broken}) removes it",
+            else f"pin {name!r} came with the log of another table, which has or had that branch. "
+            f"It protects no branch of this table: break_pin ({broken}) removes it",
             table=session.uri,
         )
     if pin.owner != pin_owner:

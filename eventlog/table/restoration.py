@@ -197,9 +197,9 @@ def commit_drops(session: Session, drops: Sequence[Drop], reason: str) -> int:
         chunks = ", ".join(sorted({drop.chunk for drop in drops}))
         raise InvalidInput(
             "in a keyed table the segments of a chunk are merged with each other: without one of "
-            "them others would show rows that it replaces or deletes. Put its object back; or "
-            "restore the newest version that is whole, and upsert again what was committed since; "
-            f"or, if the rows are gone for good, drop all segments of chunk {chunks}",
+            "them, the others would show rows that it replaces or deletes. Put its object back; or "
+            "restore the newest complete version, and upsert again the rows that were committed "
+            f"since; or, if the rows are lost, drop all segments of chunk {chunks}",
             table=session.uri,
             version=head.version,
         ) from None

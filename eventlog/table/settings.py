@@ -30,8 +30,8 @@ def set_properties(session: Session, properties: Mapping[str, str | None]) -> in
     fixed = sorted(name for name in properties if is_merge(name))
     if fixed:
         raise InvalidInput(
-            f"property {fixed[0]} is part of the merge rule, which a table gets when it is created "
-            "and keeps: it gives every version its answer"
+            f"property {fixed[0]} is part of the merge rule, which is fixed when a table is "
+            "created, because it determines the rows of every version"
         )
     changes = property_changes(properties, head.properties)
     setting = {**head.properties, **properties}.get(PROPERTY)
@@ -84,8 +84,8 @@ def set_buckets(session: Session, buckets: int) -> int:
         now *= 2
     if now != wanted:
         raise InvalidInput(
-            f"buckets can be doubled, once or several times: there are {keyed.buckets}, and "
-            f"{wanted} is not reached by that",
+            f"buckets can only be doubled, once or several times: from {keyed.buckets}, {wanted} "
+            "cannot be reached",
             table=session.uri,
         )
     return session.commit(session.transaction("split", steps))

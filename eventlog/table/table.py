@@ -373,7 +373,7 @@ class Table:
         """
         lost = list(segments) if isinstance(segments, Iterable) else []
         if not lost or not all(isinstance(segment, Segment) for segment in lost):
-            raise InvalidInput("give at least one segment to drop, of Snapshot.segments()")
+            raise InvalidInput("give at least one segment to drop, from Snapshot.segments()")
         drops = {segment.id: drop_of(segment) for segment in lost}
         return restoration.commit_drops(self.session, [*drops.values()], text(reason, "a reason"))
 

@@ -106,7 +106,7 @@ def question(
     taken = [name for name in asked.schema.names if name.lower() in COLUMNS.names]
     if taken:
         raise InvalidInput(
-            f"changes have a column {taken[0].lower()!r} of their own, and the table has "
+            f"changes add a column {taken[0].lower()!r}, and the table already has "
             f"{taken[0]!r}: leave it out with `columns`"
         )
     return replace(asked, rule=reader_rule(asked.rule, overflow))

@@ -352,8 +352,8 @@ def changes(  # noqa: PLR0913 - the parts of one question
 def _require_order(start: int, end: int) -> None:
     if start > end:
         raise InvalidInput(
-            f"the changes after version {start} up to version {end} were asked for: the "
-            "end is before the start"
+            f"there are no changes after version {start} up to version {end}: the end is "
+            "before the start"
         )
 
 

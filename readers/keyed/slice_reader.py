@@ -159,7 +159,7 @@ class SliceReader:
         version = self.reading.version if error.version is None else error.version
         return InvalidInput(
             f"{error.message} at version {version} (chunk {runs[0].chunk}, bucket {bucket}): "
-            "upsert a row of this key that takes a part back, and read a later version; or read "
+            "upsert a row of this key that subtracts enough, and read a later version; or read "
             "null in place of such sums: `overflow='null'`, in the shell `--overflow null`",
             table=self.reading.store.uri,
             version=version,

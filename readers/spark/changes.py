@@ -100,7 +100,7 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
     start = max(1, _first(given, table, last)) - 1
     if start > last.version:
         raise InvalidInput(
-            f"version {start + 1} is the first to read, and {last.version} the last one: give an "
+            f"version {start + 1} is the first to read, but {last.version} is the last: give an "
             "earlier startingVersion or startingTimestamp"
         )
     first = kept_snapshot(table, start)
@@ -151,8 +151,8 @@ def _check_own(schema: StructType) -> None:
         if field.name in COLUMNS.names and known[field.name].dataType != field.dataType:
             wanted = known[field.name].dataType.simpleString()
             raise InvalidInput(
-                f"the schema has column {field.name!r} as {field.dataType.simpleString()}: it is "
-                f"{wanted}"
+                f"the schema has column {field.name!r} as {field.dataType.simpleString()}, but its "
+                f"type is {wanted}"
             )
 
 

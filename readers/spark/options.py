@@ -177,7 +177,7 @@ def parse_spark_options(options: Mapping[str, str]) -> SparkOptions:
             properties[given[len(PROPERTY_PREFIX) :]] = value
         elif lower == _CREATE_TABLE:
             raise InvalidInput(
-                "CREATE TABLE makes no eventlog table: save the first rows with df.write"
+                "CREATE TABLE cannot create an eventlog table: save the first rows with df.write"
                 ".format('eventlog').option('timeColumn', …).mode('append').save(path), or run "
                 "`eventlog create`; for SQL load the path, or CREATE TEMPORARY VIEW … USING "
                 "eventlog OPTIONS (path '…')"

@@ -214,7 +214,8 @@ def check_schema_columns(given: SparkOptions, schema: StructType) -> None:
     columns = given.columns()
     if columns is not None and sorted(columns) != sorted(schema.names):
         raise InvalidInput(
-            f"the schema has columns {', '.join(schema.names)}, option columns {', '.join(columns)}"
+            f"the schema has columns {', '.join(schema.names)}, but option columns has "
+            f"{', '.join(columns)}"
         )
 
 
@@ -262,14 +263,14 @@ def check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:
     for field in wanted:
         if field.name not in available.names:
             raise InvalidInput(
-                f"the schema has column {field.name!r}, the table at version {snapshot.version} "
-                f"has {', '.join(available.names)}"
+                f"the schema has column {field.name!r}, but the table at version "
+                f"{snapshot.version} has {', '.join(available.names)}"
             )
         known = available.field(field.name)
         if known.type != field.type or not field.nullable:
             not_null = "" if field.nullable else " NOT NULL"
             raise InvalidInput(
-                f"the schema has column {field.name!r} as {field.type}{not_null}, the table as "
-                f"{known.type}, nullable"
+                f"the schema has column {field.name!r} as {field.type}{not_null}, but the table "
+                f"has it as {known.type}, nullable"
             )
     return wanted

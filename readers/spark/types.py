@@ -58,12 +58,12 @@ def _arrow(field: StructField) -> pa.DataType:
     except (PySparkException, TypeError, ValueError, AssertionError) as error:
         raise InvalidInput(
             f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Arrow "
-            f"equivalent ({error}): cast it to a type of tables"
+            f"equivalent ({error}): cast it to a type that tables support"
         ) from None
     if not supported:
         raise InvalidInput(
             f"column {field.name!r} has type {field.dataType.simpleString()}, which tables do not "
-            "have: cast it to a string, or to a number with the unit in its name"
+            "support: cast it to a string, or to a number with the unit in its name"
         )
     return arrow
 

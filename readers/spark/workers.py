@@ -89,7 +89,7 @@ def _check(program: str) -> None:
         raise InvalidInput(f"{_ADVICE}; {program} does not start: {error}") from error
     if found.returncode:
         why = found.stderr.strip().splitlines() or [f"nothing, and ended with {found.returncode}"]
-        raise InvalidInput(f"{_ADVICE}; {program} says: {why[-1][:300]}")
+        raise InvalidInput(f"{_ADVICE}; {program} reports: {why[-1][:300]}")
 
 
 def has_data_sources() -> bool:

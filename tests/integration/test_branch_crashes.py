@@ -184,7 +184,7 @@ def test_a_making_that_dies_beside_a_deletion_leaves_nothing_that_takes_rows():
                 if found.unfinished or found.held:
                     continue
                 unheld += 1
-                with pytest.raises(errors.CommitConflict, match="make it again"):
+                with pytest.raises(errors.CommitConflict, match="create it again"):
                     append(on(store, "audit", 410), events(1, first=10))
                 fresh(store, 420).delete_branch("audit")
                 append(make(store, 430), events(1, first=10))

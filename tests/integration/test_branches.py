@@ -566,7 +566,7 @@ def test_a_fork_that_claims_more_than_its_parent_holds_is_told_and_takes_no_rows
     table.branch("audit")
     opened = forged(table, "audit", held=0)
     assert [b.held for b in table.branches()] == [False]
-    assert any("no pin keeps" in f.message for f in fsck(table).findings)
+    assert any("no pin protects" in f.message for f in fsck(table).findings)
     with pytest.raises(errors.CommitConflict, match="no pin"):
         append(opened(), events(1, first=7))
 

@@ -339,7 +339,7 @@ def test_a_reader_is_told_that_the_branch_was_deleted(read, became):
         if later:
             scan(branch).to_table()
         MEANWHILE[became](store)
-        with pytest.raises(errors.TableNotFound, match="'audit', which was opened, was deleted"):
+        with pytest.raises(errors.TableNotFound, match="the opened branch 'audit' was deleted"):
             READS[read](branch)
 
 
@@ -354,5 +354,5 @@ def test_a_scan_that_has_begun_is_told_that_the_branch_was_deleted():
         lambda: scan(branch, version=head.version).to_table(),
         lambda: check_sizes(branch.store, live(head), head.version),
     ):
-        with pytest.raises(errors.TableNotFound, match="'audit', which was opened, was deleted"):
+        with pytest.raises(errors.TableNotFound, match="the opened branch 'audit' was deleted"):
             read()

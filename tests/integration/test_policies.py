@@ -247,9 +247,11 @@ def test_a_compactor_that_may_not_publish_is_denied_that_and_compacts_neverthele
 def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
     prepared(place)
     table = read(place)
-    with pytest.raises(errors.InvalidInput, match=r"denied to create an object.*they are allowed"):
+    with pytest.raises(
+        errors.InvalidInput, match=r"denied permission to create an object.*their permissions"
+    ):
         append(table, builders.events(1))
-    with pytest.raises(errors.InvalidInput, match="denied to delete"):
+    with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
         place.store("reader").delete([keys.commit_key(0)])
     with pytest.raises(errors.InvalidInput, match="denied"):
         table.set_properties({"user.a": "b"})
@@ -267,7 +269,7 @@ def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
     protected = [o.key for p in (keys.LOG_PREFIX, keys.FRAMES_PREFIX) for o in store.list(p)]
     assert {key.split("/")[0] for key in protected} == {"_log", "_frames"}
     for key in protected:
-        with pytest.raises(errors.InvalidInput, match="denied to delete"):
+        with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
             store.delete([key])
         with pytest.raises(ClientError, match="AccessDenied"):
             raw.delete_object(Bucket=place.bucket, Key=f"{PREFIX}/{key}")
@@ -281,10 +283,10 @@ def test_who_may_delete_segments(place):
     append(place.create(), builders.events(6, days=3))
     segments = [o.key for o in place.store("reader").list(keys.SEGMENTS_PREFIX)]
     for who in ("reader", "writer", "compactor"):
-        with pytest.raises(errors.InvalidInput, match="denied to delete"):
+        with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
             place.store(who).delete(segments)
     # In one batch: the segment goes, the commit stays.
-    with pytest.raises(errors.InvalidInput, match="denied to delete"):
+    with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
         place.store("vacuum").delete([segments[0], keys.commit_key(1)])
     left = [o.key for o in place.store("reader").list("")]
     assert segments[0] not in left

@@ -251,7 +251,7 @@ def check(world):
         check_rows(world, table, side)
         # A PUT that lands after its branch was deleted leaves one without a pin.
         found = [f for f in fsck(table).findings if f.severity == "error"]
-        assert all("no pin keeps what branch" in f.message for f in found), found
+        assert all("no pin protects what branch" in f.message for f in found), found
     for branch in one.branches():
         place = fork_at(one.store, branch.name)
         if place is not None and branch.head is not None and branch.held:

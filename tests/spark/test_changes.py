@@ -202,7 +202,7 @@ def test_options_that_do_not_fit_say_what_to_do(local_uri):
     append(table, rows(random.Random(6), 4))
     for options, why in [
         ({"version": "1"}, "startingVersion and endingVersion"),
-        ({"startingVersion": "9"}, "version 9 is the first to read, and 1 the last"),
+        ({"startingVersion": "9"}, "version 9 is the first to read, but 1 is the last"),
         ({"startingVersion": "1", "startingTimestamp": "2013-01-07"}, "not both"),
         ({"maxVersionsPerTrigger": "2"}, "is for streams"),
         ({"readChanges": "yes"}, "true or false"),

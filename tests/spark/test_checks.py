@@ -337,7 +337,7 @@ def test_columns_are_a_list_or_json(text, names):
         ({"version": "1", "readVersion": "1"}, InvalidInput, "version or readVersion, not both"),
         ({"where": "nobody = 1"}, InvalidInput, "nobody"),
         ({"where": "id ="}, InvalidInput, "the predicate is not one SQL expression"),
-        ({"owner": "me"}, InvalidInput, "CREATE TABLE makes no eventlog table"),
+        ({"owner": "me"}, InvalidInput, "CREATE TABLE cannot create an eventlog table"),
     ],
 )
 def test_wrong_options_of_a_load_are_named(table, options, error, said):
@@ -353,7 +353,7 @@ def test_wrong_options_of_a_load_are_named(table, options, error, said):
         ({"where": "id = 1", "whereArrow": "AAAA"}, "where or whereArrow, not both"),
         ({"whereArrow": "AAAA"}, "not a packed pyarrow expression"),
         ({"targetBytes": "0"}, "option targetBytes must be a whole number from 1"),
-        ({"columns": "id"}, "the schema has columns id, ts, name, option columns id"),
+        ({"columns": "id"}, "the schema has columns id, ts, name, but option columns has id"),
         ({"start": "2013-01-08", "end": "2013-01-09"}, "option start, end is for overwrites"),
         (OVERWRITE_DAY, "option replaceWhere is for overwrites"),
     ],
@@ -367,8 +367,11 @@ def test_wrong_options_of_a_read_are_named(table, options, said):
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        (with_field("extra", "integer"), "column 'extra', the table at version 1 has id, ts, name"),
-        (with_field("id", "integer"), "column 'id' as int32, the table as int64"),
+        (
+            with_field("extra", "integer"),
+            "column 'extra', but the table at version 1 has id, ts, name",
+        ),
+        (with_field("id", "integer"), "column 'id' as int32, but the table has it as int64"),
         (StructType().add("id", LongType(), nullable=False), "column 'id' as int64 NOT NULL"),
     ],
 )

@@ -130,7 +130,7 @@ def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
         (lambda: overwrite(events(5), local_uri, where="id = 3"), "range of the time column"),
         (
             lambda: overwrite(events(5), local_uri, where="ts >= '2013-01-07'", start="2013-01-07"),
-            "says the same as replaceWhere",
+            "means the same as replaceWhere",
         ),
     ):
         with pytest.raises(InvalidInput, match=message):

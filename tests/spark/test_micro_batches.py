@@ -73,7 +73,7 @@ def test_a_batch_without_rows_commits_nothing(sink):
 def test_a_batch_before_the_last_one_is_a_sign_of_a_copied_checkpoint(sink):
     for batch in range(3):
         run(sink, "query", batch, part(batch))
-    with pytest.raises(CommitConflict, match="batch 2 of query query already, in version 3"):
+    with pytest.raises(CommitConflict, match="already has batch 2 of query query, in version 3"):
         run(sink, "query", 1, part(10))
     assert rows_of(sink["path"]) == [0, 1, 2]
 

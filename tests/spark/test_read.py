@@ -177,7 +177,7 @@ def test_a_schema_given_by_the_user_is_a_projection(spark, table):
     reader = spark.read.format("eventlog").schema("name STRING, id BIGINT")
     found = reader.load(table.uri).where("id = 3").collect()
     assert [tuple(row) for row in found] == [("name-3", 3)]
-    with pytest.raises(Exception, match="column 'id' as int32, the table as int64"):
+    with pytest.raises(Exception, match="column 'id' as int32, but the table has it as int64"):
         spark.read.format("eventlog").schema("id INT").load(table.uri).collect()
 
 

@@ -321,7 +321,7 @@ def test_wrong_options_are_named_before_a_batch(table, options, why):
 
 
 def test_a_start_beyond_the_table_is_refused(table):
-    with pytest.raises(InvalidInput, match="startingVersion is 5, and the newest version is 3"):
+    with pytest.raises(InvalidInput, match="startingVersion is 5, but the newest version is 3"):
         Query(table.uri, startingVersion="5").start().trigger()
 
 

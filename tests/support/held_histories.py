@@ -411,7 +411,9 @@ def play_held(seed):
         history.counts["histories"] += 1
         for place in history.places.values():
             found = fsck(history.open(place), checksums=True).findings
-            wrong = [f for f in found if f.severity == "error" and "no pin keeps" not in f.message]
+            wrong = [
+                f for f in found if f.severity == "error" and "no pin protects" not in f.message
+            ]
             assert not wrong, wrong
     return history
 

@@ -157,8 +157,8 @@ def _sources(
         first = first or source
         if kind != first.kind:
             raise InvalidInput(
-                f"files of several formats, such as {first.path} and {part.path}: append each on "
-                "its own"
+                f"files of several formats, such as {first.path} and {part.path}: append each "
+                "format separately"
             )
         sources.append(source)
     return sources
@@ -173,7 +173,7 @@ def _format_of(part: _DataFile, file_format: str | None) -> tuple[str, str | Non
         kind = file_format
     if kind is None:
         raise InvalidInput(
-            f"the name of {part.path} does not say its format: give --format, one of "
+            f"the name of {part.path} does not show its format: give --format, one of "
             f"{', '.join(FORMATS)}"
         )
     return kind, codec
@@ -193,8 +193,8 @@ def _partition(part: _DataFile, wanted: pa.Schema) -> Partition:
         (name,) = parse_parts([folder]).values or [""]
         if name not in wanted.names and (at >= len(folders) - inside or name.casefold() in known):
             raise InvalidInput(
-                f"{part.path}: the folder {folder!r} names a column {name!r}, which the table does "
-                f"not have; it has {', '.join(wanted.names)}"
+                f"{part.path}: the folder {folder!r} names a column {name!r}, which the table "
+                f"lacks; it has {', '.join(wanted.names)}"
             )
         if name in wanted.names:
             named.append(folder)

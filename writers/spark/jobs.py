@@ -388,7 +388,7 @@ def _range_of(replacement: Replacement, head: Snapshot) -> tuple[int, int]:
     """Return the range [start, end) ms that an overwrite replaces; everything by default."""
     if replacement.where is not None:
         if replacement.start is not None or replacement.end is not None:
-            raise InvalidInput("option start, end says the same as replaceWhere: give one of them")
+            raise InvalidInput("option start, end means the same as replaceWhere: give one of them")
         return parse_replace_where(replacement.where, head)
     low, high = to_range(replacement.start, replacement.end)
     check_aligned(low, high, head)

@@ -163,8 +163,8 @@ def _spelled(name: str, columns: Sequence[str]) -> str:
     found = [column for column in columns if column.lower() == wanted.lower()]
     if len(found) > 1:
         raise InvalidInput(
-            f"option {PROPERTY_PREFIX}{name} may be of column {' or '.join(found)}, because Spark "
-            "keeps no capitals of it: create the table with eventlog.writers.spark.append"
+            f"option {PROPERTY_PREFIX}{name} may mean column {' or '.join(found)}, because Spark "
+            "writes it in lower case: create the table with eventlog.writers.spark.append"
         )
     return start + (found[0] if found else wanted)
 

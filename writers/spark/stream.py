@@ -132,7 +132,7 @@ class EventLogStreamWriter(_StreamWriter):
         query_id = context.getLocalProperty(_QUERY_ID) if context is not None else None
         if not query_id:
             raise InvalidInput(
-                f"Spark does not tell this task the id of its query (local property {_QUERY_ID}), "
+                f"Spark does not give this task the id of its query (local property {_QUERY_ID}), "
                 "without which a batch could be written twice: use foreachBatch with "
                 "eventlog.writers.spark.append"
             )
@@ -205,10 +205,10 @@ def _repeated(table: Table, app: App) -> bool:
     mark = table.head().meta.apps.get(app.id)
     if mark is not None and mark.seq > app.seq:
         raise CommitConflict(
-            f"the table has batch {mark.seq} of query {app.id} already, in version {mark.version}, "
-            f"and this is batch {app.seq}: two queries run with copies of one checkpoint, or it "
-            "was restored from an older copy. Stop the other query; or compare the rows in the "
-            "table with the source, and start with a new checkpoint from there",
+            f"the table already has batch {mark.seq} of query {app.id}, in version {mark.version}, "
+            f"but this is batch {app.seq}: two queries run with copies of one checkpoint, or the "
+            "checkpoint was restored from an older copy. Stop the other query; or compare the rows "
+            "in the table with the source, and start with a new checkpoint from there",
             table=table.uri,
         )
     return mark is not None and mark.seq == app.seq

@@ -226,7 +226,7 @@ def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None
         terminal.say(more)
     if done.attached is False:
         raise EventLogError(
-            "the copy was detached, or attached anew, meanwhile: the table does not wait for it; "
+            "the copy was detached, or attached again, meanwhile: the table does not wait for it; "
             "run the command again",
             table=done.source,
         )

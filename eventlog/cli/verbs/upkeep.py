@@ -325,7 +325,7 @@ def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:
         if segment_id not in live:
             raise InvalidInput(
                 f"{name} is not a live segment of version {snapshot.version}: `eventlog fsck` "
-                "names those that are missing, `eventlog ls` all"
+                "lists the missing ones, `eventlog ls` all of them"
             )
     return [live[segment_id] for segment_id in dict.fromkeys(wanted.values())]
 

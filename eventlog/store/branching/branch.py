@@ -128,8 +128,8 @@ class BranchStore:
         name = self._name(key)
         if is_inherited(key, self._fork().version):  # against branch-writes-into-its-parent
             raise InvalidInput(
-                f"this object is of the time before branch {self.name!r} forked at version "
-                f"{self._fork().version}: it can be written with the parent's root only",
+                f"this object belongs to the versions before branch {self.name!r} forked at "
+                f"version {self._fork().version}: write it with the parent's root",
                 table=self.uri,
                 key=key,
             )
@@ -172,7 +172,7 @@ class BranchStore:
             except KeyNotFound:
                 raise TableNotFound(
                     f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "
-                    f"lists its branches, {command('branch', self.parent.uri, self.name)} makes "
+                    f"lists its branches, {command('branch', self.parent.uri, self.name)} creates "
                     "this one",
                     table=self.uri,
                 ) from None
@@ -240,15 +240,15 @@ class BranchStore:
         if codec.sha256(body) != fork.commit:  # against fork-of-another-log
             raise Corrupt(
                 f"the parent's commit is not the one that branch {self.name!r} forked from: the "
-                "parent was replaced, or put back from a copy; `eventlog fsck` looks at both",
+                "parent was replaced, or put back from a copy; `eventlog fsck` checks both",
                 table=self.uri,
                 key=key,
                 version=fork.version,
             )
         if codec.decode_header(body[: codec.HEADER_BYTES]).table != fork.table:
             raise Corrupt(
-                f"the fork of branch {self.name!r} has the id of another table than its parent's "
-                "commits: put `_fork.json` back from a copy, or delete the branch",
+                f"`_fork.json` of branch {self.name!r} has the id of another table, not of its "
+                "parent: put it back from a copy, or delete the branch",
                 table=self.uri,
                 version=fork.version,
             )

@@ -67,8 +67,8 @@ def check_there(store: ObjectStore) -> None:
     except KeyNotFound:
         pass
     raise TableNotFound(
-        f"branch {fork.name!r}, which was opened, was deleted, with all that was committed there: "
-        "open its parent, or make the branch again",
+        f"the opened branch {fork.name!r} was deleted, with all its commits: open its parent, or "
+        "create the branch again",
         table=store.uri,
     )
 

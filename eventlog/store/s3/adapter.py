@@ -316,7 +316,7 @@ class S3Store:
             if empty > EMPTY_PAGES:
                 raise Unavailable(
                     f"the store answered with {empty:,} empty pages of its listing of {prefix!r} "
-                    "in a row, and says that there are more: its ListObjectsV2 is broken",
+                    "in a row, and reports that there are more: its ListObjectsV2 is broken",
                     table=self.uri,
                 )
             request["ContinuationToken"] = self._next(answer, request, prefix)
@@ -342,7 +342,7 @@ class S3Store:
         raise InvalidInput(
             f"this store does not support the parameter {unheeded} of ListObjectsV2: it lists "
             f"{name!r}, which was not asked for; use a newer version of its server, or another "
-            "store that is compatible with S3 in this",
+            "S3-compatible store",
             table=self.uri,
         )
 

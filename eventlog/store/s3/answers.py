@@ -81,8 +81,9 @@ def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput |
         text = f"S3 refused to {verb}: this machine's clock is wrong; set it ({detail})"
     elif status in (401, 403) or code in _CREDENTIAL_CODES:
         text = (
-            f"S3 denied to {verb} in bucket {bucket!r} ({detail}): check the credentials "
-            "(AWS_ACCESS_KEY_ID, AWS_PROFILE or the storage options) and what they are allowed"
+            f"S3 denied permission to {verb} in bucket {bucket!r} ({detail}): check the "
+            "credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE or the storage options) and their "
+            "permissions"
         )
     elif status == 501:
         text = (
@@ -127,7 +128,7 @@ def delete_error(
         key = str(error.get("Key"))
         if code == "AccessDenied":
             return InvalidInput(
-                f"S3 denied to delete {key!r} in bucket {bucket!r}: "
+                f"S3 denied permission to delete {key!r} in bucket {bucket!r}: "
                 "the credentials need s3:DeleteObject there"
             )
         return Unavailable(f"S3 could not delete {key!r} in bucket {bucket!r} ({code}): try again")
@@ -135,7 +136,7 @@ def delete_error(
     left = next((name for name in names if name not in answered), None)
     if left is not None:  # a proxy or a portal answers so
         return Unavailable(
-            f"the answer does not tell whether {left!r} in bucket {bucket!r} was deleted: try again"
+            f"S3 did not answer whether {left!r} in bucket {bucket!r} was deleted: try again"
         )
     return None
 

@@ -73,6 +73,6 @@ def _read(raw: Any, most: int | None, announced: int | None, clock: Clock) -> by
 
 def _too_much(sent: str, most: int) -> Unavailable:
     return Unavailable(
-        f"the store sends {sent} bytes in answer to a request of {most:,}: it, or a proxy in front "
+        f"the store sent {sent} bytes in answer to a request for {most:,}: it, or a proxy in front "
         "of it, is broken"
     )

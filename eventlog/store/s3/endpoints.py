@@ -74,7 +74,7 @@ def check(endpoint_url: str, path: str | None) -> None:
     if endpoint_path:
         raise InvalidInput(
             f"the S3 endpoint ends with the path {endpoint_path!r}, which the client that reads "
-            "large objects does not support: give the store a host of its own"
+            "large objects does not support: put the store on its own host"
         )
     if path is not None and not os.path.isfile(path):  # noqa: PTH113 - the path is text
         raise InvalidInput(
@@ -126,8 +126,9 @@ def _proxy(endpoint_url: str) -> dict[str, Any] | None:
         port = url.port
     except ValueError:  # its text may be a part of the password
         raise InvalidInput(
-            "the environment sets a proxy (HTTP_PROXY, HTTPS_PROXY) that is no URL: its port is "
-            "not a number, or its password has a character such as / that is to be percent-encoded"
+            "the environment sets a proxy (HTTP_PROXY, HTTPS_PROXY) that is not a URL: its "
+            "port is not a number, or its password has a character such as / that must be "
+            "percent-encoded"
         ) from None
     if url.scheme not in ("http", "https") or not url.hostname:
         raise InvalidInput(

@@ -95,10 +95,10 @@ def _check_without_branches(session: Session, name: str, fork: Fork | None) -> N
         return
     names, key = lost
     raise InvalidInput(
-        f"branch {'/'.join(names)!r} would be deleted with branch {name!r}, and `_fork.json` of "
-        f"branch {'/'.join(names[:-1])!r}, by which it is opened, is missing or damaged. Put that "
-        "object back from a copy, and delete the inner branch first; or, to give up both, remove "
-        f"the object {key} by hand, and delete branch {name!r} again",
+        f"branch {'/'.join(names)!r} would be deleted with branch {name!r}, but it cannot be "
+        f"opened, because `_fork.json` of branch {'/'.join(names[:-1])!r} is missing or damaged. "
+        "Put that object back from a copy, and delete the inner branch first; or, to give up both, "
+        f"remove the object {key} by hand, and delete branch {name!r} again",
         table=session.uri,
     )
 

@@ -118,9 +118,9 @@ class Kept:
 
 def _cannot_be_kept(store: ObjectStore, name: str, problem: str) -> Corrupt:
     return Corrupt(
-        f"what branch {name!r} reads is unknown: {problem}. Nothing is deleted while it is so: put "
-        "`_fork.json`, or the parent's `_log/`, back from a copy; or give the branch up, with "
-        f"what was committed there: {command('branch', store.uri, name, '--delete')} removes it",
+        f"what branch {name!r} reads is unknown: {problem}. Until this is mended, nothing is "
+        "deleted: put `_fork.json`, or the parent's `_log/`, back from a copy; or give up the "
+        f"branch and its commits: {command('branch', store.uri, name, '--delete')} removes it",
         table=store.uri,
         key=f"{keys.branch_root(name)}/{keys.FORK_KEY}",
     )

@@ -52,7 +52,7 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
     if not is_held(fork, session.refresh().meta.pins.get(pin_name(session.store, name))):
         if fork_of(session.store, name) != fork:
             raise CommitConflict(
-                f"another program deleted branch {name!r} while it was made", table=session.uri
+                f"another program deleted branch {name!r} while it was created", table=session.uri
             )
         _pin(session, name, fork.held)  # against branch-without-its-pin
     return BranchStore(session.store, name, fork)
@@ -132,7 +132,7 @@ def _check_free(session: Session, name: str) -> None:
 
 def _exists(session: Session, name: str) -> AlreadyExists:
     return AlreadyExists(
-        f"there is a branch {name!r} already: open it with Table.open(…, branch={name!r}) or "
+        f"branch {name!r} already exists: open it with Table.open(…, branch={name!r}) or "
         "--branch, or choose another name",
         table=session.uri,
     )

@@ -74,7 +74,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
             yield key, "warning", message
         elif not is_held(fork, meta.pins.get(pin)) and not is_passed(fork, meta):
             message = (
-                f"no pin keeps what branch {name!r} reads. The next vacuum that runs here pins "
+                f"no pin protects what branch {name!r} reads. The next vacuum that runs here pins "
                 "it again: leave it so where this table follows another one. Else pin version "
                 f"{fork.held} under the name {pin!r} "
                 f"({command('pin', store.uri, pin, str(fork.held))}), or delete the branch"

@@ -117,8 +117,8 @@ class Rules:
             return InvalidInput(
                 f"version {number} ({version.change}) removed rows or brought some back, and a "
                 "stream only reads appended rows: set option skipChangeCommits=true to pass over "
-                "such transactions, readChanges=true to read what each version did to the rows, or "
-                "start with a new checkpoint to read the table anew",
+                "such transactions, readChanges=true to read the changes of each version, or start "
+                "with a new checkpoint to read the table from the beginning",
                 table=self.uri,
                 version=number,
             )
@@ -295,8 +295,8 @@ def vacuumed(version: int, horizon: int, uri: str) -> VersionVacuumed:
     """Return the error for rows that a stream has not read before they were vacuumed."""
     return VersionVacuumed(
         f"version {version} was vacuumed before the stream read it: only versions from {horizon} "
-        "on can be read. Set option failOnDataLoss=false to go on there, without the rows before, "
-        "or start with a new checkpoint to read the table anew",
+        "on can be read. Set option failOnDataLoss=false to go on there, without the earlier rows, "
+        "or start with a new checkpoint to read the table from the beginning",
         table=uri,
         version=version,
     )

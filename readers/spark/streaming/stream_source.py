@@ -204,7 +204,7 @@ class Source:
             return replace(self.read_to(head.version), place=BEGINNING)
         if version > head.version + 1:
             raise InvalidInput(
-                f"option startingVersion is {version}, and the newest version is {head.version}: "
+                f"option startingVersion is {version}, but the newest version is {head.version}: "
                 f"give {head.version + 1} to read only what is appended from now on"
             )
         return self.read_to(version - 1)
@@ -473,6 +473,6 @@ def _check_unkeyed(layout: Layout, uri: str) -> None:
     if keyed_of(layout) is not None:
         raise InvalidInput(
             "a keyed table has no appended rows to read as a stream: its rows replace and remove "
-            "others. Set option readChanges=true to read what each version did to the rows",
+            "others. Set option readChanges=true to read the changes of each version",
             table=uri,
         )

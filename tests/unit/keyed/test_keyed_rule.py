@@ -74,7 +74,7 @@ def test_columns_that_cannot_be_a_key(name):
         ("buckets must be", {"buckets": 0}),
         ("from 1 to 4096", {"buckets": 4097}),
         ("buckets", {"buckets": 1.5}),
-        ("`key`, too", {"key": (), "buckets": 4}),
+        ("`key` too", {"key": (), "buckets": 4}),
         ("one column", {"order_by": ["n", "at"]}),
         ("is in the key", {"order_by": "id"}),
         ("cannot order rows", {"order_by": "half"}),

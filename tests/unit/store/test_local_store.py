@@ -227,7 +227,7 @@ def test_what_is_no_file_is_listed_and_named(store, root, kind):
     assert [(row.key, row.size) for row in store.list("")] == [("a", 1), ("b", 0)]
     there, base = store.filesystem()
     for read in (lambda: store.get("b"), lambda: there.open_input_file(f"{base}/b")):
-        with pytest.raises(Corrupt, match=r"no file: `rm .*/b`") as caught:
+        with pytest.raises(Corrupt, match=r"not a file: `rm .*/b`") as caught:
             read()
         assert caught.value.key == "b"
     with pytest.raises(InvalidInput, match="other objects"):
@@ -251,9 +251,11 @@ def test_a_newest_commit_that_is_no_file_is_no_older_table(root, kind):
     head.unlink()
     special(head, kind)
     report = fsck(Table(table.store))
-    assert [f.key for f in report.findings if "no file: `rm" in f.message] == [keys.commit_key(2)]
+    assert [f.key for f in report.findings if "not a file: `rm" in f.message] == [
+        keys.commit_key(2)
+    ]
     for read in (Table.open, scan):
-        with pytest.raises(Corrupt, match="no file"):
+        with pytest.raises(Corrupt, match="not a file"):
             read(str(root))
 
 
@@ -264,7 +266,7 @@ def test_a_segment_that_is_no_file_is_lost(root, kind):
     (root / key).unlink()
     special(root / key, kind)
     assert [f.key for f in fsck(table, checksums=True).findings] == [key]
-    with pytest.raises(Corrupt, match="no file"):
+    with pytest.raises(Corrupt, match="not a file"):
         scan(str(root)).to_table()
 
 

@@ -361,7 +361,7 @@ class TestReads:
             store.get("key", **asked)
         assert (caught.value.table, caught.value.key) == (store.uri, "key")
         if length:
-            assert "10,000,000,000,000 bytes in answer to a request of 4" in str(caught.value)
+            assert "10,000,000,000,000 bytes in answer to a request for 4" in str(caught.value)
             assert len(server.requests) == 1
 
     def test_an_answer_of_unknown_size_is_read_no_further_than_was_asked_for(self, store, server):
@@ -375,7 +375,7 @@ class TestReads:
             handler.close_connection = True
 
         server.steps = [endless]
-        with pytest.raises(Unavailable, match="more bytes in answer to a request of 5"):
+        with pytest.raises(Unavailable, match="more bytes in answer to a request for 5"):
             store.get("key", length=5)
 
     @pytest.mark.parametrize("announced", [True, False])
@@ -582,7 +582,7 @@ class TestReads:
     def test_an_answer_that_does_not_tell_what_it_deleted_is_none(self, store, server, body):
         """A vacuum would count the objects as gone, and never look for them again."""
         server.steps = [deleted(["a", "c"]) if body is None else answer(200, body=body)]
-        with pytest.raises(Unavailable, match=r"tell whether 'root/[ab]'"):
+        with pytest.raises(Unavailable, match=r"answer whether 'root/[ab]'"):
             store.delete(["a", "b", "c"])
 
     def test_deletes_in_batches_of_1000(self, store, server):

@@ -71,7 +71,7 @@ def keyed():
 def test_a_lost_segment_of_a_keyed_table_goes_with_its_chunk_only():
     table, lost = keyed()
     whole = table.snapshot().segments()
-    with pytest.raises(InvalidInput, match="restore the newest version that is whole") as refused:
+    with pytest.raises(InvalidInput, match="restore the newest complete version") as refused:
         table.drop_segments([lost], reason="gone")
     assert "all segments of chunk all" in str(refused.value)
     assert table.refresh().version == 3

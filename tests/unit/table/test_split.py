@@ -185,7 +185,7 @@ def test_the_program_splits_and_shows(table):
 def test_the_program_says_what_cannot_be_split(table, tmp_path):
     answer = CliRunner().invoke(build(), ["split", table.uri, "5"])
     assert answer.exit_code == 2
-    assert "not reached by" in answer.stderr
+    assert "can only be doubled" in answer.stderr
     plain = Table.create(tmp_path / "plain", SCHEMA, time_column="at")
     assert "no key" in CliRunner().invoke(build(), ["split", plain.uri, "2"]).stderr
 

@@ -113,7 +113,7 @@ def test_the_program_names_and_forgets_units(table):
 
 
 def test_a_keyed_table_is_loaded_again_as_the_guide_says():
-    """docs/guides/data-loss.md: restore the newest version that is whole, and upsert again."""
+    """docs/guides/data-loss.md: restore the newest complete version, and upsert again."""
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
     t = Table.create("memory://t", schema, time_column="at", key="id", clock=ManualClock(1, 1))
     rows = lambda *ids: pa.table({"id": [*ids], "at": pa.array([0] * len(ids), schema[1].type)})

@@ -134,7 +134,7 @@ def test_appended_rows_of_a_table_without_a_key_are_null(table):
 @pytest.mark.parametrize("key", ["id", ()])
 def test_rows_that_replace_others_have_all_columns(key, table):
     t = table(key=key)
-    with pytest.raises(InvalidInput, match="'mail' is missing, and the rows take the place"):
+    with pytest.raises(InvalidInput, match="'mail' is missing, so its values in the rows"):
         overwrite(t, NARROW)
     with pytest.raises(InvalidInput, match="'n', 'mail' is missing"):
         overwrite(t, NARROW.select(["id", "at"]))
