@@ -112,8 +112,8 @@ def perform(
     that changes the granularity takes one on the whole range of its chunks. All attempts at one
     task share the claim. It ends with the attempt that took it, or with the one that commits. A
     conflicting claim whose holder is presumed dead is broken first
-    (`eventlog.table.leases.is_silent`); observations of this handle in earlier calls count for
-    that. Segments added to the chunks meanwhile stay beside the new ones.
+    (`eventlog.table.leases.is_silent`); what this handle observed in earlier calls counts as well.
+    Segments added to the chunks meanwhile stay beside the new ones.
 
     Args:
         t: the table.
@@ -143,7 +143,7 @@ def perform(
 def _work(
     t: Table, task: Task, policy: Policy, progress: Progress | None, pulse: Pulse
 ) -> Rewritten | MergedSlices:
-    """Stage the segments that take the place of the task's inputs."""
+    """Stage the segments that replace the task's inputs."""
     if task.buckets is not None:
         merge = SliceMerge(task.version, task.chunks[0], task.inputs, task.buckets)
         return merge_slices(t, merge, policy.sizes, pulse, progress)
@@ -174,11 +174,11 @@ def replacement(
 ) -> Transaction:
     """Return the transaction that replaces the inputs with the new segments.
 
-    It releases the claim that it carries.
+    The transaction releases the claim that it runs under.
     """
     actions: list[Action]
     if isinstance(made, MergedSlices):
-        # Inputs that other slices still need stay; the last of them to be merged drops them.
+        # Inputs that other slices still need stay; the merge of the last such slice drops them.
         drops = droppable(made, _live_in(t, task.chunks[0]), t.head())
         actions = [made.merge, *(drop_of(s) for s in drops), *made.adds]
     else:
@@ -207,7 +207,7 @@ def _live_in(t: Table, chunk: str) -> list[Segment]:
 
 
 def _drop_taken_in(t: Table, chunk: str) -> None:
-    """Drop the segments that count in no slice any more: two merges at once each left them."""
+    """Drop segments that count in no slice any more: each of two concurrent merges left them."""
     left = ineffective(_live_in(t, chunk), buckets_split(t.head().layout))
     if left:
         with suppress(CommitConflict):  # another did it
@@ -310,7 +310,7 @@ class _Attempt:
         return self.outcome("superseded", error=f"{why} of chunk {gone[0].chunk}")
 
     def _already_merged(self, head: Snapshot, at: Buckets) -> Outcome | None:
-        """Return the outcome if the inputs do not count in their slices any more."""
+        """Return the outcome if the inputs no longer count in their slices; None if they do."""
         task, chunk = self._task, self._task.chunks[0]
         bounds = parse_chunk(chunk)
         entries = to_segments(head.entries(bounds.start, bounds.end))
@@ -351,7 +351,7 @@ class _Attempt:
         """Stop at the deadline; renew the claim now and then.
 
         Raises:
-            ClaimLost: it was revoked or broken.
+            ClaimLost: the claim was revoked or broken.
         """
         now_s = self._t.clock.elapsed_s()
         if now_s >= self._deadline_s:

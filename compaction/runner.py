@@ -73,9 +73,9 @@ def run(
 ) -> RunReport:
     """Compact: perform the tasks within the policy's limits on number and size.
 
-    It never blocks ingestion or makes it fail, and never fails because of ingestion. Tasks that
-    fail do not stop the others; the results are recorded in the log. An interrupted run stops its
-    tasks, records in the log what was done, and raises the exception that interrupted it.
+    A run never blocks ingestion or makes it fail, and never fails because of ingestion. Tasks that
+    fail do not stop the others; the log records the results. An interrupted run stops its tasks,
+    records the results so far in the log, and raises the exception that interrupted it.
 
     Args:
         t: the table.

@@ -112,10 +112,11 @@ def vacuum(
     """Delete the segments that no kept version needs, and abandoned uploads.
 
     Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins,
-    branches and replicas hold the horizon back. A branch under the root that no pin holds, as after
-    the table has followed a copy, is pinned again; where the horizon has passed it already, what it
-    reads is kept all the same. Of a branch only its own objects are deleted. Safe to run beside any
-    number of writers, readers and other vacuums. If it crashes at any point, run it again.
+    branches and replicas hold the horizon back. If no pin holds a branch under the root, as after
+    the table has followed a copy, the vacuum pins it again; if the horizon has passed the branch
+    already, the objects that it reads are kept all the same. A vacuum of a branch deletes only the
+    branch's own objects. Safe to run beside any number of writers, readers and other vacuums. If it
+    crashes at any point, run it again.
 
     Args:
         t: the table.
@@ -129,16 +130,16 @@ def vacuum(
 
     Raises:
         CommitConflict: other writers kept changing pins or marks; nothing was deleted, try again.
-            Or it is a branch that takes no first commit, see `Table.commit`.
-        CommitUnknown: it is not known whether the marks were committed; nothing was deleted. See
+            Or the table is a branch that accepts no first commit, see `Table.commit`.
+        CommitUnknown: it is unknown whether the marks were committed; nothing was deleted. See
             `Table.commit`.
-        Corrupt: the log breaks its format, or lost its end, or what a branch reads is
-            unknown; nothing more is deleted.
+        Corrupt: the log breaks its format or lost its end, or it is unknown which objects a branch
+            reads; nothing more is deleted.
         InvalidInput: retention or staging is negative or not a timedelta.
         TableNotFound: the table was replaced or removed.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
-        VersionNotFound: a commit that it looks at was removed.
+        VersionNotFound: a commit that it reads was removed.
     """
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
@@ -162,7 +163,7 @@ def vacuum(
 def _last(t: Table, head: Snapshot) -> Sweep | None:
     """Return the record of the last vacuum of this place; None if there is none.
 
-    A copy that takes over has the record of its source in its log, and garbage of its own.
+    The log of a copy that takes over contains its source's record, but the copy's garbage differs.
     """
     last = head.meta.swept
     elsewhere = last is not None and last.place not in (UNSET, place_of(t.store))
@@ -231,19 +232,19 @@ def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: boo
     """Commit fence and horizon if they advance, and pin branches that no pin holds.
 
     Returns:
-        The sweep that the snapshot with the marks judges, with what was dropped up to it.
+        The sweep, which judges by the snapshot with the marks, with the drops up to this snapshot.
     """
     for _ in range(_MAX_CONFLICTS):  # after a conflict: another transaction, on a newer head
         head = t.refresh()
         check_writable(head.header)  # against newer-table-vacuumed
         check_marks(head.meta, head.version, t.uri)
-        # A branch that is made from here on has a pin first, which meets the horizon in the log.
+        # A branch made from here on is pinned first, and its pin conflicts with the horizon.
         branches = keeping.unheld(t.session.log, head)
         # against branch-not-pinned-again
         actions = keeping.pins_again(t.store, branches, head.meta)
         marks = _marks(t, head, keeping.with_pins(head.meta, actions), ages)
         run = _Sweep(t, head, marks, Kept(t.session.log, branches, marks.horizon), progress)
-        # The horizon never falls again: the log that raises it is checked before.
+        # The horizon never falls again, so the commits that justify raising it are checked first.
         try:
             run.gather(None if full else _last(t, head))  # against horizon-before-its-log
         except VersionNotFound:
@@ -280,7 +281,7 @@ def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
 
 
 def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
-    """Return the newest version of that time, or an older one where a copy lacks that."""
+    """Return the newest version at that time, or an older one if a copy lacks this version."""
     try:
         return history.version_at(t.session.log, head, time_ms, known)
     except VersionNotReplicated as missing:  # against vacuum-stopped-by-a-gap
@@ -307,24 +308,24 @@ class _Sweep:
         self._log = t.session.log
         self._kept = kept
         self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
-        self._absent = 0  # versions below it may be ones that this copy lacks, and should keep
-        self._of_absent = set[str]()  # keys that are kept for those
+        self._absent = 0  # below it this copy may lack versions whose objects it must keep
+        self._of_absent = set[str]()  # keys that are kept for these versions
         self._candidates = _Candidates()
         self._gone: dict[str, VacuumSums] = {"dropped": VacuumSums(), "unnamed": VacuumSums()}
         self._previous: Sweep | None = None  # the last vacuum's record
         self._last: Sweep | None = None  # None: there is no record, or it is lost
-        self._all_dropped: dict[str, Dropped] = {}  # what was dropped, also of other roots
-        self._recorded: set[str] = set()  # keys of drops that only the record has
-        self._corrected = False  # whether the record has versions that the log does not confirm
+        self._all_dropped: dict[str, Dropped] = {}  # all dropped segments, also of other roots
+        self._recorded: set[str] = set()  # keys of drops that only the record names
+        self._corrected = False  # whether the record names versions that the log does not confirm
         self._every: frozenset[bytes] | None = None
 
     def gather(self, last: Sweep | None) -> None:
-        """Collect dropped segments: those the last vacuum left, and those of later commits.
+        """Collect dropped segments: those that the last vacuum left, and those of later commits.
 
-        Where the horizon rises, the versions from the new one on are checked too.
+        If the horizon rises, the versions from the new horizon on are checked as well.
 
         Raises:
-            Corrupt: the commits that were looked at are not of one log.
+            Corrupt: the commits that were read do not belong to one log.
         """
         left = None if last is None else self._left(last)
         self._previous, self._last = last, None if left is None else last
@@ -340,7 +341,7 @@ class _Sweep:
         self._collect(start, linked)
 
     def move(self, marked: Snapshot, last: Sweep | None) -> None:
-        """Judge by the snapshot that has the marks, and collect what was dropped up to it."""
+        """Judge by the snapshot that has the marks, and collect the drops up to it."""
         known, self._head = self._head, marked  # against live-set-read-before-the-marks
         if last == self._previous:
             self._collect(known.version, known=known)  # against drops-up-to-the-marks-forgotten
@@ -405,7 +406,7 @@ class _Sweep:
 
     @property
     def changed(self) -> bool:
-        """Whether the last vacuum's record is not what this one would record."""
+        """Whether this vacuum's record would differ from the last one's."""
         return (
             self._previous is None
             or (self._previous.fence, self._previous.horizon)
@@ -438,7 +439,7 @@ class _Sweep:
         )
 
     def _left(self, last: Sweep) -> dict[str, Dropped] | None:
-        """Return what the last vacuum left pending, or None if its record is lost."""
+        """Return the drops that the last vacuum left pending, or None if its record is lost."""
         if last.pending is None:
             return {}
         try:
@@ -469,7 +470,7 @@ class _Sweep:
     def _live(self, candidates: Iterable[str]) -> set[str]:
         """Return the keys whose segment's id is live at the version that has the marks.
 
-        A live id is enough to keep an object, even if the log has it under another key.
+        A live id is enough to keep an object, even if the log names it with another key.
         """
         live: set[str] = set()
         left = iter(candidates)
@@ -483,13 +484,12 @@ class _Sweep:
         return live
 
     def _still_shown(self, deletable: Sequence[Dropped]) -> dict[str, Dropped]:
-        """Return the segments, by key, that kept versions show, whatever the last record has.
+        """Return the segments, by key, that kept versions show, whatever the last record contains.
 
-        The record proves nothing (R12.9), neither by what it has nor by what it lacks. Where the
-        version that it names does not confirm the drop, or one that is kept shows the segment, all
-        versions above the horizon are asked. Versions that a copy lacks cannot be asked: a follower
-        may have stored what they show, or what it restores from them, and come to their commits
-        at any time.
+        The record proves nothing (R12.9), neither by its entries nor by the lack of one. If the
+        version that it names does not confirm the drop, or a kept version shows the segment, all
+        versions above the horizon are read. Versions that a copy lacks cannot be read: a follower
+        may have stored their segments already, and may copy their commits at any time.
         """
         unnamed = (d for d in deletable if not d.version)
         absent = {d.key: d for d in unnamed if garbage.epoch_of(d.key) < self._absent}
@@ -507,9 +507,9 @@ class _Sweep:
         doubted = {key for key, drop in named.items() if drop.id not in gone}
         found = {d.key: d for d in deletable if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
-            # A segment is added, and dropped, after its epoch.
+            # A segment is added, and then dropped, in a version above its epoch.
             since = max(self._marks.horizon, min(map(garbage.epoch_of, doubted)))
-            until = self._last.version + 1  # at most the record's own; it names the one below
+            until = self._last.version + 1  # the record's own version, which names the one below
             for version, segments in dropped(self._log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}
                 found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
@@ -517,7 +517,7 @@ class _Sweep:
         return found
 
     def _report_kept(self, found: Mapping[str, Dropped]) -> None:
-        """Warn of segments that kept versions show, whatever the last record has."""
+        """Warn of segments that kept versions show, whatever the last record contains."""
         recorded = {key: item for key, item in found.items() if item.version}
         if recorded:
             self._corrected = True
@@ -540,7 +540,7 @@ class _Sweep:
             )
 
     def _shown(self, drops: Sequence[Drop]) -> set[str]:
-        """Return the ids that the version of the horizon shows, or one that is held."""
+        """Return the ids that the version at the horizon, or a version that is held, shows."""
         shown: set[str] = set()
         held = {hold.version for hold in holds(self._head.meta)}
         for version in sorted({self._marks.horizon, *held}) if drops else ():
@@ -548,7 +548,7 @@ class _Sweep:
         return shown
 
     def _kept_at(self, version: int) -> Snapshot:
-        """Return the snapshot of a version, or of the next one that a copy has."""
+        """Return the snapshot of a version, or of the next version that a copy has."""
         try:
             return self._log.snapshot(version)
         except VersionNotReplicated:

@@ -7,7 +7,7 @@ first, this one is dropped.
 - A chunk whose task failed is unstable and rests, twice as long after each further failure.
 - A chunk that got no task because the queue was full is deferred.
 - A chunk that tasks have just rewritten, to which nothing was added since, and that still needs
-  compaction by its sizes, is stable: another rewrite would give the same (fixed point).
+  compaction by its sizes, is stable: another rewrite would give the same result (fixed point).
 - All other chunks that need compaction are unstable, so that the next plan finds them without
   examining the whole table. Stable ones need no record.
 """
@@ -88,7 +88,7 @@ def record(
 
 
 def noted(after: Plan, known: KnownChunks, results: Sequence[Result] = ()) -> Assess | None:
-    """Return what to record, or None if the log has it already.
+    """Return the action that records the analysis, or None if the log has it already.
 
     Args:
         after: a plan made after the tasks ended, at the time from which back-off counts.
@@ -167,7 +167,7 @@ def _state(
 
 
 def _is_kept(verdict: ChunkVerdict, old: ChunkState | None) -> bool:
-    """Return whether a chunk under a coarser segment keeps its record of being stable."""
+    """Return whether a chunk under a coarser segment keeps its record as stable."""
     noted_stable = old is not None and old.state == "stable" and verdict.rule == "overlap"
     return noted_stable and old is not None and is_current(old, verdict.newest, verdict.segments)
 
