@@ -19,13 +19,13 @@ from eventlog.table.branching.names import Branch
 @click.option(
     "--at",
     type=click.IntRange(min=0),
-    help="The version to begin with; by default the newest.",
+    help="The version to start from; by default the newest.",
 )
 @click.option("--delete", "deleting", is_flag=True, help="Delete the branch and its rows.")
 def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
-    """Make a branch NAME of the table: a table of its own that begins as this one. Copies nothing.
+    """Create the branch NAME: a table with its own commits that starts as this one. Copies nothing.
 
-    Other commands use it with --branch NAME. A pin keeps what it reads from vacuum, until --delete.
+    Other commands use it with --branch NAME. A pin protects its rows from vacuum, until --delete.
     """
     if deleting and at is not None:
         raise InvalidInput("give --at or --delete, not both")
@@ -48,7 +48,7 @@ def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
 @click.command()
 @common
 def branches(place: Place) -> None:
-    """List the branches of the table, and what interrupted programs have left of others."""
+    """List the branches of the table, and what interrupted programs left of other branches."""
     found = place.open().branches()
     if place.as_json:
         for each in found:

@@ -118,7 +118,7 @@ _OPTIONS = (
 )
 @click.option(
     "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
-    help="Where --run works: in this process, or on Spark's executors.",
+    help="Where --run runs: in this process, or on Spark's executors.",
 )  # fmt: skip
 def compact(
     place: Place,
@@ -131,9 +131,9 @@ def compact(
 ) -> int:
     """Show which segments are worth rewriting, in what order and why. Rewrite them with --run.
 
-    It never blocks readers and writers, nor they it. Exit code of --run: 1 if a task failed; 3 if
-    no task was done because of claims of other writers, or because others had done the work; else
-    0.
+    It never blocks readers or writers, and they never block it. Exit code of --run: 1 if a task
+    failed; 3 if no task was done because of claims of other writers, or because others had done the
+    work; else 0.
     """
     if run and (chunk is not None or version is not None):
         raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
@@ -162,8 +162,8 @@ def compact(
 def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
     """List the time chunks as compaction sees them: segments by size, and its verdict on each.
 
-    Of a keyed table the slices: which segments count in which buckets. The totals alone, also of
-    older times or of a condition, `eventlog ls --chunks` shows.
+    For a keyed table, show the slices: which segments count in which buckets. `eventlog ls
+    --chunks` shows only the totals, also at older times or for a condition.
     """
     report = examine(place.open(), policy, version=version)
     if isinstance(report, SliceReport):

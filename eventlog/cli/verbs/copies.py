@@ -40,16 +40,16 @@ from eventlog.table.table import Table
     "--backfill",
     "older",
     is_flag=True,
-    help="Then copy the versions left out before, also to a copy that took writes of its own.",
+    help="Then copy the versions left out before, even to a copy that has been written to.",
 )
 @click.option("--follow", "following", is_flag=True, help="Keep going until interrupted.")
 @click.option(
     "--every", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
-    help="With --follow: seconds between two looks at URI.",
+    help="With --follow: seconds between two checks of URI.",
 )  # fmt: skip
 @click.option(
     "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
-    help="Storage option of TARGET; without any, those of URI hold for both. Repeatable.",
+    help="Storage option of TARGET; by default those of URI apply to both. Repeatable.",
 )  # fmt: skip
 def replicate(
     place: Place,
@@ -65,7 +65,7 @@ def replicate(
     """Make TARGET a copy of the table at URI, byte for byte, or bring it up to date.
 
     It can be interrupted at any time and started again. TARGET is a table at every moment. Queries
-    may read it; writes of its own end the following (see `eventlog merge`).
+    may read it; once it is written to, it can no longer follow URI (see `eventlog merge`).
     """
     clock = SystemClock()
     options = target_options or place.storage_options
@@ -105,12 +105,12 @@ def replicate(
 
 @click.command()
 @common
-@click.option("--detach", "detached", metavar="NAME", help="This copy follows no more.")
 @click.option(
-    "--break", "broken", metavar="NAME", help="Remove a copy that does not answer any more."
+    "--detach", "detached", metavar="NAME", help="Remove a copy that is to follow no longer."
 )
+@click.option("--break", "broken", metavar="NAME", help="Remove a copy that is lost.")
 def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
-    """List the copies that the table waits for with its vacuum, or remove one."""
+    """List the copies that the table's vacuum waits for, or remove one."""
     table = place.open()
     if detached is not None and broken is not None:
         raise InvalidInput("give --detach or --break, not both")
@@ -152,14 +152,14 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
 @click.argument("target", required=False)
 @click.option(
     "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
-    help="Storage option of TARGET; without any, those of URI hold for both. Repeatable.",
+    help="Storage option of TARGET; by default those of URI apply to both. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--take", type=click.Choice(["source", "target"]),
-    help="Whose state counts where both changed the same in ways that exclude each other: that of "
-    "URI (or the branch), or of TARGET. What the other one did there is left out, and listed.",
+    help="Whose state counts where both made changes that exclude each other: that of URI (or the "
+    "branch), or of TARGET. The changes of the other one are left out there, and listed.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Commit nothing: tell what would be left out.")
+@click.option("--dry-run", is_flag=True, help="Commit nothing: list what would be left out.")
 def merge(
     place: Place,
     *,
@@ -168,11 +168,11 @@ def merge(
     take: Take | None,
     dry_run: bool,
 ) -> None:
-    """Commit on TARGET what URI did on its own, each transaction once; or publish a branch.
+    """Commit to TARGET the transactions that only URI has, each once; or publish a branch.
 
-    URI and TARGET are copies of one table that both took writes. Run it in both directions, and
-    both have the same rows; again, and nothing is left to do. With --branch NAME, and without
-    TARGET, the branch is published: URI gets all that it did in one version.
+    URI and TARGET are copies of one table that were both written to. After a merge in each
+    direction, both have the same rows, and a further merge finds nothing to do. With --branch NAME,
+    and without TARGET, the branch is published: URI gets all its changes in one version.
     """
     source = place.open()
     if target is not None:

@@ -22,7 +22,7 @@ from eventlog.quantities import count_text, size_text
     is_flag=True,
     help="Also read every live or held segment: its sha256, and its rows.",
 )
-@click.option("--keys", is_flag=True, help="Also check the keys in them; of a keyed table.")
+@click.option("--keys", is_flag=True, help="Also check the keys of a keyed table.")
 @click.option(
     "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
     help="Trust the key frame of VERSION and fold from there, not from 0.",

@@ -49,7 +49,7 @@ _overflow = click.option(
     "--overflow",
     type=click.Choice(OVERFLOWS),
     default="error",
-    help="Of a sum that does not fit its column: an error, or a null in its place.",
+    help="If a sum does not fit its column: an error, or a null in its place.",
 )
 
 
@@ -77,7 +77,7 @@ _memory = click.option(
 @click.option(
     "--fallback",
     is_flag=True,
-    help="Where a segment is lost, read the segments it was compacted from.",
+    help="If a segment is lost, read the segments it was compacted from.",
 )
 @click.option(
     "--plan",

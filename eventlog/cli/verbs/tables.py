@@ -178,7 +178,7 @@ def ls(
 ) -> None:
     """List the live segments, or with --chunks the totals of each time chunk.
 
-    What compaction makes of the chunks, `eventlog chunks` shows.
+    `eventlog chunks` shows the chunks as compaction sees them.
     """
     snapshot = place.open().snapshot(version, timestamp)
     segments = snapshot.segments(where, only or None)

@@ -187,12 +187,15 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
 @click.command()
 @common
 @click.argument("names", metavar="SEGMENT...", nargs=-1, required=True)
-@click.option("--reason", help="Why, for the history. Needed with --run.")
+@click.option("--reason", help="The reason, for the history. Required with --run.")
 @click.option(
-    "--run/--dry-run", "run", default=False, help="Drop; by default only show what would be."
+    "--run/--dry-run",
+    "run",
+    default=False,
+    help="Drop; by default only show what would be dropped.",
 )
 def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -> None:
-    """Drop live segments whose rows are lost for good, so that the table reads again.
+    """Drop live segments whose rows cannot be recovered, so that the table can be read again.
 
     SEGMENT is a key as fsck names it, or an id. The rows disappear from the new version on. Older
     versions still need the segments. Try the other steps of docs/guides/data-loss.md first.

@@ -36,7 +36,7 @@ from eventlog.state.small.holds import Hold, holds
     help="How long an upload may take; default: property staging_hours (24).",
 )
 @click.option(
-    "--full", is_flag=True, help="List the whole table, not only objects since the last vacuum."
+    "--full", is_flag=True, help="List the entire table, not only objects since the last vacuum."
 )
 def vacuum_(
     place: Place,

@@ -81,7 +81,7 @@ class Input(NamedTuple):
 _missing = click.option(
     "--missing",
     type=click.Choice(MISSING),
-    help="Keyed table: what a column stands for that the rows lack.",
+    help="Keyed table: the value of columns that the rows lack.",
 )
 
 
@@ -113,12 +113,12 @@ def append_(place: Place, *, missing: Missing | None, **given: Any) -> None:
 def upsert_(place: Place, *, missing: Missing | None, **given: Any) -> None:
     """Insert the rows of FILES into a keyed table, or merge them with those of their keys.
 
-    FILES are as for append. A column _op may say 'd' in rows whose keys are to be deleted, and 'u',
-    or nothing, in others.
+    FILES are as for append. A column _op may have 'd' in rows whose keys are to be deleted, and 'u'
+    or null in others.
 
-    Under the merge rules last and first a row replaces the whole row of its key. There files that
-    lack a column, and JSON objects that lack a field, are refused, unless --missing null says that
-    null is meant.
+    Under the merge rules last and first, a row replaces the whole row of its key. Files that lack a
+    column, and JSON objects that lack a field, are then refused, unless you pass --missing null
+    because you mean null.
     """
     table = place.open()
     rule_or_refuse(table.head(), table.uri)
