@@ -24,7 +24,7 @@ from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
 from eventlog.compaction.aws.settings import Settings
-from eventlog.compaction.aws.work import Budget, Context, Progress, compact, log_event
+from eventlog.compaction.aws.work import Budget, Context, Progress, compact_table, log_event
 from eventlog.errors import VersionNotFound
 
 MAX_TURNS = 500  # continuations in a row; remaining work is then left to the schedule
@@ -124,7 +124,7 @@ class Container:
 
     def _compact(self, work: LambdaWork, budget: Budget) -> Progress:
         table = self._table(work.table)
-        progress = compact(table, self.settings, budget, work.skip)
+        progress = compact_table(table, self.settings, budget, work.skip)
         if progress.settled:
             self._settled[work.table] = max(progress.version, self._settled.get(work.table, -1))
         log_event(logging.INFO, "table done", table=work.table, turn=work.turn, **progress.facts())

@@ -19,7 +19,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.tasks import Task, decode, encode
+from eventlog.compaction.tasks import Task, decode_tasks, encode_tasks
 from eventlog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Out
     Raises:
         Exception: Spark's own error if the executor returned no outcome.
     """
-    shipped = encode([task])
+    shipped = encode_tasks([task])
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -61,7 +61,7 @@ def parallelism(spark: SparkSession) -> int | None:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def session() -> SparkSession:
+def spark_session() -> SparkSession:
     """Return the active session, or start one with Spark's own configuration.
 
     Raises:
@@ -99,6 +99,6 @@ def active() -> SparkSession:
 
 def _performed(t: Table, shipped: bytes, policy: Policy) -> pa.RecordBatch:
     """Perform a task here. Return one row: the outcome as JSON in the column `outcome`."""
-    (task,) = decode(shipped)
+    (task,) = decode_tasks(shipped)
     outcome = msgspec.json.encode(perform(t, task, policy))
     return pa.RecordBatch.from_pydict({_COLUMN: pa.array([outcome], pa.binary())})

@@ -79,13 +79,13 @@ def task_id(table: str, granularity: str, inputs: Iterable[tuple[str, int]]) -> 
 _tasks = msgspec.json.Decoder(list[Task])  # created once; safe to share between threads
 
 
-def encode(tasks: Iterable[Task]) -> bytes:
+def encode_tasks(tasks: Iterable[Task]) -> bytes:
     """Return tasks as JSON."""
     return msgspec.json.encode(list(tasks))
 
 
-def decode(body: bytes) -> list[Task]:
-    """Return the tasks of `encode`.
+def decode_tasks(body: bytes) -> list[Task]:
+    """Return the tasks of `encode_tasks`.
 
     Raises:
         InvalidInput: the text is not a list of tasks.

@@ -384,7 +384,7 @@ class _Sweep:
             deletable = [item for item in deletable if item.key not in alive]
             self._take("unnamed", deletable, delete=delete)
             for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
-                if garbage.epoch_of(young.key) >= marks.fence:
+                if garbage.segment_epoch(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
 
     def record(self) -> None:
@@ -492,7 +492,7 @@ class _Sweep:
         may have stored their segments already, and may copy their commits at any time.
         """
         unnamed = (d for d in deletable if not d.version)
-        absent = {d.key: d for d in unnamed if garbage.epoch_of(d.key) < self._absent}
+        absent = {d.key: d for d in unnamed if garbage.segment_epoch(d.key) < self._absent}
         if absent:
             self._of_absent |= absent.keys()
             return absent | self._still_shown([d for d in deletable if d.key not in absent])
@@ -508,7 +508,7 @@ class _Sweep:
         found = {d.key: d for d in deletable if d.key in named and named[d.key].id in shown}
         if doubted and self._last is not None:
             # A segment is added, and then dropped, in a version above its epoch.
-            since = max(self._marks.horizon, min(map(garbage.epoch_of, doubted)))
+            since = max(self._marks.horizon, min(map(garbage.segment_epoch, doubted)))
             until = self._last.version + 1  # the record's own version, which names the one below
             for version, segments in dropped(self._log, since, until):
                 sizes = {keys.key_of(segment): segment.bytes for segment in segments}

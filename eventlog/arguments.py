@@ -133,7 +133,7 @@ def seconds(value: Any, name: str) -> float:
     raise InvalidInput(f"{name} must be a number of seconds, 0 or more, not {shown(value)}")
 
 
-def names(value: str, name: str) -> list[str]:
+def parse_names(value: str, name: str) -> list[str]:
     """Return the column names in a string: comma-separated, or a JSON list.
 
     In a JSON list a name may contain commas, and begin and end with spaces.

@@ -26,7 +26,7 @@ def advise(plan: ScanPlan, reading: Reading, snapshot: Snapshot, error: DataLoss
     """Add to the error of a scan how to read the lost rows from elsewhere, if that is possible."""
     lost = [s for s in plan.segments() if keys.key_of(s) == error.key]
     try:
-        stand_ins = fallback.find(Log(reading.store), snapshot, lost)
+        stand_ins = fallback.find_fallback(Log(reading.store), snapshot, lost)
     except EventLogError:
         return  # the caller needs the error of the loss itself
     if lost and not stand_ins.missing:
@@ -49,7 +49,7 @@ def with_stand_ins(
     lost = [s for s, is_intact in zip(planned, intact, strict=True) if not is_intact]
     if not lost:
         return reading, planned
-    stand_ins = fallback.find(Log(store), snapshot, lost)
+    stand_ins = fallback.find_fallback(Log(store), snapshot, lost)
     if stand_ins.out:
         logger.warning("version %d of %s: %s", plan.version, store.uri, stand_ins)
     # The stand-ins may have rows that the predicate excludes.

@@ -105,14 +105,14 @@ def delete(
         wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
         keys = scan(t, wanted, where, version=head.version, memory_bytes=memory_bytes).to_reader()
     rows = to_reader(keys)
-    check_keys(rows.schema, head, rule)
+    check_delete_columns(rows.schema, head, rule)
     schema = deletes_schema(rows.schema, head.schema)
     deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
     return add_rows(t, reader, "delete", make_app(app_id, app_seq), memory_bytes, None)
 
 
-def check_keys(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:
+def check_delete_columns(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:
     """Check that rows have the columns by which keys are deleted, and no others.
 
     Args:

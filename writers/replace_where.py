@@ -26,7 +26,7 @@ def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:
     Raises:
         InvalidInput: it is not such a range, is empty, or is not at chunk boundaries.
     """
-    where = predicate.parse(text, snapshot.stored_schema)
+    where = predicate.parse_predicate(text, snapshot.stored_schema)
     time_column = snapshot.layout.time_column
     if not isinstance(where, SqlPredicate) or not _is_range(where.condition, time_column):
         raise InvalidInput(

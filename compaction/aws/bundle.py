@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             full = size_of(tree)
             prune(tree)
             unzipped = size_of(tree)
-            check_size(unzipped)
+            check_bundle_size(unzipped)
             verdict = _verified(tree, options)
             pack(tree, options.out)
     except EventLogError as error:
@@ -143,7 +143,7 @@ def size_of(tree: Path) -> int:
     return sum(path.stat().st_size for path in tree.rglob("*") if path.is_file())
 
 
-def check_size(unzipped: int) -> None:
+def check_bundle_size(unzipped: int) -> None:
     """Check a bundle against Lambda's limit.
 
     Raises:

@@ -80,7 +80,7 @@ class LambdaWork:
     messages: tuple[str, ...]
 
 
-def parse(event: Any) -> tuple[Message, ...]:
+def parse_event(event: Any) -> tuple[Message, ...]:
     """Return the messages of an event, as passed by Lambda.
 
     Raises:

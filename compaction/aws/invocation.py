@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from eventlog.compaction.aws.events import LambdaWork, collapse, parse
+from eventlog.compaction.aws.events import LambdaWork, collapse, parse_event
 from eventlog.compaction.aws.work import Context, log_event
 from eventlog.errors import EventLogError
 
@@ -62,7 +62,7 @@ def respond(event: Any, context: Context, do: Callable[[LambdaWork], bool]) -> d
         EventLogError: an event that is not an SQS batch failed; the service that sent it retries
             it.
     """
-    messages = parse(event)
+    messages = parse_event(event)
     failed: set[Any] = set()
     for message in messages:
         if message.error:

@@ -108,7 +108,9 @@ class Progress:
         }
 
 
-def compact(table: Table, settings: Settings, budget: Budget, skip: Iterable[str]) -> Progress:
+def compact_table(
+    table: Table, settings: Settings, budget: Budget, skip: Iterable[str]
+) -> Progress:
     """Run the tasks that a table needs and the budget allows, and record the results in the log.
 
     Tasks that wait for others are planned again once those have ended, because their inputs are

@@ -151,7 +151,7 @@ def score(
         input_bytes=chosen.bytes if compact else 0,
         outputs=outputs if compact else 0,
         saved=saved if compact else 0,
-        left=left_out(target, policy),
+        left=left_out_bytes(target, policy),
         state=state,
         sentence="",
     )
@@ -165,13 +165,14 @@ def rewritten_of(target: TargetChunk, policy: Policy) -> Sums:
     """
     if policy.granularity is not None and target.foreign:
         return target.exact if target.coarser else target.exact.odd().plus(target.finer)
-    chosen, left = target.sums.odd(), left_out(target, policy)  # against good-segments-rewritten
+    # against good-segments-rewritten
+    chosen, left = target.sums.odd(), left_out_bytes(target, policy)
     if not left:
         return chosen
     return replace(chosen, segments=chosen.segments - 1, bytes=chosen.bytes - left)
 
 
-def left_out(target: TargetChunk, policy: Policy) -> int:
+def left_out_bytes(target: TargetChunk, policy: Policy) -> int:
     """Return the size of the one small segment that a merge leaves out as too large, or 0.
 
     It is 0 if the policy merges whenever the number of segments falls (`min_gain` 0).
@@ -239,7 +240,7 @@ def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule
     if sums.segments == parts(sums, policy) and sums.largest <= policy.target_bytes:
         return "exact"
     if not saved:
-        return "uneven" if left_out(target, policy) else "good"
+        return "uneven" if left_out_bytes(target, policy) else "good"
     # against rewritten-for-no-gain
     if saved * policy.target_bytes < policy.min_gain * chosen.bytes:
         return "gain"

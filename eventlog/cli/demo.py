@@ -22,7 +22,7 @@ def demo_(
     from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
 
     plan = demo.DemoPlan(folder=local, every=_QUICK_DAYS if quick else 1)
-    result = demo.run(plan, None if as_json else terminal)
+    result = demo.run_demo(plan, None if as_json else terminal)
     if as_json:
         terminal.json_document(result.facts())
     return 0 if result.ok else 1

@@ -116,7 +116,7 @@ def json_error(kind: str, message: str, exit_code: int, **more: Any) -> None:
     click.echo(plain_json(text), err=True)
 
 
-def count(number: int) -> str:
+def with_thousands(number: int) -> str:
     """Return a whole number with thousands separated."""
     return f"{number:,}"
 
@@ -129,7 +129,7 @@ def totals_text(totals: Totals) -> str:
     )
 
 
-def moment(value: datetime | int) -> str:
+def time_text(value: datetime | int) -> str:
     """Return a time (or ms UTC) in UTC, to the second."""
     if isinstance(value, int) and not MIN_MS <= value < MAX_MS:
         return shown_time(value)  # of a forged log: no action sets such a time

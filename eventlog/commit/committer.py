@@ -19,10 +19,10 @@ from eventlog.commit.identity import Identity
 from eventlog.commit.intents import (
     MAX_LISTED,
     Intent,
+    first_intent_key,
     most_listed,
     open_intents,
     parse_intent,
-    start_key,
 )
 from eventlog.commit.protocol import commands as c
 from eventlog.commit.protocol import commit as committing
@@ -100,7 +100,7 @@ class Committer:
             AlreadyExists: there is already a table under this root.
             CommitUnknown: the store gave no clear answer.
         """
-        return self._drive(committing.create(self.writer, transaction, table_id))
+        return self._drive(committing.create_log(self.writer, transaction, table_id))
 
     def commit(self, transaction: Transaction, head: Snapshot) -> CommitOutcome:
         """Carry the transaction to the head of the log.
@@ -121,7 +121,7 @@ class Committer:
         Raises:
             Unavailable: the store does not answer.
         """
-        self._drive(committing.read_ahead(self.writer, head))
+        self._drive(committing.read_published(self.writer, head))
 
     @property
     def reads_ahead(self) -> bool:
@@ -183,7 +183,7 @@ class Committer:
             case c.TookEffect(stored, after, transaction_id):
                 return self._log.took_effect(stored.commit, after, transaction_id)
             case c.WriteKeyFrame(head):
-                return keyframe_writing.after(self._log, self._clock, head)
+                return keyframe_writing.write_if_due(self._log, self._clock, head)
             case c.Publish(transaction, table_id):
                 return self._publish(transaction, table_id)
             case c.ListIntents(head):
@@ -232,7 +232,7 @@ class Committer:
         return c.IntentStored(self._clock.elapsed_s() - started_s)
 
     def _list(self, head: Snapshot) -> list[Intent]:
-        after, limit = start_key(head), most_listed(head)
+        after, limit = first_intent_key(head), most_listed(head)
         listed = self._log.store.list(keys.INTENTS_PREFIX, after=after, limit=limit)
         try:
             return open_intents(((row.key, row.size) for row in listed), head)

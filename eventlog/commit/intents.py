@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from eventlog.commit.proposal import check_transaction
+from eventlog.commit.proposal import check_proposed
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
@@ -76,7 +76,7 @@ def combinable(transaction: Transaction) -> bool:
     )
 
 
-def start_key(head: Snapshot) -> str:
+def first_intent_key(head: Snapshot) -> str:
     """Return the key to start a listing after: no intent before it can take effect on `head`."""
     latest = min(head.version + MAX_WINDOW + 1, keys.MAX_VERSION)
     return keys.intent_key(latest, "f" * 32)
@@ -148,7 +148,7 @@ def parse_intent(body: bytes, key: str, table_id: str) -> Transaction:
         InvalidInput: the transaction is invalid.
     """
     transaction = codec.decode_transaction(body, table_id)
-    check_transaction(msgspec.structs.replace(transaction, until=None))
+    check_proposed(msgspec.structs.replace(transaction, until=None))
     named = keys.parse_intent_key(key)
     if named != (transaction.until, transaction.id) or not _may_be_taken(transaction):
         raise Corrupt("its content does not match its key", key=key)

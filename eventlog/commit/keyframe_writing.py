@@ -61,7 +61,7 @@ def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
         Unavailable: the store does not answer.
     """
     head, leaves = log.load_touched(head)
-    frame = keyframe.build(
+    frame = keyframe.build_key_frame(
         head.base,
         head.delta,
         leaves,
@@ -82,7 +82,7 @@ def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:
         return head  # not written yet, or unusable: continue with the older one
 
 
-def after(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
+def write_if_due(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     """Write the key frame of `head` if it is due, and return the snapshot over it.
 
     It never raises: the commit is already accepted. If the key frame is not due or cannot be

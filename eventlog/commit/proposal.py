@@ -74,7 +74,7 @@ def propose(
     base = before.base if before else None
     delta = (before.delta if before else Delta()).then(effect.adds, effect.drops)
     packed = tuple(spills.spill_transaction(transaction, objects) for transaction in transactions)
-    totals, state_hash = fold.after(
+    totals, state_hash = fold.add_effect(
         before.header if before else None, before.meta if before else Meta(), effect
     )
     header = Header(
@@ -89,7 +89,7 @@ def propose(
         keyframe=base.version if base else None,
         totals=totals,
         state_hash=state_hash,
-        changes=fold.changes(packed, effect),
+        changes=fold.summarize_changes(packed, effect),
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
@@ -131,7 +131,7 @@ def keyframe_due(state: VersionState) -> bool:
     return since > 0 and (since >= commits or state.commit_bytes > size)
 
 
-def check_transaction(transaction: Transaction) -> None:
+def check_proposed(transaction: Transaction) -> None:
     """Check a transaction that a caller passes to `Table.commit`.
 
     Raises:

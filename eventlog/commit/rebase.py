@@ -66,7 +66,7 @@ def rebase(
     return Ready(tuple(accepted), effect)
 
 
-def refusal(
+def conflict_error(
     transaction: Transaction, head: Header, meta: Meta, verdict: RebaseConflict, table: str
 ) -> CommitConflict | ClaimLost:
     """Return the error for a transaction that cannot be carried to the head.

@@ -63,7 +63,7 @@ class DemoPlan:
     every: int = 1
 
 
-def run(wanted: DemoPlan, terminal: Terminal | None = None) -> DemoResult:
+def run_demo(wanted: DemoPlan, terminal: Terminal | None = None) -> DemoResult:
     """Run the demo and return its result.
 
     Args:
@@ -106,9 +106,9 @@ class _Demo:
             table = Table.create(
                 result.uri, flights.SCHEMA, time_column=flights.TIME_COLUMN, granularity="day"
             )
-            keyed = status.create(f"{result.uri}-status")
+            keyed = status.create_status_table(f"{result.uri}-status")
         screen.say("Starting Spark, local[2] …")
-        with jobs.session(work) as spark:
+        with jobs.quiet_session(work) as spark:
             in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
             self._ingest(spark, table, in_time)
             self._time_travel(spark, table)

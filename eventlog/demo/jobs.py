@@ -60,7 +60,7 @@ def check_java() -> None:
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
+def quiet_session(folder: Path) -> Iterator[SparkSession]:
     """Yield a quiet `local[2]` session, whose output goes to `folder`/spark.log.
 
     Its Python workers get the current environment.

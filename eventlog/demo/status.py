@@ -85,7 +85,7 @@ class Status:
         return self.exact and self.replayed and not (self.conflicts or self.failed_upserts)
 
 
-def create(uri: str) -> Table:
+def create_status_table(uri: str) -> Table:
     """Create the table of the status, one row a flight.
 
     Raises:
@@ -101,7 +101,7 @@ def upsert_beside(spark: SparkSession, t: Table, source: pa.Table) -> Status:
 
     Args:
         spark: the session of the jobs.
-        t: the table that `create` made.
+        t: the table that `create_status_table` made.
         source: flights; those of some days around the storm are taken.
     """
     taken = _around(source)

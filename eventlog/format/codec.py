@@ -338,7 +338,7 @@ def meta_patch(old: Meta, diff: dict[str, Any]) -> Meta:
             changed[field] = merged if merged or field not in OPTIONAL_MAPS else msgspec.UNSET
         if redundant:
             raise Corrupt(f"the commit's state repeats a value of its key frame in {field!r}")
-        wellformed.check_hashes(field, value)
+        wellformed.check_hash_forms(field, value)
         if _encoder.encode(value) != _encoder.encode(change):
             raise Corrupt(f"the commit's state field {field!r} is not in canonical form")
     return msgspec.structs.replace(old, **changed)

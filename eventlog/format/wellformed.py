@@ -117,7 +117,7 @@ def check_start(start: Start) -> None:
     _check_features(start.features)
 
 
-def check_hashes(field: str, value: Any) -> None:
+def check_hash_forms(field: str, value: Any) -> None:
     """Check the forms of the ids and hashes in a field of the small state (FORMAT.md R5.2).
 
     Args:
@@ -183,7 +183,7 @@ def check_delta(
 
 
 def check_root(root: KeyFrame) -> None:
-    """Check a key frame root, except its sums (see `keyframe.check`).
+    """Check a key frame root, except its sums (see `keyframe.check_key_frame`).
 
     Raises:
         Corrupt: a part is malformed, or out of order.
@@ -196,7 +196,7 @@ def check_root(root: KeyFrame) -> None:
         value = getattr(root.state, field)
         if field in _MAPS and not isinstance(value, UnsetType):
             _check_ordered(value, field)
-        check_hashes(field, value)
+        check_hash_forms(field, value)
     if root.state.origins == {}:  # absent, and never empty (R5.1)
         raise Corrupt("a key frame has an empty map of origins", version=root.version)
     _check_types(root.state.schema, 6)

@@ -335,7 +335,7 @@ class _Run:
         if 0 < len(lost) <= _MAX_SOUGHT:
             log = self._walk.log
             try:
-                instead = fallback.find(log, log.snapshot(self._version), lost.values())
+                instead = fallback.find_fallback(log, log.snapshot(self._version), lost.values())
                 missing = {segment.id for segment in instead.missing}
             except (Corrupt, NotFound):
                 pass  # reported before

@@ -217,7 +217,7 @@ def _whole(log: Log, snapshot: Snapshot) -> Frame:  # noqa: ARG001 - as `_shared
 def _build(
     snapshot: Snapshot, base: KeyFrame | None, delta: Delta, leaves: Mapping[str, pa.Table]
 ) -> Frame:
-    return keyframe.build(
+    return keyframe.build_key_frame(
         base,
         delta,
         leaves,

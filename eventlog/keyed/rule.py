@@ -16,7 +16,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Merge
 from eventlog.model.entries import Keyed, Layout, Schema, Slice
 from eventlog.model.properties import MERGE, MERGE_COLUMN, MERGE_GROUP
-from eventlog.model.stats import is_text
+from eventlog.model.stats import has_text_bounds
 
 Kind = Literal["last", "first", "partial", "aggregate"]
 Function = Literal["sum", "min", "max", "count", "last", "first"]
@@ -286,7 +286,7 @@ def _check_function(name: str, function: Function, kind: object) -> None:
         raise InvalidInput(f"property {MERGE_COLUMN}{name}: a count needs type int64, not {kind}")
     if function in ("min", "max"):
         comparable = kind in (*_INTEGERS, *_TIMES, "float32", "float64") or decimal
-        if not comparable and not (isinstance(kind, str) and is_text(kind)):
+        if not comparable and not (isinstance(kind, str) and has_text_bounds(kind)):
             raise InvalidInput(f"property {MERGE_COLUMN}{name}: {kind} has no {function}")
 
 

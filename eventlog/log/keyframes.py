@@ -51,7 +51,7 @@ class KeyFrameReader:
         key = keys.keyframe_key(version)
         body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
         root = codec.decode_keyframe(body, version)
-        keyframe.check(root)
+        keyframe.check_key_frame(root)
         self.remember(root)
         return root
 

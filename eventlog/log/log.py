@@ -459,7 +459,7 @@ class Log:
         # Rewrites are many and tables large: what the commit's state hash confirms needs no more.
         _, view = self.answer(before.state, Judging(transactions, own_chunks=True))
         effect = fold.judge(transactions, view, time_ms)
-        after = fold.after(before.header, before.meta, effect)
+        after = fold.add_effect(before.header, before.meta, effect)
         if after == (commit.header.totals, commit.header.state_hash):
             return effect
         return fold.judge(transactions, self.load_view(before, transactions)[1], time_ms)
@@ -503,7 +503,7 @@ class Log:
         return self._moved(head, state), view
 
     def load_touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
-        """Fetch the leaves that the key frame of `head` rewrites, as `keyframe.build` takes them.
+        """Fetch the leaves that the key frame of `head` rewrites, for `keyframe.build_key_frame`.
 
         Args:
             head: the snapshot whose key frame is to be built.

@@ -346,7 +346,7 @@ def chunks_of(acts: Iterable[Act]) -> set[str]:
     return {c for a in acts for c in (*(s.chunk for s in a.adds), *(d.chunk for d in a.drops))}
 
 
-def dropped(acts: Iterable[Act]) -> dict[str, Act]:
+def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
     """Return the segments whose rows a log has dropped, each with the transaction that did so.
 
     A rewrite does not drop rows. A union of two states is left out, since it does not show which

@@ -229,7 +229,7 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
                 )
             return column
     raise InvalidInput(
-        f"no column {shown(time_column)} for the event time; columns: {names(schema)}"
+        f"no column {shown(time_column)} for the event time; columns: {list_names(schema)}"
     )
 
 
@@ -262,7 +262,7 @@ def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
     for name in by:
         if name not in kinds:
             raise InvalidInput(
-                f"{what} names unknown columns: {shown(name)}; columns: {names(schema)}"
+                f"{what} names unknown columns: {shown(name)}; columns: {list_names(schema)}"
             )
         if not isinstance(kinds[name], str):
             raise InvalidInput(f"{what} names column {name!r}: nested values have no order")
@@ -271,7 +271,7 @@ def check_order(schema: Schema, by: Iterable[str], what: str) -> None:
         seen.add(name)
 
 
-def names(schema: Schema) -> str:
+def list_names(schema: Schema) -> str:
     """Return the column names for a message."""
     return ", ".join(column.name for column in schema.columns)
 

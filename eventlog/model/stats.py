@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.errors import InvalidInput
 from eventlog.model.decimals import to_units
 from eventlog.model.entries import Column, ColumnStats, Schema
@@ -50,7 +50,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
         most = int(digits) if len(digits) < _MOST_DIGITS else DEFAULT_COLUMNS
         chosen = {column.name for column in with_bounds[:most]}
     else:
-        chosen = set(names(text, f"property {PROPERTY}"))
+        chosen = set(parse_names(text, f"property {PROPERTY}"))
         unknown = chosen - {column.name for column in schema.columns}
         if unknown:
             raise InvalidInput(
@@ -65,7 +65,7 @@ def compute(table: pa.Table, columns: Iterable[Column]) -> tuple[ColumnStats, ..
     return tuple(_column_stats(table.column(column.name), column) for column in columns)
 
 
-def merge(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnStats, ...]:
+def merge_stats(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnStats, ...]:
     """Return the statistics of rows from those of their parts.
 
     The bounds enclose all values, and equal those that `compute` returns for all rows together
@@ -81,7 +81,7 @@ def merge(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[ColumnS
     return tuple(_merged([rows for rows, _ in known], column) for column in columns)
 
 
-def is_text(column_type: Any) -> bool:
+def has_text_bounds(column_type: Any) -> bool:
     """Say whether bounds of this column type are text rather than integers."""
     return bool(column_type == "string")
 

@@ -116,7 +116,7 @@ class Or:
 Condition = Const | Compare | In | Prefix | IsNull | Fixed | Opaque | Is | Not | And | Or
 
 
-def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a node
+def to_expression(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a node
     """Return the condition as an Arrow expression over rows of the table's schema."""
     match condition:
         case Const(value):
@@ -134,10 +134,10 @@ def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a 
         case Opaque(expression, _):
             return expression
         case Is(part, value):
-            inner = to_arrow(part)
+            inner = to_expression(part)
             return pc.coalesce(inner if value else ~inner, pc.scalar(False))
         case Not(part):
-            return ~to_arrow(part)
+            return ~to_expression(part)
         case And(parts):
             return _balanced([_inside(part) for part in parts], lambda a, b: a & b)
         case Or(parts):
@@ -146,12 +146,12 @@ def to_arrow(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a 
 
 def _inside(part: Condition) -> pc.Expression:
     """Return a part of a connective, wrapped so that its own many parts do not join the chain."""
-    expression = to_arrow(part)
+    expression = to_expression(part)
     long = isinstance(part, And | Or) and len(part.parts) > _FEW
     return pc.coalesce(expression) if long else expression
 
 
-def names(condition: Condition) -> frozenset[str]:
+def columns_read(condition: Condition) -> frozenset[str]:
     """Return the names of the columns that the condition reads."""
     match condition:
         case Const():
@@ -161,9 +161,9 @@ def names(condition: Condition) -> frozenset[str]:
         case Opaque(_, used):
             return used
         case Is(part) | Not(part):
-            return names(part)
+            return columns_read(part)
         case And(parts) | Or(parts):
-            return frozenset().union(*(names(part) for part in parts))
+            return frozenset().union(*(columns_read(part) for part in parts))
 
 
 def size(condition: Condition) -> int:

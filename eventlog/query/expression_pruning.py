@@ -21,7 +21,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.decimals import from_units
 from eventlog.model.entries import Column, Schema
-from eventlog.model.schema import arrow_type, names, to_arrow
+from eventlog.model.schema import arrow_type, list_names, to_arrow
 from eventlog.query.pruning import Bounds, Span, to_span_units
 
 _LITERAL = "literal"
@@ -43,7 +43,7 @@ def check_filter(expression: pc.Expression, schema: Schema) -> None:
     except (pa.ArrowException, ValueError, TypeError) as error:
         reason = str(error).split("\n", 1)[0]
         raise InvalidInput(
-            f"the predicate does not fit the table: {reason[:300]}; columns: {names(schema)}"
+            f"the predicate does not fit the table: {reason[:300]}; columns: {list_names(schema)}"
         ) from None
 
 

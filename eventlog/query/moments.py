@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from eventlog.arguments import index, shown
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
-from eventlog.query.sql.literals import moment
+from eventlog.query.sql.literals import parse_moment
 
 Moment: TypeAlias = "datetime | date | str | int"
 
@@ -87,7 +87,7 @@ def _from_text(text: str, given: Any) -> tuple[int, int]:
     if _HOUR.fullmatch(text):
         text += ":00"
     try:
-        return divmod(moment(text).ns, _NS_PER_MS)
+        return divmod(parse_moment(text).ns, _NS_PER_MS)
     except InvalidInput:
         raise InvalidInput(f"{shown(given)} is not a time: {_FORMS}") from None
 

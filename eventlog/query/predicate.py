@@ -65,7 +65,7 @@ class Predicate(Protocol):
         ...
 
 
-def parse(where: Where, schema: Schema) -> Predicate:
+def parse_predicate(where: Where, schema: Schema) -> Predicate:
     """Return the predicate over rows of `schema`.
 
     Args:
@@ -80,7 +80,7 @@ def parse(where: Where, schema: Schema) -> Predicate:
     """
     if isinstance(where, str):
         condition = parse_sql(where, schema)
-        expression_pruning.check_filter(conditions.to_arrow(condition), schema)
+        expression_pruning.check_filter(conditions.to_expression(condition), schema)
         return SqlPredicate(schema, condition)
     if isinstance(where, pc.Expression):
         size = expression_pruning.expression_bytes(where)
@@ -106,11 +106,11 @@ class SqlPredicate:
 
     def to_arrow(self) -> pc.Expression:
         """See `Predicate.to_arrow`."""
-        return conditions.to_arrow(self.condition)
+        return conditions.to_expression(self.condition)
 
     def columns(self) -> frozenset[str]:
         """See `Predicate.columns`; the exact set."""
-        return conditions.names(self.condition)
+        return conditions.columns_read(self.condition)
 
     def interval(self, time_column: str) -> tuple[int, int]:
         """See `Predicate.interval`."""
@@ -120,19 +120,19 @@ class SqlPredicate:
     def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         mask = pruning.may_be(self.condition, True, Bounds(entries, time_column))
-        return pruning.to_array(mask, entries.num_rows)
+        return pruning.mask_to_array(mask, entries.num_rows)
 
     def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
         """See `Predicate.leaf_may_match`; always true if there are very many parts."""
         if conditions.size(self.condition) > _MANY_PARTS:
             return True
         mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
-        return bool(pruning.to_array(mask, 1)[0].as_py())
+        return bool(pruning.mask_to_array(mask, 1)[0].as_py())
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:
         """See `Predicate.covers`."""
         mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
-        all_pass = pc.all(pruning.to_array(mask, entries.num_rows), min_count=0)
+        all_pass = pc.all(pruning.mask_to_array(mask, entries.num_rows), min_count=0)
         return bool(all_pass.as_py())
 
 

@@ -19,7 +19,7 @@ from eventlog.format.entry_order import first_key
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.model.entries import Column
 from eventlog.model.records import Leaf
-from eventlog.model.stats import encode, is_text
+from eventlog.model.stats import encode, has_text_bounds
 from eventlog.query import conditions as c
 
 Mask: TypeAlias = Any  # a boolean array with one value per entry, or one bool for all
@@ -62,7 +62,7 @@ class Bounds:
         least = self._stat("min", column)
         if column.name != self.time_column:
             return least
-        start = to_units(self.entries.column("chunk_start"), column)
+        start = to_time_units(self.entries.column("chunk_start"), column)
         return start if least is None else pc.max_element_wise(least, start)
 
     def high(self, column: Column) -> pa.ChunkedArray | None:
@@ -72,9 +72,9 @@ class Bounds:
             return greatest
         # The end is exclusive: one unit less, or the day of the last millisecond.
         if column.type == "date":
-            end = to_units(pc.subtract(self.entries.column("chunk_end"), 1), column)
+            end = to_time_units(pc.subtract(self.entries.column("chunk_end"), 1), column)
         else:
-            end = pc.subtract(to_units(self.entries.column("chunk_end"), column), 1)
+            end = pc.subtract(to_time_units(self.entries.column("chunk_end"), column), 1)
         return end if greatest is None else pc.min_element_wise(greatest, end)
 
     def some_null(self, column: Column) -> Mask:
@@ -96,7 +96,7 @@ class Bounds:
         if name not in self.entries.column_names:
             return None
         bounds = self.entries.column(name)
-        is_encoded = pa.types.is_string if is_text(column.type) else pa.types.is_int64
+        is_encoded = pa.types.is_string if has_text_bounds(column.type) else pa.types.is_int64
         return bounds if is_encoded(bounds.type) else None
 
 
@@ -180,7 +180,7 @@ def to_span_units(time_ms: int, column: Column) -> int:
     return time_ms // DAY_MS if column.type == "date" else time_ms * 1000
 
 
-def to_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def to_time_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Return times in ms UTC in the units of the time column: microseconds, or days rounded down.
 
     Days are counted from the year 1, because Arrow's division truncates, and so rounds down only
@@ -192,7 +192,7 @@ def to_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     return pc.add(days, MIN_MS // DAY_MS)
 
 
-def to_array(mask: Mask, count: int) -> pa.BooleanArray:
+def mask_to_array(mask: Mask, count: int) -> pa.BooleanArray:
     """Return a mask over `count` entries as one array."""
     if isinstance(mask, bool):
         return pa.repeat(pa.scalar(mask), count)

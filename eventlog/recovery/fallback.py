@@ -52,7 +52,7 @@ class Fallback:
         return f"in place of {out} these are read: {back or 'none, since there are no rows'}"
 
 
-def find(
+def find_fallback(
     log: Log,
     snapshot: Snapshot,
     lost: Iterable[Segment],

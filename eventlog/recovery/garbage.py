@@ -91,7 +91,7 @@ def verdict(
     # against live-again-deleted
     gone = [segment for key, segment in sorted(dropped.items()) if key not in live]
     # against dropped-above-the-fence-deleted, dropped-above-the-horizon-deleted
-    garbage = tuple(d for d in gone if d.version <= horizon and epoch_of(d.key) < fence)
+    garbage = tuple(d for d in gone if d.version <= horizon and segment_epoch(d.key) < fence)
     garbage_keys = {segment.key for segment in garbage}
     waiting = tuple(segment for segment in gone if segment.key not in garbage_keys)
     return Verdict(garbage, waiting)
@@ -112,7 +112,7 @@ def unnamed(
         Dropped(key, 0, size)
         for key, size in listed.items()
         # against unnamed-above-the-fence-deleted, live-uploads-deleted
-        if key not in live and key not in dropped and epoch_of(key) < fence
+        if key not in live and key not in dropped and segment_epoch(key) < fence
     ]
 
 
@@ -126,7 +126,7 @@ def reason(dropped: Dropped, limits: Marks) -> str:
     return "staging"
 
 
-def epoch_of(key: str) -> int:
+def segment_epoch(key: str) -> int:
     """Return the epoch in a segment's key.
 
     Raises:
@@ -171,7 +171,7 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
         key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)
     }
     for key, row in dropped.items():
-        epoch_of(key)
+        segment_epoch(key)
         if not 0 <= row.version <= last:
             raise Corrupt(
                 f"the record of the last vacuum says that a segment was dropped in version "

@@ -29,7 +29,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Commit, KeyFrame, Start
 from eventlog.replication import contents
 from eventlog.replication.pipeline import Pipeline
-from eventlog.replication.steps import Check, Step, check_root, oldest_kept
+from eventlog.replication.steps import Check, Step, check_key_frame_state, oldest_kept
 from eventlog.session.session import Session
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
@@ -242,7 +242,7 @@ class Filler:
             Corrupt: they do not, or the delta's spill is missing or damaged.
         """
         if state is None or state.base != root:
-            check_root(self.source.log, commit, body, root)
+            check_key_frame_state(self.source.log, commit, body, root)
 
     def _keyframe(self, version: int, framed: set[int], check: Check) -> Iterator[Item | Step]:
         """Yield a key frame that the source has and the target lacks, unless it was dealt with."""

@@ -160,7 +160,7 @@ class Steps:
                 version, base = commit.header.version, commit.header.keyframe
                 if base is not None and base not in self._known.framed:
                     yield from self._keyframe(
-                        base, None, partial(check_root, self._log, commit, body)
+                        base, None, partial(check_key_frame_state, self._log, commit, body)
                     )
                 whole = version == first > having + 1  # `_live` has copied its segments
                 entries = () if whole else self._entries(commit)
@@ -413,7 +413,7 @@ class Steps:
         return found
 
 
-def check_root(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
+def check_key_frame_state(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
     """Check that a key frame and the delta of a commit that names it result in its state.
 
     Args:

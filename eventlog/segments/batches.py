@@ -26,7 +26,7 @@ def without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def joined(tables: Iterable[pa.Table]) -> pa.Table:
+def join_tables(tables: Iterable[pa.Table]) -> pa.Table:
     """Return the rows of one or more tables, all with the same schema."""
     parts = list(tables)
     if parts[0].column_names:

@@ -32,7 +32,7 @@ from eventlog.segments.batches import (
     filtered,
     given_up,
     holds_floats,
-    joined,
+    join_tables,
     predicate_error,
     take_tables,
     to_current_schema,
@@ -368,7 +368,7 @@ class _Piece:
             tables = list(tables)
             if not tables:  # a segment without rows
                 return
-            rows = joined(tables)
+            rows = join_tables(tables)
             try:
                 tables = [filtered(rows, reading.filter)]
             except _FAILURES as error:

@@ -11,7 +11,7 @@ from typing import Any
 from eventlog.clock import Clock, SystemClock
 from eventlog.commit.committer import Committer
 from eventlog.commit.keyframe_writing import write_keyframe
-from eventlog.commit.proposal import check_transaction
+from eventlog.commit.proposal import check_proposed
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -118,7 +118,7 @@ class Session:
 
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that contains it; see `Table.commit`."""
-        check_transaction(transaction)
+        check_proposed(transaction)
         check_held(self.store, self.head().state.header.version)
         try:
             outcome = self.committer.commit(transaction, self.head())

@@ -162,7 +162,7 @@ def written_bytes(values: pa.Array) -> int:
     return _WIDE * len(values) + sum(map(written_bytes, parts))
 
 
-def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
+def to_plain_array(values: pa.Array, *, large: bool = False) -> pa.Array:
     """Return the same values without views and dictionaries, at any depth.
 
     Args:
@@ -179,19 +179,21 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
     if kind.id in _VIEWS:
         return values.cast(_VIEWS[kind.id][large])
     if pa.types.is_dictionary(kind):
-        return plain(values.dictionary, large=True).take(values.indices)
+        return to_plain_array(values.dictionary, large=True).take(values.indices)
     if not len(values):
         values = pa.nulls(0, kind)
     missing = values.is_null()
     if pa.types.is_struct(kind):
-        inner = [plain(values.field(place), large=large) for place in range(kind.num_fields)]
+        inner = [
+            to_plain_array(values.field(place), large=large) for place in range(kind.num_fields)
+        ]
         names = [kind.field(place).name for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(inner, names, mask=missing)
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(
-            plain(_inside(values), large=large), kind.list_size, mask=missing
+            to_plain_array(_inside(values), large=large), kind.list_size, mask=missing
         )
-    inside = plain(_inside(values), large=large)
+    inside = to_plain_array(_inside(values), large=large)
     offsets = pc.subtract(values.offsets, values.offsets[0])
     if pa.types.is_map(kind):
         keys, items = inside.field(0), inside.field(1)
@@ -201,7 +203,7 @@ def plain(values: pa.Array, *, large: bool = False) -> pa.Array:
 
 
 def check_decimals(values: pa.Array) -> None:
-    """Check that no decimal has more digits than its type, in an array returned by `plain`.
+    """Check that no decimal has more digits than its type, in an array of `to_plain_array`.
 
     Arrow's own validation misses only the least integer of 128 or 256 bits, whose absolute value
     overflows to the same integer.

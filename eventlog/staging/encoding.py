@@ -226,7 +226,7 @@ class SegmentWriter:
             self.chunk,
             encoded,
             rows=self.rows,
-            column_stats=stats.merge(self._groups),
+            column_stats=stats.merge_stats(self._groups),
             place=place,
         )
         return add, encoded.body

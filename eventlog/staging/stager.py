@@ -132,7 +132,9 @@ class Stager:
             return table
         chunked_by = None if layout.granularity == "all" else layout.time_column
         names = batch.schema.names
-        lacking = [] if self._recipe.fills else upsert_rows.left_out(self._wanted, rule, names)
+        lacking = (
+            [] if self._recipe.fills else upsert_rows.missing_columns(self._wanted, rule, names)
+        )
         return upsert_rows.checked(table, self._wanted, rule, chunked_by, lacking)
 
     def _hold(self, rows: pa.Table) -> None:

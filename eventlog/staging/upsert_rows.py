@@ -42,7 +42,7 @@ def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
     return log_schema(table, rule) if OP in given.names else table
 
 
-def left_out(table: pa.Schema, rule: MergeRule | None, given: Iterable[str]) -> list[str]:
+def missing_columns(table: pa.Schema, rule: MergeRule | None, given: Iterable[str]) -> list[str]:
     """Return the columns that rows lack and whose values they would therefore erase.
 
     Under `partial` and `aggregate` a null erases nothing, and without a key no row replaces one.
@@ -75,7 +75,7 @@ def check_complete(
         InvalidInput: the rows lack a column.
     """
     names = set(given)
-    lacking = left_out(table, rule, names) if missing is None and OP not in names else []
+    lacking = missing_columns(table, rule, names) if missing is None and OP not in names else []
     if lacking:
         raise InvalidInput(incomplete(lacking, rule))
 
@@ -123,7 +123,7 @@ def checked(
         table: the table's schema.
         rule: its merge rule.
         chunked_by: the event-time column, if it decides the chunk: then deletes also have it.
-        lacking: columns without which only deletes are accepted (`left_out`).
+        lacking: columns without which only deletes are accepted (`missing_columns`).
     """
     if OP in rows.column_names:
         problem = _delete_problem(rows, table, rule, chunked_by)

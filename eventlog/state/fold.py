@@ -205,7 +205,7 @@ def effect_of(state: FullState | None, commit: Commit) -> Effect:
     Raises:
         Corrupt: the commit does not follow `state`, or its header differs from the fold's result.
     """
-    check_follows(state, commit.header)
+    check_next_commit(state, commit.header)
     view: FoldView = EmptyState() if state is None else state
     effect = judge(commit.transactions, view, commit.header.time)
     if state is not None:
@@ -227,7 +227,7 @@ def apply(effect: Effect, live: dict[str, Segment]) -> None:
         del live[segment.id]
 
 
-def check_follows(state: FullState | None, header: Header) -> None:
+def check_next_commit(state: FullState | None, header: Header) -> None:
     """Check that a commit is the next one of the same log (FORMAT.md R6.2).
 
     Raises:
@@ -252,7 +252,7 @@ def check_follows(state: FullState | None, header: Header) -> None:
         )
 
 
-def after(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
+def add_effect(header: Header | None, meta: Meta, effect: Effect) -> tuple[Totals, str]:
     """Return the totals and the state hash after an effect.
 
     Args:
@@ -284,7 +284,7 @@ def features(meta: Meta) -> tuple[str, ...]:
     return tuple(feature for feature, needed in held.items() if needed)
 
 
-def changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:
+def summarize_changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:
     """Return the header's summary of what a commit changed.
 
     The operation and the writer are those of the first accepted transaction, or of the first one
@@ -455,11 +455,11 @@ def _check_header(state: FullState | None, commit: Commit, effect: Effect) -> No
     if header.features != features(effect.meta):
         raise Corrupt("the header's features are not those of the table", version=header.version)
     before, meta = (state.header, state.meta) if state else (None, Meta())
-    totals, state_hash = after(before, meta, effect)
+    totals, state_hash = add_effect(before, meta, effect)
     folded = {
         "totals": (header.totals, totals),
         "state hash": (header.state_hash, state_hash),
-        "changes": (header.changes, changes(commit.transactions, effect)),
+        "changes": (header.changes, summarize_changes(commit.transactions, effect)),
     }
     wrong = [name for name, (stored, expected) in folded.items() if stored != expected]
     if wrong:

@@ -63,13 +63,13 @@ def containing(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int
 
 
 def touched(root: KeyFrame | None, delta: Delta) -> list[Leaf]:
-    """Return the leaves of `root` that `build` needs in order to apply `delta`."""
+    """Return the leaves of `root` that `build_key_frame` needs in order to apply `delta`."""
     if root is None or not root.leaves:
         return []
     return [leaf for run in _runs(root.leaves, delta) for leaf in run.leaves if run.rewritten]
 
 
-def build(
+def build_key_frame(
     root: KeyFrame | None,
     delta: Delta,
     leaves: Mapping[str, pa.Table],
@@ -120,11 +120,11 @@ def build(
         segments=tuple(entry_columns.to_segments(inline)),
         leaves=tuple(new_leaves),
     )
-    check(frame)  # against key-frame-from-a-filtered-delta
+    check_key_frame(frame)  # against key-frame-from-a-filtered-delta
     return Frame(frame, objects)
 
 
-def check(root: KeyFrame) -> None:
+def check_key_frame(root: KeyFrame) -> None:
     """Check that a root's parts add up to its own totals and state hash.
 
     Raises:

@@ -107,7 +107,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The leaves that the version's own key frame will rewrite, as `keyframe.build` takes them."""
+    """The leaves that the version's own key frame will rewrite, for `keyframe.build_key_frame`."""
 
     checked: bool = True
 

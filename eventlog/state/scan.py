@@ -23,7 +23,7 @@ from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Leaf
-from eventlog.model.schema import names, stored_time_column, to_arrow
+from eventlog.model.schema import list_names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
@@ -268,7 +268,7 @@ def question(
     stored = state.stored_schema
     table_schema = to_arrow(stored)
     schema = project(table_schema, columns, stored)
-    row_filter = None if where is None else predicate.parse(where, stored)
+    row_filter = None if where is None else predicate.parse_predicate(where, stored)
     time_column = stored_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
@@ -293,7 +293,7 @@ def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Sche
     unknown = [name for name in columns if name not in table_schema.names]
     if unknown:
         raise InvalidInput(
-            f"unknown columns: {', '.join(map(repr, unknown))}; columns: {names(stored)}"
+            f"unknown columns: {', '.join(map(repr, unknown))}; columns: {list_names(stored)}"
         )
     if len(set(columns)) != len(columns):
         raise InvalidInput("a column is named twice")

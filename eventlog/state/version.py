@@ -139,7 +139,7 @@ class VersionState:
         Raises:
             Corrupt: the key frame does not belong to this state.
         """
-        keyframe.check(root)
+        keyframe.check_key_frame(root)
         if (root.state_hash, root.totals, root.table, root.time, root.commit) != (
             self.header.state_hash,
             self.header.totals,

@@ -97,7 +97,7 @@ def set_clock(session: Session, moment: Moment | None = None) -> int:
     now_ms = store_time_ms(session.store, session.clock)
     new = now_ms if moment is None else to_ms(moment)
     change = SetClock(head.version, head.header.time, new)
-    refused = timing.set_clock(change, head.meta, head.version + 1, new)
+    refused = timing.correct_clock(change, head.meta, head.version + 1, new)
     if isinstance(refused, str):  # no reading of the table would change that
         session.verify()
         raise CommitConflict(

@@ -487,7 +487,7 @@ class Table:
             InvalidInput: the branch has branches of its own; nothing was deleted.
             TableNotFound: there is no such branch.
         """
-        deleting.delete(self.session, name)
+        deleting.delete_branch(self.session, name)
 
     def claims(self) -> Mapping[str, Claim]:
         """Return the current claims, by id."""

@@ -82,7 +82,7 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         yield t.session.log.appends(commit)
 
 
-def question(
+def change_question(
     state: VersionState,
     columns: Sequence[str] | None,
     where: Where | None,
@@ -112,7 +112,7 @@ def question(
     return replace(asked, rule=reader_rule(asked.rule, overflow))
 
 
-def plan(  # noqa: PLR0917 - what a range of versions is read from
+def plan_changes(  # noqa: PLR0917 - what a range of versions is read from
     start: int,
     end: int,
     versions: Iterable[Appends],
@@ -128,7 +128,7 @@ def plan(  # noqa: PLR0917 - what a range of versions is read from
         versions: what the versions after `start` did, up to `end`.
         at: returns the snapshot of a version. Asked for where keys were written, where rows were
             taken away or brought back, and where slices were merged.
-        asked: what `question` returned.
+        asked: what `change_question` returned.
         clock: the newest known corrections of the clock.
 
     Raises:
@@ -160,7 +160,7 @@ def plan_of_snapshot(
 
     Args:
         snapshot: the version.
-        asked: what `question` returned.
+        asked: what `change_question` returned.
         clock: the newest known corrections of the clock.
 
     Raises:
@@ -183,7 +183,7 @@ def plan_of_segments(
     Args:
         snapshot: the version.
         segments: the segments.
-        asked: what `question` returned.
+        asked: what `change_question` returned.
         clock: the newest known corrections of the clock.
     """
     return _appeared(snapshot, Exchanged(snapshot.version, (), tuple(segments)), asked, clock)

@@ -33,7 +33,7 @@ from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream
 from eventlog.segments.batches import (
     given_up,
-    joined,
+    join_tables,
     passing,
     predicate_error,
     retyped,
@@ -199,13 +199,13 @@ class ChangeReading:
         """
         empty, most = schema.empty_table(), self.portion_bytes
         if not by:
-            yield joined([empty, *old]), joined([empty, *new])
+            yield join_tables([empty, *old]), join_tables([empty, *new])
             return
         olds, more = take_tables(old, most)
         if not more:
             news, more = take_tables(new, most - sum(rows.nbytes for rows in olds))
             if not more:
-                yield joined([empty, *olds]), joined([empty, *news])
+                yield join_tables([empty, *olds]), join_tables([empty, *news])
                 return
             new = chain(given_up(news), new)
         old = chain(given_up(olds), old)
@@ -342,10 +342,11 @@ def changes(  # noqa: PLR0913 - the parts of one question
     start = whole(start, "start", 0)
     last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
     _require_order(start, last.version)
-    asked = change_planning.question(last.state, columns, where, overflow)
+    asked = change_planning.change_question(last.state, columns, where, overflow)
     first = kept_snapshot(t, start)
     versions = change_planning.read_versions(t, first, last.version)
-    plan = change_planning.plan(start, last.version, versions, t.snapshot, asked, last.meta.clock)
+    clock = last.meta.clock
+    plan = change_planning.plan_changes(start, last.version, versions, t.snapshot, asked, clock)
     return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
 
 

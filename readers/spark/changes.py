@@ -72,7 +72,7 @@ def schema_of(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
         InvalidInput: a column is unknown, named twice, or has the name of one of those.
     """
     names = project(snapshot.schema, columns, snapshot.stored_schema).names
-    asked = change_planning.question(snapshot.state, names, None)
+    asked = change_planning.change_question(snapshot.state, names, None)
     return pa.schema([*asked.schema, *COLUMNS])
 
 
@@ -104,10 +104,12 @@ def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> Chang
             "earlier startingVersion or startingTimestamp"
         )
     first = kept_snapshot(table, start)
-    asked = change_planning.question(last.state, columns.names, where_of(given), given.overflow)
+    asked = change_planning.change_question(
+        last.state, columns.names, where_of(given), given.overflow
+    )
     versions = change_planning.read_versions(table, first, last.version)
     clock = last.meta.clock
-    plan = change_planning.plan(start, last.version, versions, table.snapshot, asked, clock)
+    plan = change_planning.plan_changes(start, last.version, versions, table.snapshot, asked, clock)
     target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     return share_out_changes([plan], table, last, schema, target, memory_bytes=given.memory_bytes)
 

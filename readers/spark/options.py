@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
 from eventlog.staging.stager import MIN_MEMORY_BYTES
@@ -140,7 +140,7 @@ class SparkOptions:
             InvalidInput: the JSON is not a list of names.
         """
         text = self.named.get(name)
-        return None if text is None else names(text, f"option {name}")
+        return None if text is None else parse_names(text, f"option {name}")
 
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """Refuse options that would be ignored.

@@ -29,7 +29,7 @@ _IN_UTC: dict[str, Any] = (
 )
 
 
-def to_arrow(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
     """Return a DataFrame's schema in Arrow, with times in UTC and every column nullable.
 
     Raises:

@@ -71,7 +71,7 @@ def key_frame(body: bytes) -> None:
     """A key frame root, and what it adds up to."""
     root = codec.decode_keyframe(body, version_in(body))
     _same(codec.encode_keyframe, root, body)
-    keyframe.check(root)
+    keyframe.check_key_frame(root)
     entries = entry_columns.from_segments(root.segments)
     if entry_columns.to_segments(entries) != list(root.segments):
         raise Broken("the inlined entries are others in columns")
@@ -81,7 +81,7 @@ def intent(body: bytes) -> None:
     """A published transaction, and its check before a leader takes it along."""
     transaction = codec.decode_transaction(body, builders.TABLE)
     _same(functools.partial(codec.encode_transaction, table=builders.TABLE), transaction, body)
-    proposal.check_transaction(msgspec.structs.replace(transaction, until=None))
+    proposal.check_proposed(msgspec.structs.replace(transaction, until=None))
     codec.decode_whole(transaction)
 
 
@@ -116,7 +116,7 @@ def key(body: bytes) -> None:
 
 def where(body: bytes) -> None:
     """A predicate in SQL: parsed, asked everything, and never pruning a row that passes."""
-    question = predicate.parse(_text(body), from_arrow(_ROWS.schema))
+    question = predicate.parse_predicate(_text(body), from_arrow(_ROWS.schema))
     question.to_arrow()
     if not question.columns() <= set(_ROWS.column_names):
         raise Broken("columns that the table does not have")

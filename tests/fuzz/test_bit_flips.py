@@ -236,7 +236,7 @@ def test_a_damage_that_is_believed_is_seen(monkeypatch):
     decode = codec.decode_keyframe
     believing = lambda body, version: decode(builders.resealed(body), version)
     monkeypatch.setattr(codec, "decode_keyframe", believing)
-    monkeypatch.setattr(keyframe, "check", lambda root: None)
+    monkeypatch.setattr(keyframe, "check_key_frame", lambda root: None)
     monkeypatch.setattr("eventlog.state.verification.check_sums", lambda *parts: None)
     monkeypatch.setattr("eventlog.state.verification.check_totals", lambda *parts: None)
     with pytest.raises(AssertionError, match="a planted digit"):

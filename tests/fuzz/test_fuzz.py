@@ -121,7 +121,7 @@ def test_an_expression_that_would_outgrow_its_text_is_refused(opening, closing):
 
     def parsed(levels):
         text = "n <> " + opening * levels + "5" + closing * levels
-        return predicate.parse(text, stored)
+        return predicate.parse_predicate(text, stored)
 
     assert len(str(parsed(2).to_arrow())) < 10_000
     with pytest.raises(errors.InvalidInput, match=r"nests|longer"):
@@ -193,7 +193,7 @@ def believes_any_footer(monkeypatch):
 
 
 def believes_any_sum(monkeypatch):
-    monkeypatch.setattr("eventlog.state.keyframe.check", lambda root: None)
+    monkeypatch.setattr("eventlog.state.keyframe.check_key_frame", lambda root: None)
     monkeypatch.setattr("eventlog.state.verification.check_sums", lambda *parts: None)
 
 

@@ -77,9 +77,9 @@ def test_of_a_library_under_several_names_the_loaders_stays(tmp_path):
 
 
 def test_a_bundle_that_lambda_would_refuse_is_refused_here():
-    bundle.check_size(bundle.MAX_BYTES)
+    bundle.check_bundle_size(bundle.MAX_BYTES)
     with pytest.raises(InvalidInput, match="Lambda allows 262,144,000"):
-        bundle.check_size(bundle.MAX_BYTES + 1)
+        bundle.check_bundle_size(bundle.MAX_BYTES + 1)
 
 
 def test_the_size_is_that_of_the_files(tmp_path):

@@ -677,9 +677,9 @@ def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
     part = Delta(dict(list(head.delta.adds.items())[:-1]), head.delta.drops)
     leaves = {leaf.sha256: head.log.key_frames.leaf(leaf) for leaf in head.base.leaves}
     whole = {"header": head.header, "commit_hash": head.commit_hash, "meta": head.meta}
-    keyframe.build(head.base, head.delta, leaves, **whole)
+    keyframe.build_key_frame(head.base, head.delta, leaves, **whole)
     with pytest.raises(errors.Corrupt):
-        keyframe.build(head.base, part, leaves, **whole)
+        keyframe.build_key_frame(head.base, part, leaves, **whole)
 
 
 @pytest.mark.hazard("P4")
@@ -925,7 +925,7 @@ def test_an_interrupt_after_the_commit_leaves_its_transaction_to_be_settled(monk
     table = create(store)
     transaction = table.transaction("append", [add(table)])
     with monkeypatch.context() as patched:
-        patched.setattr(keyframe_writing, "after", interrupt)
+        patched.setattr(keyframe_writing, "write_if_due", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.commit(transaction)
     other = reopen(store, seed=7)

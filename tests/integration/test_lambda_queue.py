@@ -14,7 +14,7 @@ from support import builders, lambda_queue
 
 from eventlog import Table
 from eventlog.compaction.aws import work as lambda_work
-from eventlog.compaction.aws.events import parse
+from eventlog.compaction.aws.events import parse_event
 from eventlog.compaction.aws.settings import Settings
 from eventlog.compaction.lambda_handler import Container, handler
 from eventlog.writers import append
@@ -165,7 +165,7 @@ def test_what_there_was_no_time_for_comes_back_through_the_queue(bridged, monkey
     def respond(event, _context):
         spent.clear()
         answer = container.respond(event, Short())
-        turns.extend(ask.turn for m in parse(event) for ask in m.asks if ask.turn)
+        turns.extend(ask.turn for m in parse_event(event) for ask in m.asks if ask.turn)
         return answer
 
     done = bridged.drive(respond, idle_s=1.0)
@@ -190,7 +190,7 @@ def test_the_rule_passes_commits_on_and_nothing_else(bridged):
     while found := sqs.receive_message(QueueUrl=bridged.queue).get("Messages"):
         bodies += [json.loads(message["Body"]) for message in found]
     assert {body["detail-type"] for body in bodies} == {"Object Created"}
-    asked = [ask for body in bodies for message in parse(body) for ask in message.asks]
+    asked = [ask for body in bodies for message in parse_event(body) for ask in message.asks]
     root = f"s3://{bridged.bucket}/{PREFIX}"
     assert sorted((ask.table, ask.version) for ask in asked) == [
         (root, 0), (root, 1), (f"{root}/one", 0), (f"{root}/one", 1)

@@ -82,7 +82,7 @@ def evaluations():
 @pytest.mark.parametrize("name", LARGE)
 def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
     where, holds = LARGE[name]
-    asked = predicate.parse(where, many.head().stored_schema).to_arrow()
+    asked = predicate.parse_predicate(where, many.head().stored_schema).to_arrow()
     asked &= pc.Expression._call("evaluated", [pc.field("n")])
     for table in (few, many):
         found = readers.scan(table, ["n"], asked)
@@ -102,7 +102,7 @@ def test_rows_come_in_order_and_in_bounded_batches(many, monkeypatch):
         batches = list(readers.scan(many, ["s", "at"], where, batch_rows=16).to_batches())
         assert max(batch.num_rows for batch in batches) <= 16
         found = pa.Table.from_batches(batches)
-        asked = predicate.parse(where, many.head().stored_schema).to_arrow()
+        asked = predicate.parse_predicate(where, many.head().stored_schema).to_arrow()
         assert found == plain.filter(asked).select(["s", "at"])
         assert 50 < found.num_rows == readers.count(many, where)
         assert readers.scan(many, [], where).to_table().num_rows == found.num_rows
@@ -196,7 +196,7 @@ def test_reading_a_text_costs_in_proportion_to_it():
 
         sys.setprofile(note)
         try:
-            predicate.parse(where, stored)
+            predicate.parse_predicate(where, stored)
         finally:
             sys.setprofile(None)
         return seen[0]
@@ -226,7 +226,7 @@ def test_leaves_are_not_asked_what_costs_more_than_their_entries():
             functools.reduce(operator.and_, [pc.field("n") > n for n in range(10, 10 + parts)]),
         ]
         for where in wheres:
-            said = predicate.parse(where, stored)
+            said = predicate.parse_predicate(where, stored)
             assert said.leaf_may_match(leaf, "at") is expected
             assert said.interval("at")
 

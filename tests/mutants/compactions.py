@@ -143,7 +143,7 @@ COMPACTIONS = (
         "good-segments-rewritten",
         "K8",
         "a segment that is good enough is kept (hysteresis)",
-        becomes("(target.sums, left_out(target, policy))"),
+        becomes("(target.sums, left_out_bytes(target, policy))"),
         "test_only_small_and_large_ones_are_rewritten",
     ),
     mutant(

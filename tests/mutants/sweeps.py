@@ -63,7 +63,7 @@ SWEEPS = (
         "dropped-above-the-horizon-deleted",
         "V2",
         "segments of a kept version are kept",
-        becomes("tuple((one for one in gone if epoch_of(one.key) < fence))"),
+        becomes("tuple((one for one in gone if segment_epoch(one.key) < fence))"),
         "test_versions_within_the_retention_stay_readable",
     ),
     mutant(

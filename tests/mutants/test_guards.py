@@ -104,8 +104,8 @@ def test_f1_a_void_transaction_does_not_lend_its_name_to_another_of_its_id(table
     taken = replaced(void, operation="properties", actions=())
     found = judged(table, void, taken)
     assert (found.accepted, found.taken) == ((void.id,), (taken,))
-    assert fold.changes([void, taken], found).operation == "properties"
-    assert fold.changes([void], judged(table, void)).operation == "void"
+    assert fold.summarize_changes([void, taken], found).operation == "properties"
+    assert fold.summarize_changes([void], judged(table, void)).operation == "void"
 
 
 def test_f3_a_published_replace_is_void(table):

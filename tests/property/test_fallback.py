@@ -67,7 +67,9 @@ def test_what_is_read_instead_is_what_the_whole_log_says(history, picks):
     table.store.delete(gone)
     lost = {keys.parse_segment_key(key)[2] for key in gone}
     current = live(table.refresh())
-    found = fallback.find(table.session.log, table.head(), [s for s in current if s.id in lost])
+    found = fallback.find_fallback(
+        table.session.log, table.head(), [s for s in current if s.id in lost]
+    )
     states = whole_states(table, lost)
     assert {s.id for s in found.missing} == states.missing
     assert {s.id for s in found.back} == states.visible - {s.id for s in current}

@@ -110,7 +110,7 @@ def test_every_snapshot_is_the_fold_from_version_0(history):
     states = [state for state, _ in builders.fold_all(store)]
     for version in key_frames(store):
         root = table.session.log.key_frames.root(version)
-        keyframe.check(root)
+        keyframe.check_key_frame(root)
         on = table.snapshot(version).on_keyframe(root)
         builders.check_snapshot(on, states[version])
     for state in states:

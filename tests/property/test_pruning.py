@@ -272,7 +272,7 @@ GENEROUS = settings(
 
 
 def check(world, where):
-    whole = world.rows.filter(predicate.parse(where, STORED).to_arrow())
+    whole = world.rows.filter(predicate.parse_predicate(where, STORED).to_arrow())
     plan = world.plan(where=where)
     assert world.read(plan) == numbers(whole)
     assert plan.count() in (None, whole.num_rows)
@@ -314,7 +314,7 @@ def test_sql_means_what_it_means_in_duckdb(duck, rows, questions):
     table = table_of(rows)
     duck.register("events", table)
     for where in questions:
-        ours = table.filter(predicate.parse(where, STORED).to_arrow())
+        ours = table.filter(predicate.parse_predicate(where, STORED).to_arrow())
         text = where.replace("`", '"')
         theirs = duck.execute(f"SELECT row FROM events WHERE {text}").fetchall()
         assert numbers(ours) == sorted(row for (row,) in theirs), where
@@ -326,7 +326,7 @@ def test_interval_holds_every_row_that_passes(rows, questions):
     table = table_of(rows)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     for where in questions:
-        asked = predicate.parse(where, STORED)
+        asked = predicate.parse_predicate(where, STORED)
         low, high = asked.interval("ts")
         for at in table.filter(asked.to_arrow()).column("ts").to_pylist():
             assert low <= (at - epoch) / timedelta(milliseconds=1) < high, where
@@ -339,7 +339,7 @@ def test_interval_of_an_arrow_expression_holds_every_row_that_passes(rows, quest
     table = table_of(rows)
     unit = timedelta(milliseconds=1)
     for where in questions:
-        asked = predicate.parse(where, STORED)
+        asked = predicate.parse_predicate(where, STORED)
         low, high = asked.interval(name)
         passing = table.filter(asked.to_arrow()).column(name).drop_null()
         for at in passing.cast(pa.timestamp("us")).to_pylist():
@@ -359,7 +359,7 @@ WORDS = (
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=14).map(" ".join) | st.text(max_size=30))
 def test_any_text_is_a_predicate_or_refused(text):
     try:
-        asked = predicate.parse(text, STORED)
+        asked = predicate.parse_predicate(text, STORED)
     except InvalidInput:
         return
     assert asked.columns() <= set(SCHEMA.names)

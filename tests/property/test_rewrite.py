@@ -66,7 +66,7 @@ def test_sorting_outside_of_memory_is_sorting(table, places, memory):
 
 
 def merged(parts, columns):
-    return stats.merge((part.num_rows, stats.compute(part, columns)) for part in parts)
+    return stats.merge_stats((part.num_rows, stats.compute(part, columns)) for part in parts)
 
 
 @given(tables(), PLACES)

@@ -209,7 +209,9 @@ def test_pieces_hold_all_rows_and_little_each(found, most):
         parts = list(compact_arrays.pieces(batch, most))
         assert shown(pa.Table.from_batches(parts)) == shown(pa.Table.from_batches([batch]))
         for part in parts:
-            written = pa.table([compact_arrays.plain(c) for c in part.columns], part.schema.names)
+            written = pa.table(
+                [compact_arrays.to_plain_array(c) for c in part.columns], part.schema.names
+            )
             assert part.num_rows == 1 or written.nbytes <= most + 64 * len(part.columns)
 
 

@@ -165,7 +165,7 @@ class Writer:
             before = self._requests()
             actions = self._actions(mine)
             head = self.table.head()
-            steps = committing.read_ahead(self.writer, head)
+            steps = committing.read_published(self.writer, head)
             yield from self.world.together(self._request(None), self._drive(steps))
             transaction = self.table.transaction("append", actions)
             steps = committing.commit(self.writer, transaction, self.table.head())

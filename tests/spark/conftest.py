@@ -13,7 +13,7 @@ from spark.programs import dying_source
 
 import eventlog.readers.spark
 from eventlog import Table, readers
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers.spark import append, overwrite
 
@@ -126,8 +126,8 @@ def load(spark, way):
 _ARGUMENTS = {
     "timeColumn": ("time_column", str),
     "granularity": ("granularity", str),
-    "orderBy": ("order_by", lambda text: names(text, "orderBy")),
-    "columns": ("columns", lambda text: names(text, "columns")),
+    "orderBy": ("order_by", lambda text: parse_names(text, "orderBy")),
+    "columns": ("columns", lambda text: parse_names(text, "columns")),
     "replaceWhere": ("where", str),
     "readVersion": ("read_version", int),
     "version": ("version", int),

@@ -62,7 +62,7 @@ def _filtered(spark, table, version, asked):
     """Filters on one DataFrame, where Spark's own columns can say them."""
     whole = eventlog.readers.spark.read(spark, table.uri, version=version, engine="jvm")
     schema = table.head().stored_schema
-    said = {q.sql: to_column(predicate.parse(q.sql, schema).condition) for q in asked}
+    said = {q.sql: to_column(predicate.parse_predicate(q.sql, schema).condition) for q in asked}
     return {sql: whole.where(column) for sql, column in said.items() if column is not None}
 
 

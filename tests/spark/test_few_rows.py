@@ -6,7 +6,7 @@ from support.builders import create, events
 
 from eventlog.errors import InvalidInput
 from eventlog.staging.encoding import Recipe
-from eventlog.writers.spark.jobs import NO_ADDS, adds_of, stage
+from eventlog.writers.spark.jobs import NO_ADDS, adds_of, stage_task
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ MEMORY = 2**26
 
 def staged(table, *rows):
     recipe = Recipe.of(table.head())
-    return recipe, [stage(table, recipe, part.to_batches(), MEMORY) for part in rows]
+    return recipe, [stage_task(table, recipe, part.to_batches(), MEMORY) for part in rows]
 
 
 def test_neighbours_with_few_rows_are_one_segment_in_their_place(table):

@@ -19,7 +19,7 @@ from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.rows import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.staging.upsert_rows import deletes_only, incomplete, left_out
+from eventlog.staging.upsert_rows import deletes_only, incomplete, missing_columns
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition
@@ -166,7 +166,7 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         if source.kind == "csv":
             part = csv_rows.open_csv(source, table.wanted, table.time_column, table.nulls)
         elif source.kind == "json":
-            needed = left_out(table.wanted, table.rule, (OP, *source.partition.values))
+            needed = missing_columns(table.wanted, table.rule, (OP, *source.partition.values))
             part = json_rows.open_json(source, table.wanted, table.time_column, needed)
         elif source.kind == "arrow":
             part = arrow_rows.open_arrow(source)
@@ -178,7 +178,7 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
     try:
         check_columns(part.schema, table.wanted, table.time_column)
         names = part.schema.names
-        lacking = left_out(table.wanted, table.rule, (OP, *names))
+        lacking = missing_columns(table.wanted, table.rule, (OP, *names))
         if lacking and OP not in names:
             raise InvalidInput(incomplete(lacking, table.rule))
         if lacking:

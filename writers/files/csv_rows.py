@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from eventlog.writers.files.sources import InputFile, OpenInput
-from eventlog.writers.files.texts import Misfit, parse, short_fractions
+from eventlog.writers.files.texts import Misfit, parse_texts, short_fractions
 
 # Of what Arrow parses at once, and of a row, with its line end: Arrow reads some rows of up to two
 # blocks, by where they begin. Arrow's memory is about fifty times as much.
@@ -141,7 +141,7 @@ def _typed(
 def _values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if values.null_count == len(values):
         return pa.nulls(len(values), kind)
-    return parse(values, kind)
+    return parse_texts(values, kind)
 
 
 class _Checked:

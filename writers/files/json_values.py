@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.writers.files.texts import Misfit, parse
+from eventlog.writers.files.texts import Misfit, parse_texts
 
 _NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _None = type(None)
@@ -60,7 +60,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(values), kind)
     _check(values, kind, str)
     try:
-        return parse(pa.array(values, pa.string()), kind)
+        return parse_texts(pa.array(values, pa.string()), kind)
     except UnicodeEncodeError:  # half of a surrogate pair
         return _plain(values, kind, set(), _unicode)
 
@@ -111,7 +111,7 @@ def _floats(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return _plain(values, kind, direct, _single if single else _double)
     written = [str(value) if type(value) is Decimal else None for value in values]
     others = [None if type(value) is Decimal else value for value in values]
-    return pc.coalesce(parse(pa.array(written, pa.string()), kind), _floats(others, kind))
+    return pc.coalesce(parse_texts(pa.array(written, pa.string()), kind), _floats(others, kind))
 
 
 def _double(value: Any) -> float:
@@ -149,7 +149,7 @@ def _decimals(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     _check(values, kind, int, Decimal, str)
     texts = [None if value is None else str(value) for value in values]
     try:
-        return parse(pa.array(texts, pa.string()), kind)
+        return parse_texts(pa.array(texts, pa.string()), kind)
     except UnicodeEncodeError:
         return _plain(values, pa.string(), set(), _unicode)
 
@@ -220,7 +220,7 @@ def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         return _inner(parts, kind)
     try:
-        return parse(pa.array(texts, pa.string()), kind)
+        return parse_texts(pa.array(texts, pa.string()), kind)
     except Misfit as error:
         raise error.at(_around(parts, error.index)) from None
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
-from eventlog.writers.files.texts import Misfit, is_text, parse
+from eventlog.writers.files.texts import Misfit, is_text, parse_texts
 
 if TYPE_CHECKING:
     from eventlog.writers.files.sources import OpenInput
@@ -84,7 +84,7 @@ def _typed(name: str, text: str | None, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise ValueError(f"column {name!r} of type {kind} cannot be read from a path")
     try:
-        return parse(pa.array([text], pa.string()), kind)[0]
+        return parse_texts(pa.array([text], pa.string()), kind)[0]
     except Misfit as error:
         raise ValueError(f"the path has {name}={text}: {error}") from None
 
@@ -113,7 +113,7 @@ def _check_agrees(values: Any, name: str, value: pa.Scalar) -> None:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     try:
-        same = parse(values, value.type) if is_text(values.type) else values.cast(value.type)
+        same = parse_texts(values, value.type) if is_text(values.type) else values.cast(value.type)
     except (Misfit, pa.ArrowInvalid):
         same = None
     if same is not None and not value.is_valid and same.null_count == len(same):

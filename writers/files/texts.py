@@ -46,7 +46,7 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def parse(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def parse_texts(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array of strings as values of a type; null stays null.
 
     Raises:

@@ -24,7 +24,7 @@ from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
 from eventlog.readers.spark.options import located
-from eventlog.readers.spark.types import to_arrow
+from eventlog.readers.spark.types import arrow_schema
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
@@ -286,7 +286,7 @@ def _save(
         )
     job = prepare(
         str(uri),
-        to_arrow(df.schema),
+        arrow_schema(df.schema),
         storage_options=options.storage_options,
         creation=creation,
         replacement=replacement,

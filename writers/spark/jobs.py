@@ -45,7 +45,13 @@ from eventlog.writers.batch import (
     to_range,
     warn_restored,
 )
-from eventlog.writers.keyed import as_deletes, check_keys, deletes_schema, rule_or_refuse, timed_by
+from eventlog.writers.keyed import (
+    as_deletes,
+    check_delete_columns,
+    deletes_schema,
+    rule_or_refuse,
+    timed_by,
+)
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
 
@@ -109,19 +115,19 @@ class Job:
     deletes: pa.Schema | None = None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Do what the function `stage` does, unless the job is done already."""
+        """Do what the function `stage_task` does, unless the job is done already."""
         if self.done is not None:
             return NO_ADDS
         rule, deletes = self.recipe.rule, self.deletes
         if rule is not None and deletes is not None:
             timed = timed_by(self.recipe.layout)
             batches = (as_deletes(batch, deletes, rule, timed) for batch in batches)
-        return stage(self.table, self.recipe, batches, self.memory_bytes)
+        return stage_task(self.table, self.recipe, batches, self.memory_bytes)
 
     def stage_rows(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Do what `stage` does; the form that `DataFrame.mapInArrow` calls (`STAGED`).
+        """Do what `stage_task` does; the form that `DataFrame.mapInArrow` calls (`STAGED`).
 
         Args:
             batches: the rows, with columns that were numbered for Spark.
@@ -175,7 +181,7 @@ class Job:
         return find_transaction(self.table.session.log, self.transaction.id, start, head)
 
 
-def stage(
+def stage_task(
     table: Table, recipe: Recipe, batches: Iterable[pa.RecordBatch], memory_bytes: int
 ) -> bytes:
     """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
@@ -204,7 +210,7 @@ def stage(
 
 
 def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes: int) -> list[Add]:
-    """Return what tasks staged (`stage`), by chunk; stage what they returned as rows.
+    """Return what tasks staged (`stage_task`), by chunk; stage what they returned as rows.
 
     Args:
         table: the table.
@@ -327,7 +333,7 @@ def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
     Raises:
         InvalidInput: the columns are not those of a key.
     """
-    check_keys(keys, head, rule_or_refuse(head, uri))
+    check_delete_columns(keys, head, rule_or_refuse(head, uri))
     return deletes_schema(keys, head.schema)
 
 

@@ -51,7 +51,7 @@ from eventlog.readers.spark.options import (
     SparkOptions,
     parse_spark_options,
 )
-from eventlog.readers.spark.types import to_arrow
+from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.writers.batch import check_missing, make_app
 from eventlog.writers.spark.creation import Creation
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task returns to the driver: its adds, or its rows, as `jobs.stage` does."""
+    """What one task returns to the driver: its adds, or its rows, as `jobs.stage_task` does."""
 
     adds: bytes
 
@@ -114,7 +114,7 @@ def make_writer(
     return EventLogWriter(
         prepare(
             given.path,
-            to_arrow(schema),
+            arrow_schema(schema),
             storage_options=given.storage,
             table_id=given.named.get("tableId"),
             creation=creation_of(given, schema.names),

@@ -54,14 +54,14 @@ from eventlog.readers.spark.options import (
     STREAM_READ_NAMES,
     parse_spark_options,
 )
-from eventlog.readers.spark.types import to_arrow
+from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.table.restage import commit_staged
 from eventlog.writers.batch import already, check_missing, report_mismatch, warn_restored
 from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
-from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage
+from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage_task
 from eventlog.writers.spark.source import creation_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class StagedPart(WriterCommitMessage):
     """What one task of a micro-batch returns.
 
     Attributes:
-        adds: its adds, or its rows, as `jobs.stage` returned them.
+        adds: its adds, or its rows, as `jobs.stage_task` returned them.
         query_id: the id of the streaming query.
         table_id: the id of the table that it staged for.
     """
@@ -122,7 +122,7 @@ class EventLogStreamWriter(_StreamWriter):
         self._memory_bytes = memory_bytes
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
-        """Stage the rows of one task; see `eventlog.writers.spark.jobs.stage`.
+        """Stage the rows of one task; see `eventlog.writers.spark.jobs.stage_task`.
 
         Raises:
             InvalidInput: rows do not fit the table, or Spark does not name the query.
@@ -136,7 +136,7 @@ class EventLogStreamWriter(_StreamWriter):
                 "without which a batch could be written twice: use foreachBatch with "
                 "eventlog.writers.spark.append"
             )
-        adds = stage(self._table, self._recipe, iterator, self._memory_bytes)
+        adds = stage_task(self._table, self._recipe, iterator, self._memory_bytes)
         return StagedPart(adds, query_id, self._table_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -274,7 +274,7 @@ def make_stream_writer(
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     place = (given.path, tuple(sorted(given.storage.items())))
     missing = check_missing(given.named.get("missing"))
-    table = _opened(place, to_arrow(schema), creation_of(given, schema.names), missing)
+    table = _opened(place, arrow_schema(schema), creation_of(given, schema.names), missing)
     return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES, missing)
 
 

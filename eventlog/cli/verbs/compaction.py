@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from eventlog import Table
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
 from eventlog.compaction.planner.candidates import expected_outputs
@@ -65,7 +65,7 @@ def policy_options(function: _Function) -> _Function:
         given = {
             "target_bytes": _bytes(target_mb),
             "granularity": granularity,
-            "sort_by": tuple(names(sort_by, "--sort-by")) if sort_by else None,
+            "sort_by": tuple(parse_names(sort_by, "--sort-by")) if sort_by else None,
             "order": order,
             "max_task_bytes": _bytes(max_task_mb),
             "max_tasks": max_tasks,
@@ -189,10 +189,10 @@ def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
         (
             (
                 v.chunk,
-                terminal.count(v.segments),
-                terminal.count(v.rows),
+                terminal.with_thousands(v.segments),
+                terminal.with_thousands(v.rows),
                 size_text(v.bytes),
-                *(terminal.count(n) if n else "" for n in counts),
+                *(terminal.with_thousands(n) if n else "" for n in counts),
                 v.act,
                 v.rule,
                 f"{v.priority:.3f}" if v.act == "compact" else "",
@@ -223,7 +223,7 @@ def _show_slices(report: SliceReport, place: Place) -> None:
             (
                 v.chunk,
                 _bucket_text(v.first, v.last),
-                *(terminal.count(count) for count in (v.bases, v.late, v.logs)),
+                *(terminal.with_thousands(count) for count in (v.bases, v.late, v.logs)),
                 *(size_text(size) for size in (v.base_bytes, v.log_bytes)),
                 v.newest,
                 v.act,
@@ -296,7 +296,7 @@ def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place:
     if driver == "spark":
         from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
 
-        session = spark.session()
+        session = spark.spark_session()
     with terminal.progress() as advance:
         report = run(table, driver=driver, policy=policy, spark=session, progress=advance)
     failed = report.count("failed")
@@ -335,7 +335,7 @@ def _show_run(report: RunReport) -> None:
                 o.task[:8],
                 o.status,
                 o.version,
-                terminal.count(o.rows),
+                terminal.with_thousands(o.rows),
                 f"{o.segments_in:,} -> {o.segments_out:,}",
                 f"{size_text(o.bytes_in)} -> {size_text(o.bytes_out)}",
                 f"{o.seconds:.1f}",
@@ -375,7 +375,7 @@ def _show_plan(plan: Plan) -> None:
             right=("segments", "bytes", "priority"),
         )
     for skipped in plan.skipped:
-        until = f" until {terminal.moment(skipped.until)}" if skipped.until else ""
+        until = f" until {terminal.time_text(skipped.until)}" if skipped.until else ""
         terminal.say(f"skipped: chunk {skipped.chunk}, {skipped.why}{until}")
     terminal.note(_summary(plan))
 
@@ -429,7 +429,7 @@ def _show_verdict(verdict: ChunkVerdict, place: Place) -> None:
             ("rule", v.rule),
             ("priority", f"{v.priority:.6f}" if v.act == "compact" else None),
             ("segments", f"{v.segments:,}: {v.small:,} small, {v.good:,} good, {v.large:,} large"),
-            ("rows", terminal.count(v.rows)),
+            ("rows", terminal.with_thousands(v.rows)),
             ("bytes", f"{size_text(v.bytes)}, the largest {size_text(v.largest)}"),
             ("granularity", f"{v.foreign:,} of another" if v.foreign else None),
             ("overlaps", binds or None),
@@ -461,7 +461,7 @@ def _state_text(state: ChunkState | None) -> str:
     segments = count_text(state.segments, "segment")
     text = f"{state.state} with {segments}, the newest of version {state.version}"
     if state.failures:
-        until = terminal.moment(state.until)
+        until = terminal.time_text(state.until)
         text += f"; failed {count_text(state.failures, 'time')} in a row, rests until {until}"
     return text
 

@@ -75,13 +75,21 @@ def _show_report(report: Report, seconds: float) -> None:
     odd = (("bad", report.bad_keyframes), ("missing", report.missing_keyframes))
     segments, looked = None, report.keys_checked
     if report.segments is not None:
-        segments = f"{terminal.count(report.segments)} of version {report.segments_version}"
+        segments = (
+            f"{terminal.with_thousands(report.segments)} of version {report.segments_version}"
+        )
     terminal.facts(
         [
             ("table", report.table),
             ("folded from", f"the key frame of version {report.start}" if report.start else None),
-            ("versions", f"{terminal.count(report.versions)} agree, the newest is {report.head}"),
-            ("transactions", f"{terminal.count(report.transactions)}, {len(report.void)} void"),
+            (
+                "versions",
+                f"{terminal.with_thousands(report.versions)} agree, the newest is {report.head}",
+            ),
+            (
+                "transactions",
+                f"{terminal.with_thousands(report.transactions)}, {len(report.void)} void",
+            ),
             ("key frames", ", ".join([frames, *(f"{n} {kind}" for kind, n in odd if n)])),
             ("segments", segments),
             ("keys", None if looked is None else f"of {count_text(looked, 'row')}"),
@@ -109,7 +117,7 @@ def _show_leftovers(report: Report) -> None:
     terminal.table(
         ("place", "kind", "objects", "bytes", "example"),
         (
-            (x.place, x.kind, terminal.count(x.objects), size_text(x.bytes), x.example)
+            (x.place, x.kind, terminal.with_thousands(x.objects), size_text(x.bytes), x.example)
             for x in report.leftovers
         ),
         right=("objects", "bytes"),

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.export import FORMATS, cell_text, limited, write_rows
 from eventlog.cli.place import Place, at_timestamp, at_version, common
@@ -104,7 +104,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Read rows."""
     table = place.unopened()
-    wanted = names(columns, "--columns") if columns else None
+    wanted = parse_names(columns, "--columns") if columns else None
     rows_scan = scan(
         table,
         wanted,
@@ -153,7 +153,7 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     memory_mb: int,
 ) -> None:
     """Show what the versions after START did to the rows, up to END (default: the newest)."""
-    wanted = names(columns, "--columns") if columns else None
+    wanted = parse_names(columns, "--columns") if columns else None
     memory = memory_mb * MEGABYTE
     start_end = place.unopened(), start, end
     found = changes(*start_end, wanted, where, overflow=overflow, memory_bytes=memory)
@@ -202,10 +202,10 @@ def _explain(place: Place, plan: ScanPlan) -> None:
         [
             ("version", plan.version),
             ("columns", ", ".join(plan.schema.names)),
-            ("live segments", terminal.count(pruning["considered"])),
-            ("left out by time chunk", terminal.count(pruning["by_chunk"])),
-            ("by key frame leaf", terminal.count(pruning["by_leaf"])),
-            ("by statistics", terminal.count(pruning["by_statistics"])),
+            ("live segments", terminal.with_thousands(pruning["considered"])),
+            ("left out by time chunk", terminal.with_thousands(pruning["by_chunk"])),
+            ("by key frame leaf", terminal.with_thousands(pruning["by_leaf"])),
+            ("by statistics", terminal.with_thousands(pruning["by_statistics"])),
             ("to read", _read_text(pruning["read"], rows, size)),
             ("rows are filtered", "no: all of them pass" if plan.filter is None else plan.filter),
         ]

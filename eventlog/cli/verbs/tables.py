@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UnsetType
 
-from eventlog.arguments import names
+from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
@@ -82,8 +82,8 @@ def create(  # noqa: PLR0913 - one argument an option
         parse_schema(text) if text is not None else _schema_of(str(like)),
         time_column=time_column,
         granularity=granularity,
-        order_by=[name for part in order_by for name in names(part, "--order-by")],
-        key=[name for part in key for name in names(part, "--key")],
+        order_by=[name for part in order_by for name in parse_names(part, "--order-by")],
+        key=[name for part in key for name in parse_names(part, "--key")],
         buckets=buckets,
         properties=properties,
         storage_options=place.storage_options,
@@ -115,7 +115,7 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
         (
             (
                 entry.version,
-                terminal.moment(entry.time),
+                terminal.time_text(entry.time),
                 entry.operation,
                 signed_text(entry.adds),
                 signed_text(-entry.drops),
@@ -284,7 +284,7 @@ def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
     terminal.table(
         ("chunk", *names),
         (
-            (name, terminal.count(count), terminal.count(rows), size_text(size))
+            (name, terminal.with_thousands(count), terminal.with_thousands(rows), size_text(size))
             for name, (count, rows, size) in sums.items()
         ),
         right=names,
@@ -329,7 +329,7 @@ def _table_of_segments(
     columns.append("key")
     rows = []
     for sign, s in signed:
-        row = [sign, s.chunk, terminal.count(s.rows), size_text(s.bytes), s.version]
+        row = [sign, s.chunk, terminal.with_thousands(s.rows), size_text(s.bytes), s.version]
         if sliced:
             place = slice_of(s)
             row += [place.kind, place.level, _range(reach(s, splits)), _range(span(s))]
@@ -396,7 +396,7 @@ def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
     terminal.facts(
         [
             ("version", snapshot.version),
-            ("time", terminal.moment(snapshot.timestamp)),
+            ("time", terminal.time_text(snapshot.timestamp)),
             ("table", header.table),
             ("commit", f"{keys.commit_key(snapshot.version)}  {size_text(size)}"),
             ("sha256", snapshot.commit_hash),

@@ -79,7 +79,7 @@ def pins(place: Place) -> None:
         return
     terminal.table(
         ("name", "version", "owner", "since"),
-        ((name, p.version, p.owner, terminal.moment(p.time)) for name, p in ordered),
+        ((name, p.version, p.owner, terminal.time_text(p.time)) for name, p in ordered),
         right=("version",),
     )
 
@@ -220,7 +220,12 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
     terminal.table(
         ("key", "rows", "bytes", "object"),
         (
-            (key, terminal.count(s.rows), size_text(s.bytes), "intact" if intact else "lost")
+            (
+                key,
+                terminal.with_thousands(s.rows),
+                size_text(s.bytes),
+                "intact" if intact else "lost",
+            )
             for key, s, intact in shown
         ),
         right=("rows", "bytes"),
@@ -299,11 +304,14 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         return
     terminal.facts(
         [
-            ("table", f"{terminal.moment(after.header.time)}, version {after.version}"),
-            ("this machine", terminal.moment(here_ms)),
-            ("store", "reports no time" if store_ms is None else terminal.moment(store_ms)),
+            ("table", f"{terminal.time_text(after.header.time)}, version {after.version}"),
+            ("this machine", terminal.time_text(here_ms)),
+            ("store", "reports no time" if store_ms is None else terminal.time_text(store_ms)),
             *(
-                ("corrected", f"{terminal.moment(old)}, version {v}, to {terminal.moment(new)}")
+                (
+                    "corrected",
+                    f"{terminal.time_text(old)}, version {v}, to {terminal.time_text(new)}",
+                )
                 for v, old, new in corrections
             ),
         ]
@@ -349,8 +357,8 @@ def _scope(held: Claim) -> str:
         return count_text(len(held.segments), "segment")
     if (held.start, held.end) == (MIN_MS, MAX_MS):
         return "the whole table"
-    start = "the beginning" if held.start == MIN_MS else terminal.moment(held.start)
-    end = "the end" if held.end == MAX_MS else terminal.moment(held.end)
+    start = "the beginning" if held.start == MIN_MS else terminal.time_text(held.start)
+    end = "the end" if held.end == MAX_MS else terminal.time_text(held.end)
     return f"{start} to {end}"
 
 

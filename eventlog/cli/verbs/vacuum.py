@@ -135,4 +135,4 @@ def _show(report: VacuumReport) -> None:
 
 
 def _sums(sums: VacuumSums) -> tuple[str, str]:
-    return terminal.count(sums.objects), size_text(sums.bytes)
+    return terminal.with_thousands(sums.objects), size_text(sums.bytes)

@@ -20,7 +20,7 @@ from eventlog.commit.protocol.commands import (
 )
 from eventlog.commit.protocol.put import put_commit
 from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
-from eventlog.commit.rebase import Done, RebaseConflict, rebase, refusal
+from eventlog.commit.rebase import Done, RebaseConflict, conflict_error, rebase
 from eventlog.errors import (
     InvalidInput,
     Unavailable,
@@ -62,7 +62,7 @@ def attempt(
         newer = yield from newest(transaction, head)
         if isinstance(newer, Snapshot) and newer.state.header.version == header.version:
             yield CheckIdentity(head)
-            raise refusal(transaction, header, head.state.meta, verdict, writer.table)
+            raise conflict_error(transaction, header, head.state.meta, verdict, writer.table)
         return newer
     try:
         proposal = propose(

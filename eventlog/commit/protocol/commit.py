@@ -40,7 +40,7 @@ _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
 
 
-def create(writer: Writer, transaction: Transaction, table_id: str) -> Steps[CommitOutcome]:
+def create_log(writer: Writer, transaction: Transaction, table_id: str) -> Steps[CommitOutcome]:
     """Commit version 0.
 
     Args:
@@ -119,7 +119,7 @@ def _confirm(writer: Writer, transaction: Transaction, version: int) -> Steps[No
     writer.unresolved.pop(transaction.id, None)
 
 
-def read_ahead(writer: Writer, head: Snapshot) -> Steps[None]:
+def read_published(writer: Writer, head: Snapshot) -> Steps[None]:
     """Read other writers' transactions that were published at the last commit.
 
     The caller does this during the upload of its next rows. The shell caches what it reads, so the

@@ -19,9 +19,9 @@ from eventlog.fsck.contents.rows import (
     WRONG_BUCKET,
     WRONG_CHUNK,
     Statistics,
+    as_text,
     buckets_within,
     outside_chunk,
-    text,
 )
 from eventlog.fsck.findings import Findings
 from eventlog.keyed.placement import slice_of
@@ -211,4 +211,4 @@ def complete_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 def key_text(key: Sequence[str], values: Sequence[pa.Scalar]) -> str:
     """Return a key as text: id=7, day=2013-01-07."""
     named = zip(key, values, strict=True)
-    return ", ".join(f"{name}={text(value):.60}" for name, value in named)
+    return ", ".join(f"{name}={as_text(value):.60}" for name, value in named)

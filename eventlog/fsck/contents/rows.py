@@ -111,9 +111,9 @@ class Statistics:
         # A value without a code is beyond all that have one.
         below = least.as_py() < 0 if low is None and column.id not in self._nan else False
         if known.min is not None and (below if low is None else low < known.min):  # type: ignore[operator]
-            return f"begin above its least value {text(least)}"
+            return f"begin above its least value {as_text(least)}"
         if known.max is not None and (high is None or high > known.max):  # type: ignore[operator]
-            return f"end below its greatest value {text(greatest)}"
+            return f"end below its greatest value {as_text(greatest)}"
         return None
 
 
@@ -289,7 +289,7 @@ def buckets_within(rows: pa.Table, rule: MergeRule, place: Slice) -> pa.Array:
     return buckets_of(rows, rule.key, rule.buckets >> (rule.splits - now), now)
 
 
-def text(value: pa.Scalar) -> str:
+def as_text(value: pa.Scalar) -> str:
     """Return a value as text, whatever it is."""
     try:
         return str(value.as_py())

@@ -10,7 +10,7 @@ import msgspec
 from eventlog.model.entries import Column, ColumnStats, Schema, Segment
 
 
-def joined(theirs: Schema, ours: Schema) -> Schema | str:
+def join_columns(theirs: Schema, ours: Schema) -> Schema | str:
     """Return the target's schema with the columns of the source; `ours` itself if it has them all.
 
     Args:

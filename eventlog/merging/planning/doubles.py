@@ -13,7 +13,7 @@ from itertools import accumulate
 from eventlog.keyed.placement import meet, reach, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import splits_of
-from eventlog.merging.history import Act, Units, dropped
+from eventlog.merging.history import Act, Units, dropped_segments
 from eventlog.model.entries import Segment
 
 _PASSES = 8  # through all units, until an order is given up
@@ -225,7 +225,7 @@ class Doubles:
             if order is before:
                 lost = self._overtaken(order, acts) or self._overtaken(order, others)
                 raised = self._raised(order.segments, had, fresh)
-                gone = {self._firsts.of(name) for name in dropped(acts)}
+                gone = {self._firsts.of(name) for name in dropped_segments(acts)}
                 kept = (s for s in raised if s.id in fresh or self._firsts.of(s.id) not in gone)
                 return None if lost else list(kept)
         return None

@@ -18,7 +18,7 @@ from eventlog.merging import history
 from eventlog.merging.history import Act, AppliedStep
 from eventlog.merging.planning.already_applied import AlreadyApplied
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
-from eventlog.merging.planning.columns import joined, translated
+from eventlog.merging.planning.columns import join_columns, translated
 from eventlog.merging.planning.rows import Differs
 from eventlog.merging.planning.settings import (
     Decision,
@@ -232,7 +232,7 @@ class Planner:
 
     def _schema(self, action: SetSchema, version: int) -> SetSchema | None:
         assert self._meta.schema is not None  # noqa: S101 - every table has one
-        schema = joined(action.schema, self._meta.schema)
+        schema = join_columns(action.schema, self._meta.schema)
         if isinstance(schema, str):
             raise MergeConflict(f"it has {schema}", version)
         if schema is self._meta.schema:

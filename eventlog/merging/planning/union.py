@@ -27,13 +27,13 @@ from eventlog.merging.history import (
     Runs,
     Units,
     chunks_of,
-    dropped,
+    dropped_segments,
     kept,
     old_rows,
     union,
 )
 from eventlog.merging.planning.carried import Carried, MergeConflict
-from eventlog.merging.planning.columns import joined, translated
+from eventlog.merging.planning.columns import join_columns, translated
 from eventlog.merging.planning.doubles import Doubles
 from eventlog.merging.planning.settings import SettingChange, actions_for, settings_of, value_of
 from eventlog.merging.planning.upserts import Ties
@@ -424,7 +424,7 @@ class Uniter:
 
     def _changes(self) -> list[Action]:
         found: list[Action] = []
-        schema = joined(self._source.schema, self._target.schema)
+        schema = join_columns(self._source.schema, self._target.schema)
         if isinstance(schema, str):
             acts = [a for a in self._theirs if _of(a, SetSchema)]
             raise MergeConflict(
@@ -605,7 +605,7 @@ def _dropped(one: Side, units: Units, other: Side) -> set[str]:
             for drop in act.drops:
                 went.setdefault(drop.id, act.version)
     gone: set[str] = set()
-    for name, act in dropped(one.acts).items():
+    for name, act in dropped_segments(one.acts).items():
         twins = units.shared(act) if act.unit else ()
         # against restored-above-a-unit-dropped-by-the-other
         if any(went.get(name, twin.version + 1) > twin.version for twin in twins):
@@ -625,7 +625,7 @@ def _merged(one: Side, other: Side, gone: Collection[str]) -> set[str]:
         if act.is_state and act.carried and act.carried.commit in commits:
             added = {}
         added.update((s.id, s.chunk) for s in act.adds if s.id in gone)
-    lost = dropped(one.acts) if added else {}
+    lost = dropped_segments(one.acts) if added else {}
     return {chunk for i, chunk in added.items() if i not in one.live and i not in lost}
 
 

@@ -54,7 +54,7 @@ def number(text: str) -> Fraction:
     return Fraction(text)
 
 
-def moment(text: str) -> Moment:
+def parse_moment(text: str) -> Moment:
     """Return the point in time of ISO 8601 text; without an offset it is UTC.
 
     Raises:
@@ -77,7 +77,7 @@ def moment(text: str) -> Moment:
     return Moment(seconds * 10**9 + int((match[7] or "").ljust(9, "0")), match[8] is not None)
 
 
-def place(op: Op, value: Value, kind: Any, what: str) -> bool | tuple[Op, pa.Scalar]:
+def compare_with_literal(op: Op, value: Value, kind: Any, what: str) -> bool | tuple[Op, pa.Scalar]:
     """Translate `x op value` for non-null values x of stored type `kind`.
 
     Args:
@@ -125,7 +125,7 @@ def exact(value: Value, kind: Any, what: str) -> pa.Scalar:
     """
     if value is None:
         return pa.scalar(None, arrow_type(kind))
-    placed = place("=", value, kind, what)
+    placed = compare_with_literal("=", value, kind, what)
     if isinstance(placed, bool):
         raise _mismatch(value, kind, what)
     return placed[1]
@@ -155,7 +155,7 @@ def _units(value: Value, kind: Any, what: str) -> Fraction:
     """Return the value in the integer units of the type; it may have a fraction."""
     if kind in TIME_TYPES:
         if isinstance(value, str):
-            value = moment(value)
+            value = parse_moment(value)
         if isinstance(value, Moment) and kind == "timestamp_ntz" and value.zoned:
             raise InvalidInput(f"{what} has no time zone: write the time without an offset")
         if isinstance(value, Moment):

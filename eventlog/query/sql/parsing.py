@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 from eventlog.model.entries import Column, Schema
-from eventlog.model.schema import names
+from eventlog.model.schema import list_names
 from eventlog.query import conditions as c
 from eventlog.query.sql import values
 from eventlog.query.sql.like import like
-from eventlog.query.sql.literals import Value, moment, number, place
+from eventlog.query.sql.literals import Value, compare_with_literal, number, parse_moment
 from eventlog.query.sql.size import bare, check_size
 from eventlog.query.sql.tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
 from eventlog.query.sql.values import Lit, Operand, Term
@@ -142,13 +142,13 @@ class _Reader:
         if isinstance(left, Lit) and isinstance(right, Lit):
             return c.Const(values.fold(op, left.value, right.value))
         if not isinstance(right, Lit):
-            term = values.compare(op, values.to_term(left), values.to_term(right))
+            term = values.compare_terms(op, values.to_term(left), values.to_term(right))
             return c.Opaque(term.expression, term.names)
         what = _called(left)
         if isinstance(left, Column):
             if right.value is None:
                 return c.Const(None)
-            placed = place(op, right.value, left.type, what)
+            placed = compare_with_literal(op, right.value, left.type, what)
             if isinstance(placed, bool):
                 return c.Fixed(left, placed)
             return c.Compare(left, *placed)
@@ -236,7 +236,7 @@ class _Reader:
             return simple
         if kind in _CONDITIONS:
             condition = self.condition(node, depth + 1)
-            return Term(c.to_arrow(condition), "bool", c.names(condition))
+            return Term(c.to_expression(condition), "bool", c.columns_read(condition))
         inner: Callable[[Any], Operand] = functools.partial(self.operand, depth=depth + 1)
         if kind == "Neg":
             return values.negate(inner(node.this))
@@ -276,7 +276,7 @@ class _Reader:
             return None
         if not isinstance(inner.value, str):
             raise InvalidInput(f"only text can be cast to {to}: {_shown(node)}")
-        when = moment(inner.value)
+        when = parse_moment(inner.value)
         if to == "DATE" and (when.zoned or when.ns % _DAY_NS):
             raise InvalidInput(
                 "a DATE is a day without a time or an offset: write DATE '2013-01-07', or "
@@ -297,7 +297,8 @@ class _Reader:
         if len(matches) != 1:
             quoted = getattr(node.this, "args", {}).get("quoted")
             hint = "; write text in single quotes: 'Oslo'" if quoted else ""
-            raise InvalidInput(f"unknown column {name[:80]!r}; columns: {names(self.schema)}{hint}")
+            known = list_names(self.schema)
+            raise InvalidInput(f"unknown column {name[:80]!r}; columns: {known}{hint}")
         return matches[0]
 
 

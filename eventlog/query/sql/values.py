@@ -19,7 +19,7 @@ from eventlog.model.entries import Column
 from eventlog.model.schema import TIME_TYPES, arrow_type
 from eventlog.query import conditions
 from eventlog.query.conditions import FLOATS, Op
-from eventlog.query.sql.literals import Moment, Value, exact, moment, place
+from eventlog.query.sql.literals import Moment, Value, compare_with_literal, exact, parse_moment
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _OPERATORS: dict[Op, Callable[[Any, Any], bool]] = {
@@ -82,9 +82,9 @@ def fold(op: Op, left: Value, right: Value) -> bool | None:
     if left is None or right is None:
         return None
     if isinstance(left, Moment) and isinstance(right, str):
-        right = moment(right)
+        right = parse_moment(right)
     if isinstance(right, Moment) and isinstance(left, str):
-        left = moment(left)
+        left = parse_moment(left)
     if type(left) is not type(right):
         raise InvalidInput("two literals of different types cannot be compared")
     if isinstance(left, Moment) and isinstance(right, Moment):
@@ -92,7 +92,7 @@ def fold(op: Op, left: Value, right: Value) -> bool | None:
     return _OPERATORS[op](left, right)
 
 
-def compare(op: Op, left: Term, right: Term) -> Term:
+def compare_terms(op: Op, left: Term, right: Term) -> Term:
     """Return `left op right` for two terms of one family of types.
 
     Raises:
@@ -122,7 +122,7 @@ def compare_literal(op: Op, term: Term, value: Value) -> Term:
     if value is None or term.type is None:
         null = pc.scalar(pa.scalar(None, pa.bool_()))
         return Term(null, "bool", term.names)
-    placed = place(op, value, term.type, "the expression")
+    placed = compare_with_literal(op, value, term.type, "the expression")
     if isinstance(placed, bool):
         result = conditions.where_valid(term.expression, pc.scalar(placed))
     else:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
-from eventlog.staging.compact_arrays import check_decimals, plain
+from eventlog.staging.compact_arrays import check_decimals, to_plain_array
 from eventlog.staging.incoming.problems import Problem, example_of, first_line, halved
 from eventlog.staging.incoming.times import parse_times
 
@@ -127,7 +127,7 @@ def _cast(values: pa.Array, field: pa.Field, *, text_time: bool) -> pa.Array | P
         values.validate(
             full=True
         )  # refuses invalid UTF-8, for example, which readers cannot decode
-        given = plain(values)
+        given = to_plain_array(values)
         check_decimals(given)
     except pa.ArrowException as error:
         return Problem(field.name, "values are damaged", len(values), first_line(error))

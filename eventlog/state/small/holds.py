@@ -113,7 +113,7 @@ def set_pin(action: SetPin, meta: Meta, version: int, time_ms: int) -> Meta | st
     return msgspec.structs.replace(meta, pins=_ordered({**meta.pins, action.name: pin}))
 
 
-def unpin(action: Unpin, meta: Meta) -> Meta | str:
+def remove_pin(action: Unpin, meta: Meta) -> Meta | str:
     """Return the small state without the pin, which only its owner may remove."""
     pin = meta.pins.get(action.name)
     if pin is None or pin.token != action.token:
@@ -123,7 +123,7 @@ def unpin(action: Unpin, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, pins=_without(meta.pins, action.name))
 
 
-def attach(action: Attach, meta: Meta, version: int) -> Meta | str:
+def set_replica(action: Attach, meta: Meta, version: int) -> Meta | str:
     """Return the small state with a replica. Its token, the version, is never used again."""
     reason = _hold_problem(action.name, action.owner, action.acked, meta, version)
     if reason:
@@ -136,7 +136,7 @@ def attach(action: Attach, meta: Meta, version: int) -> Meta | str:
     return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: replica}))
 
 
-def ack(action: Ack, meta: Meta, version: int) -> Meta | str:
+def note_ack(action: Ack, meta: Meta, version: int) -> Meta | str:
     """Return the small state in which the replica has acknowledged a newer version."""
     replica = meta.replicas.get(action.name)
     if replica is None or replica.token != action.token:
@@ -150,7 +150,7 @@ def ack(action: Ack, meta: Meta, version: int) -> Meta | str:
     return msgspec.structs.replace(meta, replicas=_ordered({**meta.replicas, action.name: moved}))
 
 
-def detach(action: Detach, meta: Meta) -> Meta | str:
+def remove_replica(action: Detach, meta: Meta) -> Meta | str:
     """Return the small state without the replica."""
     replica = meta.replicas.get(action.name)
     if replica is None or replica.token != action.token:

@@ -138,13 +138,13 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
         case SetPin():
             return holds.set_pin(action, meta, version, time_ms)
         case Unpin():
-            return holds.unpin(action, meta)
+            return holds.remove_pin(action, meta)
         case Attach():
-            return holds.attach(action, meta, version)
+            return holds.set_replica(action, meta, version)
         case Ack():
-            return holds.ack(action, meta, version)
+            return holds.note_ack(action, meta, version)
         case Detach():
-            return holds.detach(action, meta)
+            return holds.remove_replica(action, meta)
         case Break():
             return holds.break_hold(action, meta)
         case Restore():
@@ -158,7 +158,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
         case Assess():
             return assessment.assess(action, meta, version)
         case SetClock():
-            return timing.set_clock(action, meta, version, time_ms)
+            return timing.correct_clock(action, meta, version, time_ms)
         case SetOrigin():
             return _set_origin(action, meta, version, time_ms)
     return meta

@@ -37,7 +37,7 @@ def effective_time(clock: Sequence[Correction], version: int, time_ms: int) -> i
     return time_ms
 
 
-def set_clock(action: SetClock, meta: Meta, version: int, time_ms: int) -> Meta | str:
+def correct_clock(action: SetClock, meta: Meta, version: int, time_ms: int) -> Meta | str:
     """Return the small state with a correction of the clock, or why it is void (R10.3)."""
     if action.version != version - 1:
         return f"the clock cannot be set after version {action.version}: it is not the newest"

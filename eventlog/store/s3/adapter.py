@@ -38,7 +38,7 @@ from eventlog.store.s3.answers import (
     delete_error,
     listed,
     read_error,
-    refusal,
+    refused_request,
     status_of,
     text_of,
 )
@@ -194,7 +194,7 @@ class S3Store:
             status = status_of(error.response)
             if status == 412:
                 return False
-            if refusal(error.response, "copy an object", self._bucket) is not None:
+            if refused_request(error.response, "copy an object", self._bucket) is not None:
                 return None  # reading and writing may be allowed, and show what is wrong
             raise self._unknown(error, new_key) from error
         except _failures() as error:
@@ -281,7 +281,7 @@ class S3Store:
                 return False
             if status == 409:
                 return None
-            wrong = refusal(error.response, "create an object", self._bucket)
+            wrong = refused_request(error.response, "create an object", self._bucket)
             if wrong is not None:
                 raise self._placed(wrong, key) from error
             raise self._unknown(error, key) from error

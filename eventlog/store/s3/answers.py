@@ -65,7 +65,7 @@ def date_ms(answer: Mapping[str, Any]) -> int | None:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
 
 
-def refusal(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput | None:
+def refused_request(answer: Mapping[str, Any], verb: str, bucket: str) -> InvalidInput | None:
     """Return the error if the store refused the request permanently, or None if a retry may help.
 
     A refused request had no effect.
@@ -105,7 +105,7 @@ def read_error(answer: Mapping[str, Any], verb: str, bucket: str) -> EventLogErr
     if status_of(answer) == 404 and _code(answer) != "NoSuchBucket":
         return KeyNotFound("no such object")
     detail = f"status {status_of(answer)} {_code(answer)}".rstrip()
-    return refusal(answer, verb, bucket) or Unavailable(
+    return refused_request(answer, verb, bucket) or Unavailable(
         f"S3 could not {verb} in bucket {bucket!r} ({detail}): try again later"
     )
 

@@ -88,7 +88,7 @@ class Clients:
         identity = (frozen, region, bucket)
         with self._lock:
             if self._filesystem is None or self._filesystem[0] != identity:
-                way = endpoints.find(self.read, bucket, self.ca_path)
+                way = endpoints.find_endpoint(self.read, bucket, self.ca_path)
                 self._filesystem = (identity, _filesystem(frozen, region, way))
             return self._filesystem[1]
 
@@ -166,7 +166,7 @@ def _connect(options: StoreOptions) -> Clients:
         # S3-compatible stores rarely serve bucket.host.
         style = style or ("path" if custom else None)
         ca_path = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-        endpoints.check(resolved, ca_path)
+        endpoints.check_reachable(resolved, ca_path)
         read, write = (
             _client(session, options.endpoint_url, region, style, attempts)
             for attempts in (READ_ATTEMPTS, 1)

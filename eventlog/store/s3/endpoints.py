@@ -41,7 +41,7 @@ class Way:
     proxy: dict[str, Any] | None = field(default=None, repr=False)
 
 
-def find(client: Any, bucket: str, ca_path: str | None) -> Way:
+def find_endpoint(client: Any, bucket: str, ca_path: str | None) -> Way:
     """Return how a client reaches a bucket. Sends no request.
 
     Args:
@@ -57,7 +57,7 @@ def find(client: Any, bucket: str, ca_path: str | None) -> Way:
     return Way(url.scheme, None if usual else host, virtual and not usual, ca_path, proxy)
 
 
-def check(endpoint_url: str, path: str | None) -> None:
+def check_reachable(endpoint_url: str, path: str | None) -> None:
     """Check before the first request that pyarrow's client can reach the store as boto3 does.
 
     Args:

@@ -24,7 +24,7 @@ from eventlog.table.branching.names import fork_of, forks_below, stored_names
 _BATCH = 1000  # keys of one delete request
 
 
-def delete(session: Session, name: str) -> None:
+def delete_branch(session: Session, name: str) -> None:
     """Delete a branch; see `Table.delete_branch`."""
     root = f"{keys.branch_root(name)}/"
     pin_called = pin_name(session.store, name)

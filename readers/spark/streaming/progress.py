@@ -187,7 +187,7 @@ def check_reached(offset: Offset, newest: int, uri: str) -> None:
         )
 
 
-def check_commit(offset: Offset, found: str, uri: str) -> None:
+def check_last_read(offset: Offset, found: str, uri: str) -> None:
     """Check that a table has the commit up to which a stream has read it.
 
     Args:

@@ -249,11 +249,11 @@ class Source:
         return Offset(self.table_id, version, commit=commit)
 
     def _check_commit(self, offset: Offset) -> None:
-        """See `progress.check_commit`."""
+        """See `progress.check_last_read`."""
         if offset.commit is not None:
             found = self.tail.hash_of(offset.version)
             if found is not None:
-                progress.check_commit(offset, found, self.table.uri)
+                progress.check_last_read(offset, found, self.table.uri)
 
     def end(self, start: Offset, limits: Limits, target: int | None) -> Offset:
         """Return where the batch ends that begins at `start`.
@@ -324,7 +324,7 @@ class Source:
                 later.append(version)
             question, last = self._question, end.version
             plans.append(
-                change_planning.plan(start.version, last, later, self._at, question, clock)
+                change_planning.plan_changes(start.version, last, later, self._at, question, clock)
             )
         if not plans:  # the first snapshot was vacuumed, and may be left out
             return []
@@ -357,7 +357,7 @@ class Source:
         state, where = self._columns.state, where_of(self.given)
         if self._read_changes:
             names = changes.table_columns(self._schema).names
-            return change_planning.question(state, names, where, self.given.overflow)
+            return change_planning.change_question(state, names, where, self.given.overflow)
         return scan.question(state, self._schema.names, where)
 
     @cached_property

@@ -15,7 +15,7 @@ from eventlog.compaction.aws.events import (
     collapse,
     continuation,
     is_within,
-    parse,
+    parse_event,
     table_of,
 )
 from eventlog.errors import InvalidInput
@@ -69,8 +69,8 @@ KINDS = {
 
 @pytest.mark.parametrize("event", KINDS.values(), ids=KINDS)
 def test_each_source_names_the_commit_alone_and_in_a_batch(event):
-    assert parse(event) == (Message(None, ASKED),)
-    assert parse(batch(event)) == (Message("m0", ASKED),)
+    assert parse_event(event) == (Message(None, ASKED),)
+    assert parse_event(batch(event)) == (Message("m0", ASKED),)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_each_source_names_the_commit_alone_and_in_a_batch(event):
     ],
 )  # fmt: skip
 def test_a_schedule_and_a_continuation_ask_for_tables(event, asks):
-    assert parse(event) == (Message(None, asks),)
-    assert parse(batch(event)) == (Message("m0", asks),)
+    assert parse_event(event) == (Message(None, asks),)
+    assert parse_event(batch(event)) == (Message("m0", asks),)
 
 
 def test_what_concerns_no_commit_asks_for_nothing():
@@ -98,7 +98,7 @@ def test_what_concerns_no_commit_asks_for_nothing():
         bridge_event(f"{ROOT}/data/000000000001/2013-01-07/{'a' * 32}.parquet"),
         {"Records": []},
     ]
-    assert parse(batch(*quiet)) == tuple(Message(f"m{n}") for n in range(len(quiet)))
+    assert parse_event(batch(*quiet)) == tuple(Message(f"m{n}") for n in range(len(quiet)))
 
 
 ID = "a" * 32
@@ -150,14 +150,14 @@ def test_a_name_that_is_no_buckets_is_none(bucket):
 
 
 def test_a_notification_of_s3_quotes_its_key_as_a_form_does():
-    (message,) = parse(s3_event(f"a+b c/{LOG}"))
+    (message,) = parse_event(s3_event(f"a+b c/{LOG}"))
     assert message.asks == (Ask("s3://bucket/a+b c", 7),)
     assert "a%2Bb+c/" in s3_event(f"a+b c/{LOG}")["Records"][0]["s3"]["object"]["key"]
 
 
 @pytest.mark.parametrize("key", ["a+b c", "a%2Bb%20c", "a+b%20c"])
 def test_the_bridge_hands_keys_over_plain_or_quoted_as_a_path(key):
-    (message,) = parse(bridge_event(f"{key}/{LOG}"))
+    (message,) = parse_event(bridge_event(f"{key}/{LOG}"))
     assert message.asks == (Ask("s3://bucket/a+b c", 7),)
 
 
@@ -198,7 +198,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("body", BROKEN, ids=range(len(BROKEN)))
 def test_a_message_that_is_not_understood_is_named_and_blocks_no_other(body):
-    first, broken, last = parse(batch(s3_event(), body, bridge_event()))
+    first, broken, last = parse_event(batch(s3_event(), body, bridge_event()))
     assert (first, last) == (Message("m0", ASKED), Message("m2", ASKED))
     assert (broken.id, broken.asks) == ("m1", ())
     assert broken.error
@@ -208,14 +208,14 @@ def test_a_message_that_is_not_understood_is_named_and_blocks_no_other(body):
 def test_a_broken_record_condemns_its_whole_message():
     event = s3_event()
     event["Records"].append({"eventSource": "aws:s3"})
-    (message,) = parse(event)
+    (message,) = parse_event(event)
     assert message.error
     assert not message.asks
 
 
 def test_a_batch_without_ids_is_refused():
     with pytest.raises(InvalidInput, match="is malformed"):
-        parse({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]})
+        parse_event({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]})
 
 
 JSON = st.recursive(
@@ -238,8 +238,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_comes_is_answered(event):
-    (alone,) = parse(event)
-    (delivered,) = parse(batch(json.dumps(event)))
+    (alone,) = parse_event(event)
+    (delivered,) = parse_event(batch(json.dumps(event)))
     assert alone.id is None
     assert delivered.id == "m0"
     # JSON without NaN is read the same way in both.
@@ -250,7 +250,7 @@ def test_whatever_comes_is_answered(event):
 
 @given(st.text(max_size=200))
 def test_any_text_is_answered(body):
-    (message,) = parse(batch(body))
+    (message,) = parse_event(batch(body))
     assert message.id == "m0"
 
 
@@ -262,7 +262,7 @@ def commit(version, table="t"):
 
 
 def test_many_messages_of_one_table_are_one_piece_of_work():
-    work = collapse(parse(batch(commit(9), commit(7, "u"), "broken", commit(8), commit(9))))
+    work = collapse(parse_event(batch(commit(9), commit(7, "u"), "broken", commit(8), commit(9))))
     assert [(w.table, w.versions, w.messages) for w in work] == [
         ("s3://bucket/t", (8, 9), ("m0", "m3", "m4")),
         ("s3://bucket/u", (7,), ("m1",)),
@@ -271,18 +271,18 @@ def test_many_messages_of_one_table_are_one_piece_of_work():
 
 def test_a_message_may_ask_for_several_tables():
     both = {"tables": ["s3://b/x", "s3://b/y"]}
-    assert [w.messages for w in collapse(parse(batch(both)))] == [("m0",), ("m0",)]
-    assert [w.messages for w in collapse(parse(both))] == [(), ()]
+    assert [w.messages for w in collapse(parse_event(batch(both)))] == [("m0",), ("m0",)]
+    assert [w.messages for w in collapse(parse_event(both))] == [(), ()]
 
 
 def test_who_asks_for_a_table_whatever_was_committed_is_not_held_to_versions():
     resumed = json.loads(continuation("s3://bucket/t", 4, ["a" * 32]))
-    (work,) = collapse(parse(batch(commit(9), resumed)))
+    (work,) = collapse(parse_event(batch(commit(9), resumed)))
     assert (work.versions, work.turn, work.skip) == ((), 4, {"a" * 32})
 
 
 def test_a_continuation_stays_small():
-    (message,) = parse(batch(continuation("s3://b/x", 1, (f"{n:032x}" for n in range(5000)))))
+    (message,) = parse_event(batch(continuation("s3://b/x", 1, (f"{n:032x}" for n in range(5000)))))
     assert len(message.asks[0].skip) == MAX_SKIPPED
 
 

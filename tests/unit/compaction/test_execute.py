@@ -130,23 +130,23 @@ def test_i4_a_delivery_in_the_middle_of_another(table, settings):
 
 
 def deliver(number, start, uri, body):
-    from eventlog.compaction.tasks import decode  # noqa: PLC0415 - a child process starts with less
+    from eventlog.compaction.tasks import decode_tasks  # noqa: PLC0415 - a child process starts with less
 
     table = Table.open(uri)
     start.wait(240)
-    found = perform(table, decode(body)[0], SMALL)
+    found = perform(table, decode_tasks(body)[0], SMALL)
     return found.status, found.version
 
 
 @pytest.mark.hazard("I4")
 def test_i4_deliveries_to_several_processes(tmp_path):
-    from eventlog.compaction.tasks import encode  # noqa: PLC0415
+    from eventlog.compaction.tasks import encode_tasks  # noqa: PLC0415
 
     table = Table.create(tmp_path, events().schema, time_column="at")
     for n in range(4):
         append(table, events(3, first=3 * n))
     task = task_of(table)
-    found = racers.run(deliver, 2, table.uri, encode([task]))
+    found = racers.run(deliver, 2, table.uri, encode_tasks([task]))
     assert found[0] == found[1]
     assert found[0][0] == "done"
     assert accepted_in(table.store, task.id) == [found[0][1]]

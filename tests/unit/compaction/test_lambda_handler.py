@@ -451,14 +451,14 @@ def test_a_look_at_a_whole_table_is_noted_once(make, container):
 
 def test_exactly_the_messages_that_failed_come_again(make, container, lines, monkeypatch):
     good, bad = make("good"), make("bad")
-    real = lambda_handler.compact
+    real = lambda_handler.compact_table
 
     def compact(table, *rest):
         if table.uri == bad.uri:
             raise Unavailable("the store does not answer", table=table.uri)
         return real(table, *rest)
 
-    monkeypatch.setattr(lambda_handler, "compact", compact)
+    monkeypatch.setattr(lambda_handler, "compact_table", compact)
     event = batch(look(good), {"no": "sense"}, look(bad), look(good, bad), look(good))
     assert failed(container.respond(event, Invocation())) == ["m1", "m2", "m3"]
     assert good.refresh().totals.segments == 1

@@ -9,7 +9,7 @@ from eventlog.compaction.planner.candidates import MAX_INPUTS
 from eventlog.compaction.planner.chunk_planning import known_of
 from eventlog.compaction.planner.planning import explain, plan
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.tasks import decode, encode, task_id
+from eventlog.compaction.tasks import decode_tasks, encode_tasks, task_id
 from eventlog.errors import InvalidInput, VersionNotFound
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Analysed, ChunkState
@@ -45,7 +45,7 @@ def test_a_task_names_its_inputs_in_order_and_its_id_follows_from_them():
     assert task.id != task_id(TABLE, "day", [(s.id, s.version + 1) for s in task.inputs])
     assert (task.version, task.granularity, task.chunks) == (2, "day", (DAY,))
     assert (task.bytes, task.rows, task.color) == (18, 3000, "red")
-    assert decode(encode([task])) == [task]
+    assert decode_tasks(encode_tasks([task])) == [task]
     made.add("2013-01-08", 1, 1)
     assert task.id in {other.id for other in tasks(made)}
 
@@ -53,7 +53,7 @@ def test_a_task_names_its_inputs_in_order_and_its_id_follows_from_them():
 def test_text_that_is_no_task_is_refused():
     for body in (b"", b"{}", b'[{"id": 1}]', b"\xff"):
         with pytest.raises(InvalidInput, match="not tasks"):
-            decode(body)
+            decode_tasks(body)
 
 
 def test_stable_and_empty_chunks_give_no_task():

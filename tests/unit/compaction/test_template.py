@@ -10,7 +10,7 @@ from support import lambda_queue
 from support.iam import NOBODY, Asked, is_allowed, load
 
 from eventlog.compaction.aws import bundle
-from eventlog.compaction.aws.events import parse
+from eventlog.compaction.aws.events import parse_event
 from eventlog.compaction.aws.settings import Settings
 from eventlog.format import keys
 
@@ -122,7 +122,7 @@ def test_the_schedule_asks_for_tables_in_words_that_are_understood(resources):
     _, some, none = names["Uris"]["Fn::If"]
     joined = some["Fn::Join"][0].join(["s3://b/x", "s3://b/y"])
     for uris, wanted in ((joined, ["s3://b/x", "s3://b/y"]), (resolved(none), ["s3://b/t"])):
-        (message,) = parse(json.loads(text.replace("${Uris}", uris)))
+        (message,) = parse_event(json.loads(text.replace("${Uris}", uris)))
         assert [ask.table for ask in message.asks] == wanted
 
 

@@ -299,7 +299,7 @@ def _put_commit(damaged, head, transactions):
         prev=head.commit_hash,
         time=head.header.time + 1,
         keyframe=head.base.version if head.base else None,
-        changes=fold.changes(transactions, effect),
+        changes=fold.summarize_changes(transactions, effect),
     )
     state = codec.meta_diff(head.base.state, head.meta)
     commit = Commit(header, state, tuple(transactions), head.delta.record())

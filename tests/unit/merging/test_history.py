@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log, name_of
 
-from eventlog.merging.history import KnownCommits, Units, dropped, union
+from eventlog.merging.history import KnownCommits, Units, dropped_segments, union
 from eventlog.model.actions import AppReset, Restore, SetOrigin
 
 
@@ -49,7 +49,7 @@ def test_rows_are_gone_by_the_act_that_dropped_them_through_rewrites():
     log = Log("a")
     log.act(adds=["x", "y"])
     log.rewrite(["x", "y"], ["z"])
-    assert dropped(act for step in log.steps for act in step.acts) == {}
+    assert dropped_segments(act for step in log.steps for act in step.acts) == {}
     overwrite = log.act(adds=["new"], drops=["z"])
-    gone = dropped(act for step in log.steps for act in step.acts)
+    gone = dropped_segments(act for step in log.steps for act in step.acts)
     assert gone == {name_of(name): overwrite for name in "xyz"}

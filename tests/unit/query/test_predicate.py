@@ -47,7 +47,9 @@ def rows(**columns):
 def passing(where, table):
     """Say for each row whether it passes."""
     found = table.append_column("at", pa.array(range(table.num_rows)))
-    kept = found.filter(predicate.parse(where, STORED).to_arrow()).column("at").to_pylist()
+    kept = (
+        found.filter(predicate.parse_predicate(where, STORED).to_arrow()).column("at").to_pylist()
+    )
     return [row in kept for row in range(table.num_rows)]
 
 
@@ -189,7 +191,7 @@ REFUSED = [
 @pytest.mark.parametrize(("where", "named"), REFUSED)
 def test_refused(where, named):
     with pytest.raises(InvalidInput) as caught:
-        predicate.parse(where, STORED)
+        predicate.parse_predicate(where, STORED)
     assert named in str(caught.value)
     assert len(str(caught.value)) < 1000
 
@@ -207,18 +209,18 @@ def test_refused(where, named):
 )
 def test_refused_arrow_expressions(where):
     with pytest.raises(InvalidInput):
-        predicate.parse(where, STORED)
+        predicate.parse_predicate(where, STORED)
 
 
 def test_refused_arrow_expression_lists_the_columns():
     with pytest.raises(InvalidInput, match=r"nothing.*columns: ts, day"):
-        predicate.parse(pc.field("nothing") == 1, STORED)
+        predicate.parse_predicate(pc.field("nothing") == 1, STORED)
 
 
 def test_an_arrow_expression_may_name_a_column_by_its_position():
     by_position = pc.field(SCHEMA.names.index("id")) == 7
     assert passing(by_position, rows(id=[7, 8])) == [True, False]
-    assert "id" in predicate.parse(by_position, STORED).columns()
+    assert "id" in predicate.parse_predicate(by_position, STORED).columns()
 
 
 def test_long_flat_predicates_are_fine():
@@ -235,10 +237,10 @@ def test_the_longest_pattern_works():
 
 def test_arrow_expressions_with_literals_that_arrow_cannot_print():
     long = "\U0010ffff" * 60
-    asked = predicate.parse((pc.field("name") == long) & (pc.field("id") > 20), STORED)
+    asked = predicate.parse_predicate((pc.field("name") == long) & (pc.field("id") > 20), STORED)
     assert {"name", "id"} <= asked.columns()
     assert not asked.leaf_may_match(leaf(ColumnStats(4, 10, 20, 0)), "ts")
-    asked = predicate.parse(pc.field("name").isin([long, "a"]), STORED)
+    asked = predicate.parse_predicate(pc.field("name").isin([long, "a"]), STORED)
     assert not asked.leaf_may_match(leaf(ColumnStats(8, "b", "bz", 0)), "ts")
 
 
@@ -255,7 +257,9 @@ def test_the_cost_of_hostile_text_follows_its_length(part):
     def refuse(length):
         text = "id" * part.startswith("::") + part * (length // len(part))
         with pytest.raises(InvalidInput):
-            predicate.parse(text + "'" * (text.count("'") % 2 == 0 and part == "'"), STORED)
+            predicate.parse_predicate(
+                text + "'" * (text.count("'") % 2 == 0 and part == "'"), STORED
+            )
 
     refuse(100)  # what is made once
     once, twice = (calls_of(lambda n=length: refuse(n)) for length in (500, 1_000))
@@ -282,7 +286,7 @@ def test_the_cost_of_hostile_text_follows_its_length(part):
     ],
 )
 def test_interval_of_a_timestamp(where, start, end):
-    low, high = predicate.parse(where, STORED).interval("ts")
+    low, high = predicate.parse_predicate(where, STORED).interval("ts")
     assert low <= start
     assert high >= end
     if start < end:
@@ -292,12 +296,12 @@ def test_interval_of_a_timestamp(where, start, end):
 
 
 def test_interval_of_a_date():
-    asked = predicate.parse("day >= '2013-01-07' AND day < '2013-01-07 12:00'", STORED)
+    asked = predicate.parse_predicate("day >= '2013-01-07' AND day < '2013-01-07 12:00'", STORED)
     assert asked.interval("day") == (1357516800000, 1357603200000)
 
 
 def test_interval_of_a_naive_timestamp_counts_as_utc():
-    asked = predicate.parse("local BETWEEN '2013-01-07' AND '2013-01-07'", STORED)
+    asked = predicate.parse_predicate("local BETWEEN '2013-01-07' AND '2013-01-07'", STORED)
     assert asked.interval("local") == (1357516800000, 1357516800001)
 
 
@@ -316,17 +320,19 @@ def test_interval_of_arrow_expressions():
         (pc.year(ts) == 2013, (MIN_MS, MAX_MS)),
         (pc.field("id") > 3, (MIN_MS, MAX_MS)),
     ]:
-        assert predicate.parse(where, STORED).interval("ts") == expected
+        assert predicate.parse_predicate(where, STORED).interval("ts") == expected
     day = pa.scalar(15712, pa.date32())
-    asked = predicate.parse(pc.field("day") == day, STORED)
+    asked = predicate.parse_predicate(pc.field("day") == day, STORED)
     assert asked.interval("day") == (1357516800000, 1357603200000)
 
 
 def test_columns():
-    asked = predicate.parse("lower(NAME) = 'a' AND (id IS NULL OR price + small > 1)", STORED)
+    asked = predicate.parse_predicate(
+        "lower(NAME) = 'a' AND (id IS NULL OR price + small > 1)", STORED
+    )
     assert asked.columns() == {"name", "id", "price", "small"}
-    assert predicate.parse("TRUE", STORED).columns() == set()
-    by_expression = predicate.parse((pc.field("id") > 3) & pc.field("flag"), STORED)
+    assert predicate.parse_predicate("TRUE", STORED).columns() == set()
+    by_expression = predicate.parse_predicate((pc.field("id") > 3) & pc.field("flag"), STORED)
     assert {"id", "flag"} <= by_expression.columns()
     assert "price" not in by_expression.columns()
 
@@ -354,7 +360,7 @@ def leaf(*stats, rows=100):
 )
 def test_leaf_may_match(where, expected):
     stats = (ColumnStats(4, 10, 20, 0), ColumnStats(8, "b", "bz", 4))
-    assert predicate.parse(where, STORED).leaf_may_match(leaf(*stats), "ts") is expected
+    assert predicate.parse_predicate(where, STORED).leaf_may_match(leaf(*stats), "ts") is expected
 
 
 def test_leaf_may_match_of_arrow_expressions():
@@ -368,7 +374,9 @@ def test_leaf_may_match_of_arrow_expressions():
         (pc.field("name").is_null(), True),
         (pc.field("id") * 2 > 1000, True),
     ]:
-        assert predicate.parse(where, STORED).leaf_may_match(leaf(*stats), "ts") is expected
+        assert (
+            predicate.parse_predicate(where, STORED).leaf_may_match(leaf(*stats), "ts") is expected
+        )
 
 
 def test_without_sqlglot_the_extra_is_named(monkeypatch):
@@ -377,5 +385,5 @@ def test_without_sqlglot_the_extra_is_named(monkeypatch):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(InvalidInput, match=r"pip install 'eventlog-tables\[sql\]'"):
-        predicate.parse("id = 1", STORED)
-    assert predicate.parse(pc.field("id") == 1, STORED).columns() == {"id"}
+        predicate.parse_predicate("id = 1", STORED)
+    assert predicate.parse_predicate(pc.field("id") == 1, STORED).columns() == {"id"}

@@ -99,8 +99,8 @@ def test_compaction_divides_what_it_merges(table):
     upsert(table, rows(range(0, 300, 2), "b"))
     (task,) = plan(table, Policy()).tasks
     table.set_buckets(6)
-    assert of_tasks.decode(of_tasks.encode([task])) == [task]
-    assert b"splits" not in of_tasks.encode([task])  # as programs of before write it
+    assert of_tasks.decode_tasks(of_tasks.encode_tasks([task])) == [task]
+    assert b"splits" not in of_tasks.encode_tasks([task])  # as programs of before write it
     (again,) = plan(table, Policy()).tasks
     assert (again.buckets.last, again.buckets.splits) == (5, 1)
     assert again.id != task.id
