@@ -132,7 +132,7 @@ def is_within(uri: str, allowed: Iterable[str]) -> bool:
     """Return whether a table is at or below one of the URIs, by whole path segments."""
     if "%" in uri:  # a file URI is unquoted when it is opened, and could escape
         return False
-    # The path of a file URI starts with a slash of its own.
+    # The path of a file URI itself starts with a slash.
     if not _is_path(uri.partition("://")[2].removeprefix("/") + "/"):
         return False
     return any(f"{uri}/".startswith(f"{prefix.rstrip('/')}/") for prefix in allowed)

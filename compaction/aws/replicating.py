@@ -114,7 +114,7 @@ class ReplicatorContainer:
     def _follow(self, work: LambdaWork) -> bool:
         """Bring one copy up to date; return whether that succeeded."""
         if split_branches(work.table)[1]:
-            return True  # a branch is no table of its own: it is published, or thrown away
+            return True  # a branch is not replicated: it is published, or thrown away
         target = self.settings.target_of(work.table)
         if target is None:
             log_event(logging.WARNING, "table not copied", table=work.table)

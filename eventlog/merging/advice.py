@@ -54,9 +54,9 @@ class Advice:
         if repeated:
             return VersionVacuumed(
                 f"rows of version {entry.version} must be added once more after those of "
-                f"{self._source.uri}, so that both have one order, and a vacuum has deleted them. "
-                "Merge in the other direction; merge more often than the retention, or pin the "
-                f"version up to which was merged. {self._ways_out()}",
+                f"{self._source.uri}, so that both have the same order, but a vacuum has deleted "
+                "them. Merge in the other direction. From then on merge more often than the "
+                f"retention period, or pin the last version that was merged. {self._ways_out()}",
                 table=self._target.uri,
                 version=entry.version,
             )
@@ -64,8 +64,8 @@ class Advice:
         if entry.version < horizon:
             return VersionVacuumed(
                 f"rows of version {entry.version} cannot be merged: a vacuum has deleted a "
-                "segment that the target needs, because it has rewritten itself what replaces it, "
-                "or because the rows were dropped in a way that conflicts. Restore the object "
+                "segment that the target needs, because the target itself has rewritten what "
+                "replaces it, or because the drop of its rows conflicts. Restore the object "
                 "from a backup; pin the source at the version up to which it is merged, so that "
                 f"vacuums wait for the next merge. {self._ways_out()}",
                 table=self._source.uri,

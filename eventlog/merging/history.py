@@ -156,8 +156,8 @@ class Act:
     def units(self) -> dict[str, Runs]:
         """The units of work that it did: the sequences of each app.
 
-        A published append is a unit as well: writers of two logs may both have committed it. It
-        gets an app of its own name, whose sequences no table keeps; see `kept`.
+        A published append is a unit as well: writers of two logs may both have committed it. Its
+        app is named after the transaction, and no table keeps the sequences of that; see `kept`.
         """
         app = self.transaction.app
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}

@@ -161,8 +161,9 @@ class Filler:
             raise missing
         if len(wanted) < len(lacking) and self.source.head().meta.horizon > given_up:
             raise VersionVacuumed(
-                f"{self.source.uri} has given up the versions below {oldest}, and the copy, which "
-                "is behind, would take them for readable: call follow, and then backfill again",
+                f"{self.source.uri} no longer keeps the versions below {oldest}, and the copy, "
+                "which is behind, would treat them as readable: call follow, and then backfill "
+                "again",
                 table=self.source.uri,
                 version=oldest - 1,
             )

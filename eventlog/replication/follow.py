@@ -321,7 +321,7 @@ class Follower:
                 self._pipeline.put(keys.commit_key(start.after + 1), lowest)
             except VersionNotReplicated:
                 logger.warning(
-                    "%s lacks versions between %d and %d itself: open %s anew before you read or "
+                    "%s itself lacks versions between %d and %d: open %s again before you read or "
                     "write it",
                     self._source.uri,
                     start.after,
@@ -330,9 +330,9 @@ class Follower:
                 )
             except CommitConflict as conflict:
                 raise CommitConflict(
-                    f"version {start.after + 1} or above was written to the copy while it was "
-                    f"started anew at version {start.version}: the rows of that version are not in "
-                    "the newest one. Read them with `version=`, and write them again",
+                    f"version {start.after + 1} or above was written to the copy while the copy "
+                    f"was started again at version {start.version}: the newest version lacks the "
+                    "rows that were written. Read them with `version=`, and write them again",
                     table=self._target.uri,
                     version=start.after + 1,
                 ) from conflict
@@ -348,8 +348,8 @@ class Follower:
             self._target.forks  # noqa: B018 - reads it
         except TableNotFound:
             raise InvalidInput(
-                f"{self._target.uri} is a place for a branch, and there is no such branch: a copy "
-                "is a table of its own, so give it an empty root that is not in `_branches`"
+                f"{self._target.uri} is the root of a branch that does not exist: a copy is a "
+                "separate table, so give it an empty root that is not in `_branches`"
             ) from None
 
     def _copy(self, known: Target, first: int, head: Snapshot) -> int:
@@ -402,7 +402,7 @@ class Follower:
             first = found.common + 1
             sides = ((source, self._source.log, found.other), (target, log, found.version))
             said = [root for root, at, last in sides if attachment.says_only(at, first, last)]
-            only = "".join(f" (acknowledgements alone, no rows, are what {r} has)" for r in said)
+            only = "".join(f" ({r} has acknowledgements alone, and no rows)" for r in said)
             merges = [
                 command("merge", one, other)
                 for one, other in ((source, target), (target, source))
@@ -410,7 +410,7 @@ class Follower:
             ]
             why = (
                 f"{target} took writes of its own after version {found.common}, and {source} went "
-                f"on, too{only}: neither can follow the other any more. "
+                f"on as well{only}: neither can follow the other any more. "
                 f"Go on with {' and '.join(merges) or 'either'}, or let a new copy under an empty "
                 "root follow the one that you keep"
             )
@@ -462,7 +462,7 @@ def _check_apart(source: str, target: str) -> None:
     table, copy = keys.split_branches(source)[0], keys.split_branches(target)[0]
     if table != copy and _is_below(copy, table):
         raise InvalidInput(
-            f"{target} lies in the table's root {table}: give the copy a root that does not"
+            f"{target} lies in the table's root {table}: give the copy a root outside of it"
         )
     if table != copy and _is_below(table, copy):
         raise InvalidInput(f"{source} lies in {copy}: give the copy a root that it does not lie in")

@@ -342,9 +342,10 @@ class Steps:
             below = self._log.snapshot(version)
         except VersionNotFound:
             raise Corrupt(
-                f"the key frame of version {version}, which a copy of {self._store.uri} has to "
-                "begin with, is unusable, and the versions are missing that could replace it: put "
-                "the object back, or copy them there with `eventlog replicate --backfill`",
+                f"a copy of {self._store.uri} has to begin with the key frame of version "
+                f"{version}, which is unusable, and the versions that could replace it are "
+                "missing: put the object back, or copy these versions there with "
+                "`eventlog replicate --backfill`",
                 table=self._store.uri,
                 key=key,
                 version=version,

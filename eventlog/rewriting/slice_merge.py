@@ -132,7 +132,7 @@ def merge_slices(
     head = t.head()
     recipe = Recipe.of(head)
     if recipe.rule is None:
-        raise InvalidInput("this is no keyed table")
+        raise InvalidInput("the table is not keyed, so it has no slices to merge")
     bounds = parse_chunk(task.chunk)
     live = [s for s in to_segments(head.entries(bounds.start, bounds.end)) if s.chunk == task.chunk]
     work = _Work.of(t, task, sizes, recipe, recipe.rule, readable_runs(live, recipe.rule))

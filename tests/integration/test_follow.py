@@ -153,7 +153,9 @@ def test_a_root_that_is_no_place_for_a_copy_is_refused_with_the_reason():
     with pytest.raises(errors.InvalidInput, match="a root that it does not lie in"):
         follow(source, "memory://no-place")
     for place in (source.uri, "memory://no-place-2"):
-        with pytest.raises(errors.InvalidInput, match="there is no such branch: a copy is a table"):
+        with pytest.raises(
+            errors.InvalidInput, match="branch that does not exist: a copy is a separate"
+        ):
             follow(source, f"{place}/_branches/x")
     for same in (source, source.uri, f"{source.uri}/"):
         with pytest.raises(errors.InvalidInput, match="cannot be merged into itself"):

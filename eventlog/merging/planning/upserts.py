@@ -160,7 +160,7 @@ class KeyedPlanner(Planner):
                 if not act.is_state:
                     did = "has restored a version"
                 raise MergeConflict(
-                    f"the target {did}, and rows of that would be repeated out of their places",
+                    f"the target {did}, and its rows would be repeated out of their places",
                     self._last.version,
                     act.version,
                 )
@@ -459,8 +459,8 @@ class KeyedPlanner(Planner):
         seen = {self._loses(name, entry, act) for name in parts}
         if len(seen) > 1 or None in seen:
             raise MergeConflict(
-                f"it overwrites chunk {entry.chunk}, of which one of the two has merged rows that "
-                "it drops with others",
+                f"it overwrites chunk {entry.chunk}, where one of the two has compacted rows that "
+                "it drops together with rows that stay",
                 act.version,
                 entry.version,
             )
@@ -512,8 +512,8 @@ class KeyedPlanner(Planner):
         kept = {self._keeps(name, gone) for name in forms}
         if None in kept:
             raise MergeConflict(
-                f"it overwrites chunk {entry.chunk}, of which it has merged rows that it drops "
-                "with others",
+                f"it overwrites chunk {entry.chunk}, where it has compacted rows that it drops "
+                "together with rows that stay",
                 act.version,
                 entry.version,
             )
