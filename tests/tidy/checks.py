@@ -17,6 +17,7 @@ from tidy.tables import (
     BANNED_CALLS,
     DEMO,
     FLOORS,
+    FUNCTIONS_OF_ONE_NAME,
     IMPURE,
     MACHINE_PATH,
     MAX_FUNCTION_LINES,
@@ -290,6 +291,27 @@ def class_findings(sources: Sources) -> list[str]:
     return found
 
 
+def function_findings(sources: Sources) -> list[str]:
+    """Find the public functions of modules that share a name, and needless exceptions."""
+    modules: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        for node in parsed(source).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(module)
+    shared = {name: found for name, found in modules.items() if len(set(found)) > 1}
+    twins = [
+        f"{found[-1]}.{name} has the name of a function in {found[0]}: name it by its subject (or"
+        " enter it, with the reason, in FUNCTIONS_OF_ONE_NAME)"
+        for name, found in shared.items()
+        if name not in FUNCTIONS_OF_ONE_NAME
+    ]
+    return twins + [
+        f"FUNCTIONS_OF_ONE_NAME of tests/tidy/tables.py has {name!r}, which stands once: remove it"
+        for name in FUNCTIONS_OF_ONE_NAME
+        if name not in shared
+    ]
+
+
 def public_names(module: str, source: str) -> Iterator[str]:
     """Yield the dotted public names."""
     for name, node in public_definitions(module, source):
@@ -337,4 +359,5 @@ CODE_CHECKS: list[Check] = [
     size_findings,
     word_findings,
     class_findings,
+    function_findings,
 ]

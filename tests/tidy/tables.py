@@ -98,6 +98,25 @@ AVOIDED_BUT_ALLOWED = {
 # Methods that pyarrow calls by their name, in its own file system handlers.
 ALLOWED_ANYWHERE = {"get_file_info", "get_file_info_selector"}
 
+_VERB = "the verb of the program has the name of the method that it calls"
+_DOOR = "one verb of a user: rows of this process, and those of a DataFrame"
+# Function of a module that stands more than once -> why: it is one verb at several doors.
+FUNCTIONS_OF_ONE_NAME = {
+    "append": _DOOR,
+    "delete": _DOOR,
+    "overwrite": _DOOR,
+    "upsert": _DOOR,
+    "branches": _VERB,
+    "diff": _VERB,
+    "fsck": _VERB,
+    "merge": _VERB,
+    "pin": _VERB,
+    "replicas": _VERB,
+    "unpin": _VERB,
+    "handler": "the entry point of a Lambda function",
+    "main": "the entry point of a program",
+}
+
 MAX_FUNCTION_LINES = 60
 
 # Absolute paths that only one machine has; not a part of a longer path, nor of a URI.

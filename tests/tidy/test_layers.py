@@ -15,6 +15,7 @@ from tidy.checks import (
     call_findings,
     class_findings,
     docstring_findings,
+    function_findings,
     layer_findings,
     owner_findings,
     package_findings,
@@ -123,6 +124,12 @@ PLANTED = [
         "eventlog.query.attic",
         '"""New."""\n\nclass Table:\n    """Another one."""',
         "attic.Table has the name of a class in eventlog.table.table",
+    ),
+    (
+        function_findings,
+        "eventlog.query.attic",
+        '"""New."""\n\ndef to_segments():\n    """Another one."""',
+        "attic.to_segments has the name of a function in eventlog.format.frames.entry_columns",
     ),
     (
         purity_findings,
