@@ -21,6 +21,7 @@ from eventlog.errors import (
     InvalidInput,
     VersionNotFound,
 )
+from eventlog.format import keys
 from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
@@ -214,10 +215,12 @@ class Table:
                 iterator is consumed.
 
         Raises:
+            InvalidInput: `start` is not a number of a version, or `limit` is negative.
             VersionNotFound: there is no version `start`.
         """
         most = None if limit is None else whole(limit, "limit")
-        top = self.refresh().version if start is None else whole(start, "start")
+        first = None if start is None else whole(start, "start", high=keys.MAX_VERSION)
+        top = self.refresh().version if first is None else first
         return history.history(self.session.log, top, most, self.head().meta.clock)
 
     def diff(self, a: int, b: int) -> diff.Diff:

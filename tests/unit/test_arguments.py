@@ -27,9 +27,10 @@ from eventlog.writers import append, overwrite
 LONE = "\ud800"
 NUMBERS = itertools.count()  # of copies
 ODD = [
-    True, False, -1, 0, 1, 7, 2**31, 2**63, -(2**63), 10**400, 0.0, 1.0, 1.5, -0.0, 1e300, math.nan,
-    math.inf, Decimal(1), Decimal("NaN"), Fraction(1, 2), 1j, np.int64(1), np.int64(-1),
-    np.uint64(2**64 - 1), np.float64(1), np.bool_(True), np.datetime64("NaT"), np.array([1, 2]),
+    True, False, -1, 0, 1, 7, 2**31, 10**12, 2**63 - 1, 2**63, -(2**63), 10**400, 0.0, 1.0, 1.5,
+    -0.0, 1e300, math.nan, math.inf, Decimal(1), Decimal("NaN"), Fraction(1, 2), 1j,
+    np.int64(1), np.int64(-1), np.uint64(2**64 - 1), np.float64(1), np.bool_(True),
+    np.datetime64("NaT"), np.array([1, 2]),
     pd.NA, pd.NaT, "", " ", "1", "-1", "1e3", "10GB", "1_000", "\u0661", "x", "x" * 300, LONE, "\0",
     "at", "name", "nobody", "2013", "2013-01-07", "' OR 1=1 --", b"", b"at", bytearray(b"1"),
     [], [1], ["at"], ["at", "at"], [None], [LONE], [["at"]], (), ("at",), {}, {"at": 1},

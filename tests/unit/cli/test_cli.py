@@ -153,6 +153,11 @@ def test_log_pages(uri):
     assert (entry["rows"], entry["adds"], entry["operation"]) == (4, 2, "append")
 
 
+def test_log_from_a_version_that_no_log_has_is_usage(uri):
+    result = run("log", uri, "--start", 2**63 - 1, "--all")
+    assert (result.exit_code, "start" in result.stderr) == (2, True)
+
+
 def test_show(uri):
     text = done("show", uri).stdout
     for part in ("version", "key frame", "2 add", "job, sequence 7", "time column", "timestamp"):

@@ -177,6 +177,12 @@ def test_history_is_newest_first_and_may_be_cut(table):
         list(table.history(start=9))
 
 
+@pytest.mark.parametrize("start", [10**12, 2**63 - 1])
+def test_a_history_from_a_version_that_no_log_has_is_refused(table, start):
+    with pytest.raises(errors.InvalidInput, match="start"):
+        table.history(start)
+
+
 def test_history_may_be_left_unfinished(table):
     with own_threads.none_left():
         entries = table.history()
