@@ -1,4 +1,4 @@
-"""Parses events: which tables to look at, and because of which commits.
+"""Parses events into the tables to look at, with the commits that they announce.
 
 No I/O; imports eventlog's keys, errors and store only. An event is untrusted: any sender to the
 queue chooses its bytes. Parsing is bounded and typed, and its result only names a table; the caller
@@ -308,7 +308,7 @@ def _plain(uri: str) -> str:
 
 
 def _is_path(folder: str) -> bool:
-    """Return whether it consists of names, each followed by a slash: no `//`, no `.`, no `..`."""
+    """Return whether a text consists of names, each followed by a slash: no `//`, `.` or `..`."""
     names = folder.split("/")
     return names.pop() == "" and not {"", ".", ".."} & set(names)
 

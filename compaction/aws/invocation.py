@@ -1,6 +1,6 @@
 """One invocation of a Lambda function: its event as pieces of work, and the answer for its queue.
 
-No I/O but log lines. What the functions that compact and that copy have in common.
+No I/O except log lines. The functions that compact and that copy share this module.
 """
 
 from __future__ import annotations

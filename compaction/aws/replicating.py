@@ -96,7 +96,7 @@ class ReplicatorSettings(Struct, frozen=True, kw_only=True):
 
 
 class ReplicatorContainer:
-    """The state kept between invocations: settings, and followers with what they know.
+    """The state kept between invocations: settings, and followers with their state.
 
     Args:
         settings: the settings of the function.

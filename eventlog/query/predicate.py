@@ -144,7 +144,7 @@ class ArrowPredicate:
         schema: the table's.
         expression: the filter.
         mentioned: the columns that it reads, or a superset.
-        trusted: those of them whose bounds may be used to prune.
+        trusted: the mentioned columns whose bounds may be used to prune.
         large: whether it is too large to prune leaves.
     """
 

@@ -214,7 +214,7 @@ class ScanQuestion:
         )
 
     def of(self, chosen: Sequence[Segment], version: int) -> ScanPlan:
-        """Return the plan that reads these segments, less those that cannot have a row asked for.
+        """Return the plan that reads these segments, without those that no requested row can be in.
 
         Args:
             chosen: segments with a schema that the table's schema here succeeds. Their statistics

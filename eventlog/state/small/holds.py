@@ -237,7 +237,7 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
 
 
 def check_marks(meta: Meta, head: int, table: str) -> None:
-    """Check that actions can have set what a vacuum goes by: fence, horizon, and its last record.
+    """Check that actions can have set the fence, the horizon, and the last vacuum's record.
 
     Args:
         meta: the small state at the head.

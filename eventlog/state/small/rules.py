@@ -165,7 +165,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
 
 
 def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Meta | str:
-    """Return the small state with what was carried from another log, or why it is void (R19.1)."""
+    """Return the small state with how far another log was merged, or why it is void (R19.1)."""
     known = origins_of(meta)
     before = known.get(action.id)
     if not (keys.is_hash(action.id) and keys.is_hash(action.commit)):
