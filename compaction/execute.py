@@ -38,10 +38,10 @@ from eventlog.rewriting.slice_merge import (
     droppable,
     merge_slices,
 )
-from eventlog.session.writer import writer_name
+from eventlog.session.writer_name import writer_name
 from eventlog.state.delta import drop_of
 from eventlog.table.leases import RENEW_S, Lease
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
 _MAX_REASON = 500

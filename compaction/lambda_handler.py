@@ -7,7 +7,7 @@ message to its own queue, or leaves it to the schedule.
 Events are delivered at least once, late, out of order and concurrently (hazard I4). This is safe: a
 task has the same id wherever it is planned, and takes effect once.
 
-Settings are environment variables (`eventlog.compaction.aws.settings`). The module needs no extra:
+Settings are environment variables (`eventlog.compaction.aws.lambda_settings`). It needs no extra:
 a bundle of the base dependencies can run it (`eventlog.compaction.aws.bundle`).
 """
 
@@ -23,7 +23,7 @@ from eventlog.cache import Cache
 from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.aws.work import Budget, Context, Progress, compact_table, log_event
 from eventlog.errors import VersionNotFound
 

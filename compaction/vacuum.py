@@ -39,7 +39,7 @@ from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
-from eventlog.session.branch_pins import check_held
+from eventlog.session.branch_pins import check_branch_pinned
 from eventlog.state.small.holds import check_marks, holds
 from eventlog.state.small.timing import check_leap
 from eventlog.store.branching.roots import is_own
@@ -146,7 +146,7 @@ def vacuum(
     _check_newest(t, head)
     check_marks(head.meta, head.version, t.uri)
     if not dry_run:
-        check_held(t.store, head.version)  # else every commit would be refused
+        check_branch_pinned(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
         return _Sweep(t, head, idle, Kept(t.session.log, (), 0), lambda *_: None).report(

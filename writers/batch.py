@@ -27,13 +27,13 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import App, Commit
 from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.incoming.rows import check_columns
+from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import MISSING, Missing, check_complete, incoming
 from eventlog.state.delta import drop_of
 from eventlog.state.small import rules
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from eventlog import Table
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan

@@ -24,8 +24,8 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.clock import SystemClock
 from eventlog.compaction import Policy
-from eventlog.demo import flights, jobs, status
-from eventlog.demo.compaction import compact_beside
+from eventlog.demo import flights, spark_jobs, status
+from eventlog.demo.compaction_part import compact_beside
 from eventlog.demo.result import DemoResult
 from eventlog.demo.screen import Screen, Terminal
 from eventlog.errors import EventLogError
@@ -75,7 +75,7 @@ def run_demo(wanted: DemoPlan, terminal: Terminal | None = None) -> DemoResult:
         AlreadyExists: there is already a table in the folder.
     """
     _check_packages()
-    jobs.check_java()
+    spark_jobs.check_java()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
         server = None
@@ -108,7 +108,7 @@ class _Demo:
             )
             keyed = status.create_status_table(f"{result.uri}-status")
         screen.say("Starting Spark, local[2] …")
-        with jobs.quiet_session(work) as spark:
+        with spark_jobs.quiet_session(work) as spark:
             in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
             self._ingest(spark, table, in_time)
             self._time_travel(spark, table)
@@ -125,7 +125,7 @@ class _Demo:
         feeds = flights.feeds(source, self._wanted.jobs)
         self._screen.jobs({name: len(rows) for name, rows in feeds.items()})
         with self._step("append, all jobs"):
-            jobs.append_at_once(spark, feeds, table.uri)
+            spark_jobs.append_at_once(spark, feeds, table.uri)
         entries = list(table.history())
         self._result.appends = sum(e.transactions for e in entries if e.operation == "append")
         self._result.head = table.refresh().version
@@ -136,7 +136,7 @@ class _Demo:
         head = table.refresh().version
         versions = sorted({1, (head + 1) // 2, head})
         with self._step("query at several versions"):
-            answers = {v: jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
+            answers = {v: spark_jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
         self._screen.versions(answers)
 
     def _one_day(self, table: Table) -> None:
@@ -151,7 +151,7 @@ class _Demo:
         version = table.refresh().version
         answers = {}
         with self._step("Spark"):
-            answers["Spark"] = jobs.mean_delays(spark, table.uri, _MONTH, version)
+            answers["Spark"] = spark_jobs.mean_delays(spark, table.uri, _MONTH, version)
         with self._step("DuckDB"):
             answers["DuckDB"] = _by_duckdb(table)
         with self._step("Polars"):

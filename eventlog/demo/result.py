@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from eventlog.demo.compaction import Ongoing
+from eventlog.demo.compaction_part import Ongoing
 from eventlog.demo.status import Status
 
 

@@ -11,7 +11,7 @@ from eventlog.state.scan import Pruning
 from eventlog.store.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
-    from eventlog.demo.compaction import Ongoing
+    from eventlog.demo.compaction_part import Ongoing
     from eventlog.demo.result import DemoResult
     from eventlog.demo.status import Status
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from eventlog import Table
 from eventlog.compaction import run
-from eventlog.demo import flights, jobs
+from eventlog.demo import flights, spark_jobs
 from eventlog.readers import changes, scan
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def upsert_beside(spark: SparkSession, t: Table, source: pa.Table) -> Status:
     taken = _around(source)
     feeds = [_mixed(_departures(taken)), _mixed(_arrivals(taken))]
     status = Status(len(taken), sum(len(batch) for feed in feeds for batch in feed))
-    running = jobs.append_late(spark, feeds, t.uri, {"merge": "partial"})
+    running = spark_jobs.append_late(spark, feeds, t.uri, {"merge": "partial"})
     while not all(job.done() for job in running):
         _compact(t, status)
     for job in running:

@@ -25,7 +25,7 @@ from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.contents.key_check import check_keys
 from eventlog.fsck.contents.key_rows import KeyColumns
-from eventlog.fsck.contents.rows import RowCheck, read_segments
+from eventlog.fsck.contents.row_check import RowCheck, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log

@@ -8,8 +8,8 @@ from itertools import pairwise
 from eventlog.format import codec
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
-from eventlog.merging import history
-from eventlog.merging.history import AppliedStep
+from eventlog.merging import log_acts
+from eventlog.merging.log_acts import AppliedStep
 from eventlog.model.records import Header
 from eventlog.store.parallel import each
 
@@ -26,12 +26,12 @@ def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
     """
     before: Header | None = None
     for commit, body in each(log.read, range(first, last + 1)):
-        if before is None and history.maybe_none(commit) and first:
+        if before is None and log_acts.maybe_none(commit) and first:
             before = log.header(first - 1)
         whole = spills.unpack(commit, log.spill)
-        taken = history.taken(whole, before)
+        taken = log_acts.taken(whole, before)
         before = commit.header
-        yield history.step_of(
+        yield log_acts.step_of(
             whole, codec.sha256(body), log.effect(commit).taken if taken is None else taken
         )
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log.snapshot import Snapshot
-from eventlog.merging import history
+from eventlog.merging import log_acts
 from eventlog.merging.commits import CommitReader
-from eventlog.merging.history import AppliedStep
+from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.planning.carried import Pair
 from eventlog.model.records import origins_of
 from eventlog.session.session import Session
@@ -72,7 +72,7 @@ class OriginMarks:
             return OriginMark(origin, None, self._fork.common)
         # The target has merged another log that begins with the same commit, so that the hash of
         # this commit is taken: the first commit that the target lacks gives the name.
-        known = history.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
+        known = log_acts.KnownCommits(self._here.steps(self._fork.common + 1, head.version))
         for step in self._there.steps(self._fork.common + 1, self._from.version):
             if not known.names(step.commit) and step.commit not in marks:
                 return OriginMark(step.commit, None, self._fork.common)

@@ -25,10 +25,10 @@ from eventlog.keyed.rule import stored_rule
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain
 from eventlog.log.snapshot import Snapshot
-from eventlog.merging import history
+from eventlog.merging import log_acts
 from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
-from eventlog.merging.history import AppliedStep
+from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
 from eventlog.merging.planning.plan import Planner
@@ -363,7 +363,7 @@ class Merger:
     def _union(self, head: Snapshot, why: _Why) -> Union:
         theirs = self._there.steps(self._fork.common + 1, self._from.version)
         ours = self._here.steps(self._fork.common + 1, head.version)
-        chunks = sorted(history.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
+        chunks = sorted(log_acts.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
         origin = self._fork.origin or ""
         source = self._side(
             self._source, self._from, theirs, chunks, self._marks.seen(head, self._from)
@@ -404,7 +404,7 @@ class Merger:
             head.commit_hash,
             head.meta,
             [act for step in done for act in step.acts],
-            history.KnownCommits(done),
+            log_acts.KnownCommits(done),
             seen,
             {s.id: s for s in live if s.chunk in names},  # larger chunks overlap these
             lambda entry: is_there(of, keys.key_of(entry)),
@@ -533,11 +533,11 @@ class Merger:
         info = {
             "from": self._source.uri[:1000],
             "of": told,
-            history.COUNT: str(carried.transactions),
+            log_acts.COUNT: str(carried.transactions),
             "version": str(carried.version),
         }
         if carried.united:
-            info[history.UNITED] = carried.united
+            info[log_acts.UNITED] = carried.united
         read = checked if carried.still else head.version
         read = read if carried.seen is None else carried.seen
         self._target.commit(

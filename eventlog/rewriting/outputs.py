@@ -21,7 +21,7 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
-from eventlog.rewriting.digest import NOTHING, digest
+from eventlog.rewriting.row_digest import NOTHING, digest
 from eventlog.segments.segment_object import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode_segment, put_segment
 from eventlog.staging.uploads import Uploads

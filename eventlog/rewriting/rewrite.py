@@ -22,8 +22,8 @@ from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
 from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.segment_reader import read_runs
-from eventlog.rewriting.digest import NOTHING, Digest, check_same, digest
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
+from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
 from eventlog.segments.fragments import Reading
 from eventlog.staging.cutting import chunk_starts, split_by_chunk
 from eventlog.staging.encoding import Recipe

@@ -30,7 +30,7 @@ def pin_name(store: ObjectStore, name: str) -> str:
     return _PIN + "/".join([*above, name])
 
 
-def is_held(fork: Fork, pin: Pin | None) -> bool:
+def is_pinned(fork: Fork, pin: Pin | None) -> bool:
     """Return whether the pin protects what a branch has from its parent."""
     return pin is not None and pin.version <= fork.held
 
@@ -44,7 +44,7 @@ def is_passed(fork: Fork, meta: Meta) -> bool:
     return fork.held < meta.horizon
 
 
-def check_held(store: ObjectStore, head: int) -> None:
+def check_branch_pinned(store: ObjectStore, head: int) -> None:
     """Check, before the first commit of a branch, that its parent's pin holds what it reads.
 
     A program that was held up while it made the branch, and died then, may have made it after
@@ -63,7 +63,7 @@ def check_held(store: ObjectStore, head: int) -> None:
         return
     fork, pin = store.forks[0], pin_name(store.parent, store.name)
     meta = Log(store.parent).head().meta
-    if not is_held(fork, meta.pins.get(pin)):  # against commit-to-a-branch-without-its-pin
+    if not is_pinned(fork, meta.pins.get(pin)):  # against commit-to-a-branch-without-its-pin
         check_there(store)
         Log(store).check_fork()  # a parent that lost its newest commits has lost the pin, too
         advice = (

@@ -17,9 +17,9 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action
 from eventlog.model.records import App, Token, Transaction
-from eventlog.session.branch_pins import check_held
+from eventlog.session.branch_pins import check_branch_pinned
 from eventlog.session.sightings import ClaimSightings
-from eventlog.session.writer import writer_name
+from eventlog.session.writer_name import writer_name
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
@@ -119,7 +119,7 @@ class Session:
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that contains it; see `Table.commit`."""
         check_proposed(transaction)
-        check_held(self.store, self.head().state.header.version)
+        check_branch_pinned(self.store, self.head().state.header.version)
         try:
             outcome = self.committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):

@@ -26,8 +26,8 @@ from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
 from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
+from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
-from eventlog.staging.incoming.rows import conform
 from eventlog.staging.uploads import Uploads
 from eventlog.store.port import ObjectStore
 

@@ -36,7 +36,7 @@ from eventlog.state.delta import drop_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.port import ObjectStore
-from eventlog.table import holding, restoration, settings
+from eventlog.table import pins_and_claims, restoration, settings
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
@@ -395,7 +395,7 @@ class Table:
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
-        return holding.pin(self.session, name, version, owner=owner)
+        return pins_and_claims.pin(self.session, name, version, owner=owner)
 
     def unpin(self, name: str, *, owner: str | None = None) -> None:
         """Remove a pin that `owner` set.
@@ -409,7 +409,7 @@ class Table:
                 meantime.
             InvalidInput: there is no such pin.
         """
-        holding.unpin(self.session, name, owner=owner)
+        pins_and_claims.unpin(self.session, name, owner=owner)
 
     def break_pin(self, name: str) -> None:
         """Remove a pin regardless of its owner. The history records the writer that removed it.
@@ -418,7 +418,7 @@ class Table:
             CommitConflict: the pin was removed in the meantime, or replaced by another of its name.
             InvalidInput: there is no such pin.
         """
-        holding.break_pin(self.session, name)
+        pins_and_claims.break_pin(self.session, name)
 
     def branch(self, name: str, at: int | None = None) -> Table:
         """Make a branch, and return a handle to it. Nothing is copied.
@@ -535,7 +535,7 @@ class Table:
                 names it and its owner.
             InvalidInput: an argument is wrong.
         """
-        wanted = holding.claim_action(
+        wanted = pins_and_claims.claim_action(
             self.clock.random_id(),
             start,
             end,
@@ -545,7 +545,7 @@ class Table:
             group=group,
             owner=owner,
         )
-        return holding.grant(self.session, wanted, take_over=take_over)
+        return pins_and_claims.grant(self.session, wanted, take_over=take_over)
 
     def break_claim(self, claim_id: str, *, silent_s: float = 0) -> None:
         """Remove the claim of another writer. Later commits under that claim are void.
@@ -562,7 +562,7 @@ class Table:
             CommitConflict: the holder renewed the claim, or the claim was removed in the meantime.
             InvalidInput: there is no such claim.
         """
-        holding.break_claim(self.session, claim_id, silent_s=silent_s)
+        pins_and_claims.break_claim(self.session, claim_id, silent_s=silent_s)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> int:
         """Set properties (None removes one) and return the committed version.

@@ -32,8 +32,13 @@ from eventlog.readers.spark.engines import (
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
-from eventlog.readers.spark.options import MEMORY, STORAGE_PREFIX, located, parse_spark_options
 from eventlog.readers.spark.shares import SHARE, share_out_scan
+from eventlog.readers.spark.spark_options import (
+    MEMORY,
+    STORAGE_PREFIX,
+    located,
+    parse_spark_options,
+)
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import activate, explained, has_data_sources
 from eventlog.segments.segment_object import check_sizes

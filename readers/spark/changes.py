@@ -23,7 +23,6 @@ from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.readers.changefeed.reader import ChangeReading, reading_of
 from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark import slice_shares
-from eventlog.readers.spark.options import SparkOptions
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     OPEN_BYTES,
@@ -32,6 +31,7 @@ from eventlog.readers.spark.shares import (
     check_schema_columns,
     where_of,
 )
+from eventlog.readers.spark.spark_options import SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.segments.batches import retyped
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS

@@ -22,7 +22,7 @@ from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark import slice_shares
 from eventlog.readers.spark.expressions import unpack_expression
-from eventlog.readers.spark.options import READ_VERSION, SparkOptions
+from eventlog.readers.spark.spark_options import READ_VERSION, SparkOptions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import keeps_rows_without_columns
 from eventlog.segments.fragments import Reading, ahead_of

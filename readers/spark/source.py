@@ -41,15 +41,6 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan_scan
 from eventlog.readers.spark import changes
-from eventlog.readers.spark.options import (
-    CHANGES_NAMES,
-    OVERWRITE_NAMES,
-    READ_VERSION,
-    STARTING_NAMES,
-    STREAM_READ_NAMES,
-    SparkOptions,
-    parse_spark_options,
-)
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
@@ -59,6 +50,15 @@ from eventlog.readers.spark.shares import (
     open_snapshot,
     share_out_scan,
     where_of,
+)
+from eventlog.readers.spark.spark_options import (
+    CHANGES_NAMES,
+    OVERWRITE_NAMES,
+    READ_VERSION,
+    STARTING_NAMES,
+    STREAM_READ_NAMES,
+    SparkOptions,
+    parse_spark_options,
 )
 from eventlog.readers.spark.types import to_spark
 from eventlog.state import scan

@@ -10,7 +10,7 @@ from eventlog.model import stats
 from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
 from eventlog.query import predicate
 from eventlog.query.sql import parsing, tokens
-from eventlog.readers.spark.options import (
+from eventlog.readers.spark.spark_options import (
     BRANCH,
     CHANGES_NAMES,
     READ_NAMES,

@@ -12,7 +12,7 @@ import pytest
 from support import builders, lambda_queue
 
 from eventlog import Table
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.lambda_handler import Container, handler
 from eventlog.writers import append
 

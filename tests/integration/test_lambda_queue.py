@@ -15,7 +15,7 @@ from support import builders, lambda_queue
 from eventlog import Table
 from eventlog.compaction.aws import work as lambda_work
 from eventlog.compaction.aws.events import parse_event
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.lambda_handler import Container, handler
 from eventlog.writers import append
 

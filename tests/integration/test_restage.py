@@ -21,7 +21,7 @@ from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.model.actions import Fence
 from eventlog.readers import count
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 

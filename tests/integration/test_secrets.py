@@ -15,7 +15,7 @@ from eventlog.cli.program import build
 from eventlog.compaction.aws.replicating import ReplicatorSettings
 from eventlog.errors import InvalidInput
 from eventlog.readers import scan
-from eventlog.readers.spark.options import parse_spark_options
+from eventlog.readers.spark.spark_options import parse_spark_options
 from eventlog.store.location import open_store
 from eventlog.store.options import StoreOptions, parse_options
 from eventlog.writers import append

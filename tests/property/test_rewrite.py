@@ -13,7 +13,7 @@ from support.compaction_tasks import policy, rewrite_task, task_of
 from eventlog.compaction.execute import replacement
 from eventlog.model import schema, stats
 from eventlog.readers import scan
-from eventlog.rewriting.digest import NOTHING, digest
+from eventlog.rewriting.row_digest import NOTHING, digest
 from eventlog.staging.external_sort import sort_on_disk
 from eventlog.writers import append
 

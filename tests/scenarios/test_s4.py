@@ -20,7 +20,7 @@ from eventlog.compaction import Policy, perform, plan
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
 from eventlog.readers import changes, count, scan
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import delete, upsert
 from eventlog.writers.batch import stage
 

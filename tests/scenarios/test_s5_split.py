@@ -21,7 +21,7 @@ from eventlog.log import spills
 from eventlog.model.records import App
 from eventlog.readers import changes, scan
 from eventlog.store.memory import MemoryStore
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import upsert
 from eventlog.writers.batch import stage
 

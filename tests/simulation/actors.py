@@ -9,7 +9,7 @@ from eventlog import errors
 from eventlog.model.actions import PropertyChange, SetProperties, Unchanged
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.records import App
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS

@@ -14,7 +14,7 @@ from eventlog import Ms, errors
 from eventlog.model.actions import Assess, ChunkChange, Release, Replace
 from eventlog.model.chunks import chunk_of, parse_chunk
 from eventlog.model.entries import Analysed, ChunkState, Segment
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 
 SILENCES_S = (0, 0, 0.01, 2.5)
 

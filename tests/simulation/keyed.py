@@ -34,7 +34,7 @@ from eventlog.keyed import slices
 from eventlog.model.records import App
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import delete, overwrite, upsert
 from eventlog.writers.batch import stage
 

@@ -14,8 +14,8 @@ from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
 from eventlog.model.chunks import chunk_of, parse_chunk
-from eventlog.rewriting.digest import NOTHING
 from eventlog.rewriting.rewrite import Rewritten, enclosing_chunk
+from eventlog.rewriting.row_digest import NOTHING
 
 SMALL = Policy(
     target_bytes=1024,

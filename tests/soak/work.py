@@ -23,7 +23,7 @@ from eventlog import Ms, Table
 from eventlog.compaction import vacuum
 from eventlog.errors import CommitUnknown, InvalidInput, Unavailable, VersionVacuumed
 from eventlog.readers import scan
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import make_app, stage
 

@@ -16,8 +16,8 @@ from eventlog.errors import CommitConflict, Corrupt, InvalidInput, NotFound, Tab
 from eventlog.log.snapshot import plan_scan
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.expressions import pack_expression
-from eventlog.readers.spark.options import parse_spark_options
 from eventlog.readers.spark.shares import OPEN_BYTES, pack_shares, share_out_scan
+from eventlog.readers.spark.spark_options import parse_spark_options
 from eventlog.readers.spark.workers import has_data_sources
 from eventlog.writers import append, upsert
 

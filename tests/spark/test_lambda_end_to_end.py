@@ -13,7 +13,7 @@ import pytest
 from support import lambda_queue
 
 from eventlog import Table
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.lambda_handler import Container, handler
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS::")

@@ -2,7 +2,7 @@
 
 from support.builders import HASH, SCHEMA
 
-from eventlog.merging.history import Act, AppliedStep
+from eventlog.merging.log_acts import Act, AppliedStep
 from eventlog.merging.planning.carried import Divergence, Pair
 from eventlog.merging.planning.plan import Planner
 from eventlog.model import schema

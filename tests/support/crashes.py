@@ -39,7 +39,7 @@ from eventlog.model.actions import Assess, ChunkChange, Fence, Replace
 from eventlog.model.entries import Analysed, ChunkState
 from eventlog.state import fold, keyframe
 from eventlog.store.memory import MemoryStore
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
 

@@ -39,7 +39,7 @@ from eventlog.readers import count, scan
 from eventlog.staging import stager
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, delete, overwrite, upsert
 from eventlog.writers.batch import overwrite_actions, range_drops, stage
 

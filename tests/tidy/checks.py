@@ -16,6 +16,7 @@ from tidy.tables import (
     AVOIDED_BUT_ALLOWED,
     BANNED_CALLS,
     DEMO,
+    FILES_OF_ONE_NAME,
     FLOORS,
     FUNCTIONS_OF_ONE_NAME,
     IMPURE,
@@ -312,6 +313,18 @@ def function_findings(sources: Sources) -> list[str]:
     ]
 
 
+def file_findings(sources: Sources) -> list[str]:
+    """Find the modules whose files share a name."""
+    first: dict[str, str] = {}
+    return [
+        f"{module} has the file name of {other}: name it by its subject (or enter it, with the"
+        " reason, in FILES_OF_ONE_NAME)"
+        for module in sources
+        if (name := module.rpartition(".")[2]) not in FILES_OF_ONE_NAME
+        and (other := first.setdefault(name, module)) != module
+    ]
+
+
 def public_names(module: str, source: str) -> Iterator[str]:
     """Yield the dotted public names."""
     for name, node in public_definitions(module, source):
@@ -360,4 +373,5 @@ CODE_CHECKS: list[Check] = [
     word_findings,
     class_findings,
     function_findings,
+    file_findings,
 ]

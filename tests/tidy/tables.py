@@ -117,6 +117,15 @@ FUNCTIONS_OF_ONE_NAME = {
     "main": "the entry point of a program",
 }
 
+# File name that stands more than once -> why.
+FILES_OF_ONE_NAME = {
+    "__init__": "the face of a package",
+    "__main__": "what Python runs for a package",
+    "demo": "the verb, and the demo that it runs",
+    "source": "Spark's data source: its reader, and its writer",
+    "vacuum": "the verb, and the vacuum that it runs",
+}
+
 MAX_FUNCTION_LINES = 60
 
 # Absolute paths that only one machine has; not a part of a longer path, nor of a URI.

@@ -15,6 +15,7 @@ from tidy.checks import (
     call_findings,
     class_findings,
     docstring_findings,
+    file_findings,
     function_findings,
     layer_findings,
     owner_findings,
@@ -96,7 +97,7 @@ PLANTED = [
     ),
     (
         package_findings,
-        "eventlog.demo.jobs",
+        "eventlog.demo.spark_jobs",
         "from eventlog.cli import terminal",
         "jobs:1 imports eventlog.cli",
     ),
@@ -124,6 +125,12 @@ PLANTED = [
         "eventlog.query.attic",
         '"""New."""\n\nclass Table:\n    """Another one."""',
         "attic.Table has the name of a class in eventlog.table.table",
+    ),
+    (
+        file_findings,
+        "eventlog.query.table",
+        '"""New."""',
+        "query.table has the file name of eventlog.table.table",
     ),
     (
         function_findings,
@@ -191,7 +198,7 @@ def test_planted_fault_is_reported(check, module, source, expected, sources):
         ("eventlog.store.s3.adapter", "def f():\n    import boto3"),
         ("eventlog.writers.append", "import eventlog.codec\nfrom eventlog.readers import scan"),
         ("eventlog.readers.spark", "from pyspark.sql import DataFrame"),
-        ("eventlog.demo.jobs", "import pyspark"),
+        ("eventlog.demo.spark_jobs", "import pyspark"),
     ],
 )
 def test_right_imports_are_not_reported(module, source, sources):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
-from eventlog.staging.incoming.rows import check_columns
+from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import deletes_only, incomplete, missing_columns
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from eventlog.decoding import BatchSize, most_bytes
 from eventlog.staging.compact_arrays import spanned
-from eventlog.staging.incoming.rows import PANDAS
+from eventlog.staging.incoming.casting import PANDAS
 from eventlog.writers.files.sources import InputFile, OpenInput, check_alone, open_path
 
 _MAGIC = b"PAR1"

@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
-from eventlog.readers.spark.options import located
+from eventlog.readers.spark.spark_options import located
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_missing, make_app
-from eventlog.writers.spark.creation import Creation
 from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
+from eventlog.writers.spark.save_target import Creation
 
 __all__ = ["append", "delete", "overwrite", "upsert"]
 

@@ -30,12 +30,12 @@ from eventlog.model.records import App, Transaction
 from eventlog.query.moments import Moment
 from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.incoming.rows import check_columns
+from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import (
     already,
     check_replacing,
@@ -53,7 +53,7 @@ from eventlog.writers.keyed import (
     timed_by,
 )
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
-from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
+from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
 
 logger = logging.getLogger(__name__)
 

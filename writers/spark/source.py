@@ -41,7 +41,7 @@ from pyspark.sql.types import StructType
 
 from eventlog.errors import InvalidInput
 from eventlog.model.properties import MERGE_COLUMN, MERGE_GROUP
-from eventlog.readers.spark.options import (
+from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
     OVERWRITE_NAMES,
     PROPERTY_PREFIX,
@@ -54,8 +54,8 @@ from eventlog.readers.spark.options import (
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.writers.batch import check_missing, make_app
-from eventlog.writers.spark.creation import Creation
 from eventlog.writers.spark.jobs import Job, Replacement, prepare
+from eventlog.writers.spark.save_target import Creation
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -47,7 +47,7 @@ from eventlog.cache import Cache
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNotFound
 from eventlog.model.records import App
-from eventlog.readers.spark.options import (
+from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
     OVERWRITE_NAMES,
     READ_NAMES,
@@ -58,10 +58,10 @@ from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.table.restage import commit_staged
+from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import already, check_missing, report_mismatch, warn_restored
-from eventlog.writers.spark.creation import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage_task
+from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.source import creation_of
 
 if TYPE_CHECKING:

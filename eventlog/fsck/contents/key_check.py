@@ -25,7 +25,7 @@ from eventlog.fsck.contents.key_rows import (
     complete_keys,
     key_text,
 )
-from eventlog.fsck.contents.rows import REWRITE, damage_of
+from eventlog.fsck.contents.row_check import REWRITE, damage_of
 from eventlog.fsck.findings import Findings
 from eventlog.keyed import key_lookup, row_merging
 from eventlog.keyed.placement import applied

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format import keys
-from eventlog.fsck.contents.rows import (
+from eventlog.fsck.contents.row_check import (
     CONSEQUENCES,
     MISSED,
     REWRITE,

@@ -2,5 +2,5 @@
 
 `plan` and `upserts` go through the source's commits one by one, and leave out what the target has
 already (`already_applied`). Where this is not possible, `union` compares the two states. Imports
-`merging.history` and what lies below `merging`. Start at `plan`.
+`merging.log_acts` and what lies below `merging`. Start at `plan`.
 """

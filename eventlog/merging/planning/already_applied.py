@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eventlog.merging import history
-from eventlog.merging.history import Act
+from eventlog.merging import log_acts
+from eventlog.merging.log_acts import Act
 from eventlog.merging.planning.carried import Divergence, MergeConflict, Pair, PastNeeded
-from eventlog.merging.planning.rows import RowGroups
+from eventlog.merging.planning.same_rows import RowGroups
 from eventlog.model.records import Meta
 
 
@@ -30,19 +30,19 @@ class AlreadyApplied:
 
     def __init__(self, pair: Pair, meta: Meta, past: Divergence | None) -> None:
         self._pair, self._past = pair, past
-        self.known: history.KnownCommits | None = None
-        self.units = history.Units(())
+        self.known: log_acts.KnownCommits | None = None
+        self.units = log_acts.Units(())
         self.rows: RowGroups | None = None
         self.own: list[Act] = []
         self.own_ids: set[str] = set()
         self.unit: Act | None = None
         self.seqs = {name: mark.seq for name, mark in meta.apps.items()}
         if past is not None:
-            source = history.KnownCommits(past.source)
-            self.known = history.KnownCommits(past.target)
+            source = log_acts.KnownCommits(past.source)
+            self.known = log_acts.KnownCommits(past.target)
             self.rows = RowGroups(past.source, past.target, self.known, source)
             acts = [act for step in past.target for act in step.acts]
-            self.units = history.Units(acts)
+            self.units = log_acts.Units(acts)
             self.own = [act for act in acts if not source.has(act)]
             self.own_ids = {act.transaction.id for act in self.own}
 
@@ -85,7 +85,7 @@ class AlreadyApplied:
 
     def _is_done(self, act: Act) -> bool:
         """Return whether the target has done a transaction's unit of work itself."""
-        kept = history.kept(act.units)
+        kept = log_acts.kept(act.units)
         published = len(kept) < len(act.units)  # against published-append-carried-again
         # against first-of-several-units-not-looked-up
         if not published and all(self.seqs.get(a, -1) < done[0][0] for a, done in kept.items()):

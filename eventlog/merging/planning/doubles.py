@@ -13,7 +13,7 @@ from itertools import accumulate
 from eventlog.keyed.placement import meet, reach, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import splits_of
-from eventlog.merging.history import Act, Units, dropped_segments
+from eventlog.merging.log_acts import Act, Units, dropped_segments
 from eventlog.model.entries import Segment
 
 _PASSES = 8  # through all units, until an order is given up

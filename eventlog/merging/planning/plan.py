@@ -14,13 +14,12 @@ from dataclasses import replace
 import msgspec
 
 from eventlog.keyed.rule import keyed_of
-from eventlog.merging import history
-from eventlog.merging.history import Act, AppliedStep
+from eventlog.merging import log_acts
+from eventlog.merging.log_acts import Act, AppliedStep
 from eventlog.merging.planning.already_applied import AlreadyApplied
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
 from eventlog.merging.planning.columns import join_columns, translated
-from eventlog.merging.planning.rows import Differs
-from eventlog.merging.planning.settings import (
+from eventlog.merging.planning.merged_settings import (
     Decision,
     SettingChange,
     actions_for,
@@ -30,6 +29,7 @@ from eventlog.merging.planning.settings import (
     value_of,
     with_settings,
 )
+from eventlog.merging.planning.same_rows import Differs
 from eventlog.model.actions import (
     Action,
     AppRise,
@@ -198,7 +198,7 @@ class Planner:
     def _rises(self, act: Act) -> dict[str, AppRise]:
         """Return the new sequences of the apps whose units of work are merged, and note them."""
         rises = {}
-        for app, done in history.kept(act.units).items():
+        for app, done in log_acts.kept(act.units).items():
             old, last = self._applied.seqs.get(app), done[-1][1]
             rises[app] = AppRise(old, done)
             self._applied.seqs[app] = last if old is None else max(old, last)
@@ -258,8 +258,8 @@ class Planner:
     def _decide(self, past: Divergence) -> dict[str, Decision]:
         """Return which log's value counts, for each setting that the source changed."""
         known, theirs = (
-            history.KnownCommits(past.target),
-            history.KnownCommits((*past.source, *past.later)),
+            log_acts.KnownCommits(past.target),
+            log_acts.KnownCommits((*past.source, *past.later)),
         )
         later = (act for step in past.later for act in step.acts)
         ours = (act for step in past.target for act in step.acts)

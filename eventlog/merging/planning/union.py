@@ -18,7 +18,7 @@ from eventlog.format import keys
 from eventlog.keyed import placement, slices
 from eventlog.keyed.repetition import repeated
 from eventlog.keyed.rule import keyed_of, splits_of
-from eventlog.merging.history import (
+from eventlog.merging.log_acts import (
     BOTH,
     CHOSEN,
     PURE,
@@ -35,7 +35,12 @@ from eventlog.merging.history import (
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.columns import join_columns, translated
 from eventlog.merging.planning.doubles import Doubles
-from eventlog.merging.planning.settings import SettingChange, actions_for, settings_of, value_of
+from eventlog.merging.planning.merged_settings import (
+    SettingChange,
+    actions_for,
+    settings_of,
+    value_of,
+)
 from eventlog.merging.planning.upserts import Ties
 from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSchema
 from eventlog.model.chunks import parse_chunk

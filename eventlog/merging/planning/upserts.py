@@ -20,7 +20,7 @@ from eventlog.format import keys
 from eventlog.keyed.placement import meet, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import MergeRule
-from eventlog.merging.history import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
+from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
 from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.doubles import Doubles

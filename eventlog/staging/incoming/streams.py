@@ -12,9 +12,9 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
+from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
 from eventlog.staging.incoming.problems import first_line
-from eventlog.staging.incoming.rows import check_columns
 
 # Streams that were read, or whose reading failed half-way: reading on would miss rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()

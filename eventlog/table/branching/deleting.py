@@ -16,7 +16,7 @@ from eventlog.errors import CommitConflict, Corrupt, InvalidInput, TableNotFound
 from eventlog.format import keys
 from eventlog.model.actions import Unpin
 from eventlog.model.records import Fork
-from eventlog.session.branch_pins import is_held, pin_name
+from eventlog.session.branch_pins import is_pinned, pin_name
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore
 from eventlog.table.branching.names import fork_of, forks_below, stored_names
@@ -50,7 +50,7 @@ def delete_branch(session: Session, name: str) -> None:
     # A program that was about to make the branch may have done so with the pin that is gone now.
     # One that has set a pin of its own since has made another branch.
     found = fork_of(session.store, name)
-    if found is not None and not is_held(found, session.refresh().meta.pins.get(pin_called)):
+    if found is not None and not is_pinned(found, session.refresh().meta.pins.get(pin_called)):
         _delete_fork(session, root)
         _delete_objects(session, name)
 

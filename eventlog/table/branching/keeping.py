@@ -20,7 +20,7 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Drop, SetPin, Unpin
 from eventlog.model.records import Fork, Meta, Pin
-from eventlog.session.branch_pins import OWNER, is_held, is_passed, pin_name
+from eventlog.session.branch_pins import OWNER, is_passed, is_pinned, pin_name
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.making import pin_actions
 from eventlog.table.branching.names import fork_of, problem_of, stored_names
@@ -42,7 +42,7 @@ def unheld(log: Log, head: Snapshot) -> list[Fork]:
     for name in stored_names(store):
         try:
             fork = fork_of(store, name)
-            if fork is None or is_held(fork, head.meta.pins.get(pin_name(store, name))):
+            if fork is None or is_pinned(fork, head.meta.pins.get(pin_name(store, name))):
                 continue
             problem = problem_of(log, fork)
         except Corrupt as error:

@@ -13,7 +13,7 @@ from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, SetPin, Unpin
 from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Fork, Pin
-from eventlog.session.branch_pins import OWNER, is_held, pin_name
+from eventlog.session.branch_pins import OWNER, is_pinned, pin_name
 from eventlog.session.session import Session
 from eventlog.state.small import holds
 from eventlog.store.branching.branch import BranchStore
@@ -49,7 +49,7 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
     if not created and session.store.get(key, length=len(body) + 1) != body:
         raise _exists(session, name)
     # A program that deletes an unfinished branch may have removed the pin in the meantime.
-    if not is_held(fork, session.refresh().meta.pins.get(pin_name(session.store, name))):
+    if not is_pinned(fork, session.refresh().meta.pins.get(pin_name(session.store, name))):
         if fork_of(session.store, name) != fork:
             raise CommitConflict(
                 f"another program deleted branch {name!r} while it was created", table=session.uri

@@ -15,7 +15,7 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta, Pin
-from eventlog.session.branch_pins import branch_of, is_held, is_passed, pin_name
+from eventlog.session.branch_pins import branch_of, is_passed, is_pinned, pin_name
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.port import ObjectStore
@@ -190,4 +190,4 @@ def branches(session: Session) -> list[Branch]:
 
 
 def _is_kept(fork: Fork, pin: Pin | None, meta: Meta) -> bool:
-    return is_held(fork, pin) or is_passed(fork, meta)
+    return is_pinned(fork, pin) or is_passed(fork, meta)

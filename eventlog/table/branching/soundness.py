@@ -10,7 +10,7 @@ from eventlog.errors import Corrupt, UnsupportedFormat
 from eventlog.format import keys
 from eventlog.log.log import Log
 from eventlog.model.records import Fork, Meta
-from eventlog.session.branch_pins import is_held, is_passed, pin_name
+from eventlog.session.branch_pins import is_passed, is_pinned, pin_name
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching.names import (
     earlier_ids,
@@ -72,7 +72,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
                 f"{command('branch', store.uri, name)} goes on, with --delete it removes the rest"
             )
             yield key, "warning", message
-        elif not is_held(fork, meta.pins.get(pin)) and not is_passed(fork, meta):
+        elif not is_pinned(fork, meta.pins.get(pin)) and not is_passed(fork, meta):
             message = (
                 f"no pin protects what branch {name!r} reads. The next vacuum that runs here pins "
                 "it again: leave it so where this table follows another one. Else pin version "

@@ -44,13 +44,6 @@ from eventlog.model.entries import Layout
 from eventlog.query.moments import to_ms
 from eventlog.readers.changefeed import change_planning
 from eventlog.readers.spark import changes
-from eventlog.readers.spark.options import (
-    CHANGES_NAMES,
-    MEMORY,
-    WRITE_NAMES,
-    SparkOptions,
-    parse_spark_options,
-)
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
     Pinned,
@@ -58,6 +51,13 @@ from eventlog.readers.spark.shares import (
     check_schema_columns,
     share_out_scan,
     where_of,
+)
+from eventlog.readers.spark.spark_options import (
+    CHANGES_NAMES,
+    MEMORY,
+    WRITE_NAMES,
+    SparkOptions,
+    parse_spark_options,
 )
 from eventlog.readers.spark.streaming import progress
 from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset, Rules

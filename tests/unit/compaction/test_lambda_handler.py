@@ -17,7 +17,7 @@ from eventlog.clock import ManualClock, SystemClock
 from eventlog.compaction import lambda_handler, run
 from eventlog.compaction.aws import bundle, json_lines
 from eventlog.compaction.aws import work as lambda_work
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.execute import Outcome
 from eventlog.compaction.lambda_handler import Container, handler
 from eventlog.compaction.planner.planning import plan

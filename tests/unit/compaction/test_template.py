@@ -11,7 +11,7 @@ from support.iam import NOBODY, Asked, is_allowed, load
 
 from eventlog.compaction.aws import bundle
 from eventlog.compaction.aws.events import parse_event
-from eventlog.compaction.aws.settings import Settings
+from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.format import keys
 
 GIVEN = {

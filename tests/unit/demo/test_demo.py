@@ -8,8 +8,8 @@ from support.builders import create, events, reopen
 
 from eventlog.cli import terminal
 from eventlog.compaction import Policy, plan, run
-from eventlog.demo import jobs
-from eventlog.demo.compaction import Ongoing, compact_beside, meetings
+from eventlog.demo import spark_jobs
+from eventlog.demo.compaction_part import Ongoing, compact_beside, meetings
 from eventlog.demo.result import DemoResult
 from eventlog.demo.screen import Screen
 from eventlog.demo.status import Status
@@ -52,7 +52,7 @@ def by_threads(table, monkeypatch):
         pool.shutdown(wait=False)
         return running
 
-    monkeypatch.setattr(jobs, "append_late", append_late)
+    monkeypatch.setattr(spark_jobs, "append_late", append_late)
     return append_late
 
 
@@ -100,7 +100,7 @@ def test_a_late_job_that_fails_ends_the_demo_all_the_same(table, monkeypatch):
         pool = ThreadPoolExecutor(len(feeds))
         return [pool.submit(job, batches) for batches in feeds]
 
-    monkeypatch.setattr(jobs, "append_late", append_late)
+    monkeypatch.setattr(spark_jobs, "append_late", append_late)
     found = compact_beside(None, table, late(), Policy())
     assert (found.appends, found.failed_appends, found.arrived, found.between) == (0, 2, 0, 0)
     assert not result(found).ok

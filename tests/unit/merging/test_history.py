@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log, name_of
 
-from eventlog.merging.history import KnownCommits, Units, dropped_segments, union
+from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments, union
 from eventlog.model.actions import AppReset, Restore, SetOrigin
 
 

@@ -3,7 +3,7 @@
 import pytest
 from support.acts import Log
 
-from eventlog.merging.planning.settings import decisions, settings_of
+from eventlog.merging.planning.merged_settings import decisions, settings_of
 
 NAME = "user.colour"
 

@@ -28,8 +28,8 @@ from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
 from eventlog.readers import scan, segment_reader
 from eventlog.rewriting import outputs
-from eventlog.rewriting.digest import NOTHING, check_same, digest
 from eventlog.rewriting.outputs import Size, share
+from eventlog.rewriting.row_digest import NOTHING, check_same, digest
 from eventlog.segments.fragments import Reading
 from eventlog.staging.external_sort import sort_on_disk
 from eventlog.store.memory import MemoryStore

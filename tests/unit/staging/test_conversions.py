@@ -16,7 +16,7 @@ from support.builders import SCHEMA, create
 from eventlog import errors
 from eventlog.readers import count, scan
 from eventlog.staging.compact_arrays import pieces
-from eventlog.staging.incoming.rows import conform
+from eventlog.staging.incoming.casting import conform
 from eventlog.writers import append
 
 AT = SCHEMA.field("at").type

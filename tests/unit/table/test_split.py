@@ -21,7 +21,7 @@ from eventlog.readers import count, scan
 from eventlog.readers.spark import slice_shares as shares
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert
-from eventlog.writers.spark.creation import Creation, check_agrees
+from eventlog.writers.spark.save_target import Creation, check_agrees
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from eventlog.merging.history import Act, AppliedStep, KnownCommits
+from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits
 
 
 class Differs(Exception):

@@ -21,7 +21,7 @@ from eventlog.model.records import Claim
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.branch_pins import OWNER, branch_of
 from eventlog.session.session import Session
-from eventlog.session.writer import writer_name
+from eventlog.session.writer_name import writer_name
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
 from eventlog.table.leases import Lease, is_silent

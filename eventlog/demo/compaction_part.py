@@ -19,7 +19,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.compaction import Policy, plan, run
 from eventlog.compaction.planner.plans import Plan
-from eventlog.demo import jobs
+from eventlog.demo import spark_jobs
 from eventlog.model.actions import Replace
 from eventlog.model.records import Commit
 
@@ -80,7 +80,9 @@ def compact_beside(
     ongoing = Ongoing(before=t.refresh().totals.segments)
     start = t.head().version
     planned, compacted = Event(), Event()
-    running = jobs.append_late(spark, [_held(each, planned, compacted) for each in late], t.uri)
+    running = spark_jobs.append_late(
+        spark, [_held(each, planned, compacted) for each in late], t.uri
+    )
     try:
         _await_append(t, start, running)
         first = _plan(t, policy)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from eventlog.merging.history import Act
+from eventlog.merging.log_acts import Act
 from eventlog.model.actions import Action, PropertyChange, SetGranularity, SetProperties
 from eventlog.model.records import Meta
 
