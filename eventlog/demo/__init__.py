@@ -1,5 +1,5 @@
 """The demo: a year of flights, appended by Spark jobs, compacted, read by three engines; upserts.
 
 A program that uses the library as its users do. It may import everything, and nothing imports it.
-Start at `demo`; `load` simulates a day of overload with the real planner and queue.
+Start at `demo`.
 """
