@@ -85,8 +85,6 @@ def test_a_tour_names_what_is_in_its_rooms(title):
 
 def test_a_name_that_is_in_no_room_is_found():
     assert len(TOURS) > 7
-    tour = (
-        "1. **compaction**: `plan`, `nobody`,\n   `planner/none`.\n2. **keyed**: `slices`, `Nil`.\n"
-    )
+    tour = "1. **compaction**: `plan`, `nobody`,\n   `planner/x`.\n2. **keyed**: `slices`, `Nil`.\n"
     assert unknown_names(tour) == ["nobody", "planner/x", "Nil"]
     assert unknown_names("1. **readers**, `spark`: for slices `slices`.\n") == ["slices"]
