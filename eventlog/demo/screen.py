@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eventlog.log.history import HistoryEntry
@@ -204,6 +208,10 @@ class Screen:
         else:
             self.say(f"  NO: {result.rows:,} rows were read back, {result.expected:,} were given")
         self.say()
+        activate = Path(sys.prefix, "bin", "activate")
+        if shutil.which("eventlog") is None and activate.is_file():
+            self.say("Once in this shell, so that it finds the program:")
+            self.say(f"  . {shlex.quote(str(activate))}")
         if not kept:
             self.say("The S3 server stops with the demo. To keep the table and explore it:")
             self.say("  eventlog demo --local flights")
