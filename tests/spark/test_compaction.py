@@ -100,10 +100,10 @@ def test_a_job_that_fails_ends_its_own_task_only(spark, tmp_path, monkeypatch, e
     policy = Policy(small_task_bytes=0)
     first, *_ = tasks = plan(t, policy).tasks
     assert len(tasks) == 3
-    encode = eventlog.compaction.spark.encode
+    encode = eventlog.compaction.spark.encode_tasks
     # What an executor cannot read it cannot perform: the job itself fails, and so does its retry.
     monkeypatch.setattr(
-        eventlog.compaction.spark, "encode", lambda of: b"{" if of == [first] else encode(of)
+        eventlog.compaction.spark, "encode_tasks", lambda of: b"{" if of == [first] else encode(of)
     )
     report = run(t, driver="spark", policy=policy, spark=spark)
     assert (report.count("done"), report.count("failed")) == (2, 1)

@@ -28,7 +28,7 @@ def test_executors_merge_what_this_process_would(spark, root_uri, kind, tmp_path
     def in_this_process(*_, **__):
         raise AssertionError("a task was performed in the driver's process")
 
-    for name in ("perform", "runner", "spark"):
+    for name in ("execute", "runner", "spark"):
         module = import_module(f"eventlog.compaction.{name}")
         monkeypatch.setattr(module, "perform", in_this_process)
     report = run(table, driver="spark", policy=POLICY, spark=spark)
