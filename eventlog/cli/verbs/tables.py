@@ -99,11 +99,18 @@ def create(  # noqa: PLR0913 - one argument an option
 
 @click.command("log")
 @common
-@click.option("-n", "--limit", type=click.IntRange(min=0), default=_ROWS, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=_ROWS,
+    show_default=True,
+    help="Number of versions to list.",
+)
 @click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
 @click.option("--start", type=click.IntRange(min=0), help="The version to start at.")
 def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> None:
-    """List the versions, newest first."""
+    """List the versions, newest first: the history of the table."""
     entries = place.open().history(start, None if all_versions else limit)
     if place.as_json:
         for entry in entries:
