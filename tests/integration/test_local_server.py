@@ -68,6 +68,16 @@ def test_one_server_at_a_time(s3):
         pass
 
 
+@pytest.mark.verify
+def test_as_a_program_it_refuses_a_port_in_use_without_a_traceback(s3):
+    port = s3.endpoint_url.rpartition(":")[2]
+    words = [sys.executable, "-m", "eventlog.store.testing.local_server", "--port", port]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=240)
+    assert done.returncode == 2
+    assert b"choose another port" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 def test_bad_bucket_name(s3):
     with pytest.raises(InvalidInput, match="cannot create bucket"):
         s3.create_bucket("A")

@@ -280,7 +280,11 @@ def main(arguments: list[str] | None = None) -> int:
     parent = os.getppid()
     _stop_at_end_of_input(stop)
     server = LocalServer(options.port, locked=not options.unlocked, delay_ms=options.delay_ms)
-    with server:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(server)
+        except InvalidInput as error:
+            parser.error(str(error))
         sys.stdout.write(f"{server.endpoint_url}\n")
         sys.stdout.flush()
         while not stop.wait(_WATCH_S) and os.getppid() == parent:
