@@ -363,10 +363,10 @@ def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
                 inputs = [drop.id for drop in act.drops if drop.chunk == segment.chunk]
                 made[segment.id] = inputs
         elif not act.is_state:
-            todo = [drop.id for drop in act.drops]
-            while todo:
-                name = todo.pop()
-                todo += made.get(name, ())
+            pending = [drop.id for drop in act.drops]
+            while pending:
+                name = pending.pop()
+                pending += made.get(name, ())
                 gone[name] = act
             for segment in act.adds:
                 gone.pop(segment.id, None)

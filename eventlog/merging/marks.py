@@ -93,14 +93,14 @@ class OriginMarks:
         return max(found, default=-1)
 
     def pair(
-        self, head: Snapshot, mark: OriginMark, todo: Sequence[AppliedStep], *, keyed: bool
+        self, head: Snapshot, mark: OriginMark, steps: Sequence[AppliedStep], *, keyed: bool
     ) -> Pair:
         """Return the two logs as a planner's input.
 
         Args:
             head: the head of the target.
             mark: how far the target has merged the source.
-            todo: the commits of the source that are to be merged.
+            steps: the commits of the source that are to be merged.
             keyed: whether the table is keyed.
         """
         own = {
@@ -109,7 +109,7 @@ class OriginMarks:
             if self._is_ours(head, m.version, m.commit)
         }
         ours: set[str] = set()
-        for act in (act for step in todo for act in step.acts if act.carried is not None):
+        for act in (act for step in steps for act in step.acts if act.carried is not None):
             assert act.carried is not None  # noqa: S101 - only those
             if act.carried.id in own:
                 ours.add(act.carried.commit)
@@ -117,8 +117,8 @@ class OriginMarks:
                 names = {act.carried.commit: act.carried.version} | act.originals
                 ours.update(c for c, v in names.items() if self._is_ours(head, v, c))
         seen = -1
-        if todo and todo[0].version - 1 > self._fork.common and keyed:
-            seen = self.seen(head, self._source.log.snapshot(todo[0].version - 1))
+        if steps and steps[0].version - 1 > self._fork.common and keyed:
+            seen = self.seen(head, self._source.log.snapshot(steps[0].version - 1))
         return Pair(
             self._source.uri,
             self._target.uri,

@@ -262,11 +262,11 @@ class Merger:
         self._ties = None if rule is None else ties_of(rule)
         upper = self._fork.own is not None and self._fork.own > origin
         self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
-        todo = self._there.steps(first, self._from.version)
-        pair = self._marks.pair(head, mark, todo, keyed=self._ties is not None)
-        planned, conflict = self._planned(pair, head, todo)
+        steps = self._there.steps(first, self._from.version)
+        pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
+        planned, conflict = self._planned(pair, head, steps)
         why: _Why | None = conflict
-        if why is None and not self._has_all(planned, todo):
+        if why is None and not self._has_all(planned, steps):
             why = self._loss()
         union = None if why is None else self._union(head, why)
         if union is not None:
@@ -283,14 +283,14 @@ class Merger:
             self._unite(union, origin, why)
         self._looked = self._from.version
 
-    def _has_all(self, planned: Sequence[Carried], todo: Sequence[AppliedStep]) -> bool:
+    def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.
 
         Segments that the source has dropped may be gone. The target still needs them if it cannot
         drop them as well.
         """
         gone: set[str] = set()
-        for act in (act for step in todo for act in step.acts):
+        for act in (act for step in steps for act in step.acts):
             gone.update(drop.id for drop in act.drops)
             gone.difference_update(s.id for s in act.adds)
         doubtful: dict[str, tuple[Segment, tuple[tuple[bool, str], ...]]] = {}
@@ -411,19 +411,19 @@ class Merger:
         )
 
     def _planned(
-        self, pair: Pair, head: Snapshot, todo: Sequence[AppliedStep]
+        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]
     ) -> tuple[list[Carried], MergeConflict | None]:
         """Return the transactions to commit for these commits of the source, up to a conflict."""
         past: Divergence | None = None
         while True:
-            planner = self._planner(pair, head, todo, past)
+            planner = self._planner(pair, head, steps, past)
             try:
-                made, conflict = _decided(planner, todo)
+                made, conflict = _decided(planner, steps)
             except PastNeeded:
                 past = Divergence(
-                    self._there.steps(self._fork.common + 1, todo[0].version - 1),
+                    self._there.steps(self._fork.common + 1, steps[0].version - 1),
                     self._here.steps(self._fork.common + 1, head.version),
-                    todo,
+                    steps,
                     self._marks.seen(head, self._from),
                 )
                 continue
@@ -432,11 +432,11 @@ class Merger:
             return made, conflict
 
     def _planner(
-        self, pair: Pair, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None
+        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
     ) -> Planner:
         if self._ties is None:
-            return Planner(pair, head.meta, self._live(head, todo, past), past)
-        overwrites = (a for s in todo for a in s.acts if not a.merges_slices)
+            return Planner(pair, head.meta, self._live(head, steps, past), past)
+        overwrites = (a for s in steps for a in s.acts if not a.merges_slices)
         names = {drop.chunk for act in overwrites for drop in act.drops}
         chunks: dict[str, list[Segment]] = {name: [] for name in names}
         for entry in head.segments(chunks=sorted(names)) if names else ():
@@ -456,11 +456,11 @@ class Merger:
         return self._again.setdefault(name, again(self._target.clock.random_id(), segment_id))
 
     def _live(
-        self, head: Snapshot, todo: Sequence[AppliedStep], past: Divergence | None
+        self, head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
     ) -> Collection[str]:
         """Return the target's live segments, of those that these commits add or drop."""
         asked: dict[str, str] = {}
-        for act in (act for step in todo for act in step.acts):
+        for act in (act for step in steps for act in step.acts):
             asked.update((drop.id, drop.chunk) for drop in act.drops)
             if act.restores or past is not None:
                 asked.update((s.id, s.chunk) for s in act.adds)
@@ -570,13 +570,13 @@ class Merger:
 
 
 def _decided(
-    planner: Planner, todo: Sequence[AppliedStep]
+    planner: Planner, steps: Sequence[AppliedStep]
 ) -> tuple[list[Carried], MergeConflict | None]:
     """Return the transactions to commit for these commits of the source, up to a conflict."""
     made: list[Carried] = []
     conflict: MergeConflict | None = None
     try:
-        for step in todo:
+        for step in steps:
             carried = planner.carry(step)
             if carried is not None:
                 made.append(carried)

@@ -45,14 +45,14 @@ class SegmentCopies:
         """Copy the segments that the target lacks; return whether all of them were found."""
         head = self._target.head()
         fence = head.meta.fence
-        todo = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
-        if not todo:
+        pending = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
+        if not pending:
             return True
         epoch = head.version
         with threads(_THREADS) as pool:
             answers = read_ahead(
                 pool,
-                todo,
+                pending,
                 lambda entry: (entry, self._copy_one(entry, epoch, carried.copies.get(entry.id))),
                 weigh=lambda entry: entry.bytes,
                 most=COPY_BYTES,

@@ -1,4 +1,4 @@
-"""`Table`: what a user holds of a table, a face of its `Session`.
+"""`Table`: a table as a user meets it, over a `Session`.
 
 The contract is in the docstrings of the methods. The session reads and commits; pins, claims,
 settings and restore are in the other modules of this package. A handle keeps the newest snapshot it

@@ -849,6 +849,19 @@ def test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it(see
     assert [shown(side)[1][0] for side in sides.values()] == ["new"] * 3
 
 
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("turn", [1, -1])
+def test_g4_what_an_overwrite_that_both_did_dropped_is_not_repeated(turn):
+    """Its rows lie in other buckets than those that it dropped."""
+    table = keyed()
+    put(table, (1, "old", None))
+    one, two = cut_off(table)[::turn]
+    put(two, (5, "early", None))
+    told({"a": one, "b": two}, "b =UNIT, a =UNIT")
+    put(one, (5, "new", None))
+    assert merged_both_ways(one, two, rounds=2) == {1: ("=UNIT", None), 5: ("new", None)}
+
+
 def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     table = keyed()
     put(table, (1, "old", None), (2, "old", None))

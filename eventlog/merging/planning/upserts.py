@@ -151,7 +151,10 @@ class KeyedPlanner(Planner):
         the common order.
         """
         found = self._last
-        for act in self._unseen() if self._met and self._repeats else ():
+        for act, is_shared in self._unseen() if self._met and self._repeats else ():
+            if is_shared:  # what it dropped is not repeated either
+                found = found.then(self._repeat(act, (), self._dropped))
+                continue
             self._check_above(act, self._past.target if self._past else ())
             placed = [s for s in act.adds if act.restores and span(s)[0] < act.version]
             # against rows-of-a-state-repeated-as-new-ones
@@ -195,8 +198,12 @@ class KeyedPlanner(Planner):
     def _repeats(self) -> bool:
         return self._ties == "repeat" and self._upper
 
-    def _unseen(self) -> Iterator[Act]:
-        """Yield the target's own transactions that the source does not have."""
+    def _unseen(self) -> Iterator[tuple[Act, bool]]:
+        """Yield what the target did itself and the source did not merge, in order.
+
+        With each act stands whether it is a unit of work that the source did, too. Such a unit has
+        its place in both logs, and what it dropped stays dropped.
+        """
         if self._past is None:
             raise PastNeeded
         done = Units(act for step in self._steps for act in step.acts)
@@ -204,8 +211,10 @@ class KeyedPlanner(Planner):
             if act.version > self._seen and not act.merges_slices:
                 # against units-repeated-above-what-came-after
                 if not done.shared(act):
-                    yield act
-                elif act.unit is None:
+                    yield act, False
+                elif act.unit is not None:
+                    yield act, True
+                else:
                     raise MergeConflict(
                         "the target has carried several transactions at once, of which the source "
                         "has done one itself",
@@ -364,7 +373,11 @@ class KeyedPlanner(Planner):
         acts = [a for step in self._steps for a in step.acts]
         # against repeated-unit-taken-for-a-new-one
         theirs = [a for a in acts if not (self._has_already(a) or self._applied.units.shared(a))]
-        ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
+        ours = [
+            a
+            for a, shared in self._unseen()
+            if not shared and not chunks.isdisjoint(chunks_of((a,)))
+        ]
         known, done = KnownCommits(self._steps), Units(acts)
         alone = [
             a
@@ -385,7 +398,9 @@ class KeyedPlanner(Planner):
 
     def _check_apart(self, act: Act) -> None:
         """Refuse rows of buckets that the target itself has written to."""
-        for ours in self._unseen() if act.adds and self._pair.own else ():
+        for ours, is_shared in self._unseen() if act.adds and self._pair.own else ():
+            if is_shared:
+                continue
             for segment in ours.adds:
                 # against orders-that-differ
                 if any(meet(segment, other) for other in act.adds):
@@ -468,12 +483,12 @@ class KeyedPlanner(Planner):
 
     def _parts(self, entry: Segment) -> set[str]:
         """Return the ids of the segments that the target compacted to one since the fork point."""
-        found, todo = set(), [entry.id]
-        while todo:
-            name = todo.pop()
+        found, pending = set(), [entry.id]
+        while pending:
+            name = pending.pop()
             made = self._ours.get(name)
             if made is None or meet(made, entry):
-                todo += self._made_of.get(name, ())
+                pending += self._made_of.get(name, ())
                 if name not in self._made_of:
                     found.add(name)
         return found
