@@ -5,8 +5,8 @@
 Nobody sees the day before it was checked, and then all of it in one version. Readers of the table
 go on reading meanwhile, and wait for nothing. A day that fails its audit stays in its branch, to be
 looked at, and the program ends with 1. Run again after any failure, it goes on where it stopped.
-To load such a day anew, delete its branch first (`eventlog branch URI load-DAY --delete`): a branch
-that has the rows of its app id takes no others.
+To load such a day again, delete its branch first (`eventlog branch URI load-DAY --delete`): a
+branch that has the rows of its app id takes no others.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def refusal(uri: str, day: date, wrong: list[str]) -> str:
     name = branch_of(day)
     return (
         f"not published: {'; '.join(wrong)}. The rows are in the branch: `eventlog scan {uri} "
-        f"--branch {name}`. To load the day anew, delete it, `eventlog branch {uri} {name} "
+        f"--branch {name}`. To load the day again, delete it, `eventlog branch {uri} {name} "
         "--delete`, and run this program again"
     )
 

@@ -151,7 +151,7 @@ class KeyedPlanner(Planner):
         the common order.
         """
         found = self._last
-        for act, is_shared in self._unseen() if self._met and self._repeats else ():
+        for act, is_shared in self._own_acts() if self._met and self._repeats else ():
             if is_shared:  # what it dropped is not repeated either
                 found = found.then(self._repeat(act, (), self._dropped))
                 continue
@@ -198,7 +198,11 @@ class KeyedPlanner(Planner):
     def _repeats(self) -> bool:
         return self._ties == "repeat" and self._upper
 
-    def _unseen(self) -> Iterator[tuple[Act, bool]]:
+    def _unseen(self) -> Iterator[Act]:
+        """Yield the target's own transactions that the source does not have."""
+        return (act for act, is_shared in self._own_acts() if not is_shared)
+
+    def _own_acts(self) -> Iterator[tuple[Act, bool]]:
         """Yield what the target did itself and the source did not merge, in order.
 
         With each act stands whether it is a unit of work that the source did, too. Such a unit has
@@ -373,11 +377,7 @@ class KeyedPlanner(Planner):
         acts = [a for step in self._steps for a in step.acts]
         # against repeated-unit-taken-for-a-new-one
         theirs = [a for a in acts if not (self._has_already(a) or self._applied.units.shared(a))]
-        ours = [
-            a
-            for a, shared in self._unseen()
-            if not shared and not chunks.isdisjoint(chunks_of((a,)))
-        ]
+        ours = [a for a in self._unseen() if not chunks.isdisjoint(chunks_of((a,)))]
         known, done = KnownCommits(self._steps), Units(acts)
         alone = [
             a
@@ -398,9 +398,7 @@ class KeyedPlanner(Planner):
 
     def _check_apart(self, act: Act) -> None:
         """Refuse rows of buckets that the target itself has written to."""
-        for ours, is_shared in self._unseen() if act.adds and self._pair.own else ():
-            if is_shared:
-                continue
+        for ours in self._unseen() if act.adds and self._pair.own else ():
             for segment in ours.adds:
                 # against orders-that-differ
                 if any(meet(segment, other) for other in act.adds):

@@ -77,9 +77,9 @@ def test_a_repaired_one_is_used_by_who_reads_the_version_anew(store):
     table.head().entries()
     assert table.session.log.usable(table.head().state).base != table.head().base
     assert store.put_if_absent(key, body)
-    anew = table.session.log.snapshot(table.head().version)
-    anew.entries()
-    assert table.session.log.usable(anew.state).base.version == 7
+    fresh = table.session.log.snapshot(table.head().version)
+    fresh.entries()
+    assert table.session.log.usable(fresh.state).base.version == 7
 
 
 def test_a_commit_after_it_starts_from_the_older_one_and_writes_a_new_one(store):
