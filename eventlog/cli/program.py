@@ -9,11 +9,13 @@ from typing import Any, NoReturn
 
 import click
 
+from eventlog import DISTRIBUTION
 from eventlog.cli import terminal
 from eventlog.cli.demo import demo_
 from eventlog.cli.verbs import VERBS
 from eventlog.display import plain
 from eventlog.errors import EventLogError
+from eventlog.model.records import FORMAT_VERSION, KNOWN_FEATURES
 
 INTERRUPTED = 130
 
@@ -76,9 +78,33 @@ class Program(click.Group):
 def build() -> Program:
     """Return the program with all its verbs."""
     program = Program(name="eventlog", help=_HELP, context_settings={"max_content_width": 100})
+    program.params.append(
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version of the program and the format that it reads, and exit.",
+        )
+    )
     for verb in (*VERBS, demo_):
         program.add_command(verb)
     return program
+
+
+def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib import metadata  # noqa: PLC0415 - other calls start faster without it
+
+    try:
+        release = metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:  # run from a folder of sources
+        release = "(not installed)"
+    features = ", ".join(sorted(KNOWN_FEATURES))
+    terminal.say(f"eventlog {release}, format {FORMAT_VERSION} with {features}")
+    context.exit()
 
 
 _HELP = """A table format on object storage with no server.

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ import pytest
 from click.testing import CliRunner
 from tidy.definitions import TESTS
 
-from eventlog import Table
+from eventlog import DISTRIBUTION, Table
+from eventlog.cli import program
 from eventlog.cli.program import build
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
 from eventlog.format import keys
+from eventlog.model.records import FORMAT_VERSION
 from eventlog.model.schema import from_arrow
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.quantities import size_text
@@ -573,6 +576,18 @@ def test_help_lists_every_verb():
     for verb in VERBS:
         assert f"  {verb} " in text
         assert "--json" in done(verb, "--help").stdout
+
+
+def test_the_program_prints_its_version_and_the_formats_that_it_reads():
+    assert done("--version").stdout == (
+        f"eventlog {version(DISTRIBUTION)}, format {FORMAT_VERSION} with keyed, merged, split\n"
+    )
+    assert "--version" in done("--help").stdout
+
+
+def test_a_program_without_an_installation_prints_its_format_alone(monkeypatch):
+    monkeypatch.setattr(program, "DISTRIBUTION", "a-distribution-that-is-not-installed")
+    assert done("--version").stdout.startswith("eventlog (not installed), format 1 ")
 
 
 @pytest.mark.parametrize("verb", VERBS)
