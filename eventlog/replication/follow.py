@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eventlog.arguments import choice, text
 from eventlog.clock import Clock, SystemClock
@@ -204,24 +205,19 @@ class Follower:
         token = None
         if self._name is not None:
             attachment.check_no_copy(source, self._name)
+            if self._name not in head.meta.replicas:
+                self._check_followed_whole(known, first, head)
             token = attachment.attach(source, self._name, self._owner, known.version, first)
             head = source.refresh()
-            # A vacuum may have raised the horizon before the attachment took effect.
-            first = self._first(known, head)
-        known.settled = False
-        versions = self._copy(known, first, head)
-        self._close(known, head)  # against gap-left-open
-        attached = None
-        if self._name is not None and token is not None:
-            version = (
-                known.worth if versions else attachment.unsaid(source, self._name, known.version)
-            )
-            attached = attachment.ack(source, self._name, token, version)
-            if attached and source.head().version > known.version:
-                # Copy the acknowledgement as well: if the copy takes over, the old table has no
-                # version that the copy lacks, and can follow it.
-                first = first if versions else known.version + 1
-                versions += self._copy(known, known.version + 1, source.head())
+        try:
+            if token is not None:
+                # A vacuum may have raised the horizon before the attachment took effect.
+                first = self._first(known, head)
+            versions, attached, first = self._copied(known, first, head, token)
+        except (CommitConflict, InvalidInput) as refused:
+            if token is not None:
+                refused.message += self._still_waits()
+            raise
         known.settled = True
         if versions:
             retrying(self._clock)(check_there, self._target)
@@ -235,6 +231,51 @@ class Follower:
             bytes=self._pipeline.bytes - size,
             behind=log.head_version() - known.version if versions else 0,
             attached=attached,
+        )
+
+    def _copied(
+        self, known: Target, first: int, head: Snapshot, token: int | None
+    ) -> tuple[int, bool | None, int]:
+        """Copy the versions from `first` on, and acknowledge them if the copy has a name.
+
+        Returns:
+            The number of versions; whether the copy is attached still, None without a name; and
+            the first version that was copied.
+        """
+        source = self._source
+        known.settled = False
+        versions = self._copy(known, first, head)
+        self._close(known, head)  # against gap-left-open
+        if self._name is None or token is None:
+            return versions, None, first
+        version = known.worth if versions else attachment.unsaid(source, self._name, known.version)
+        attached = attachment.ack(source, self._name, token, version)
+        if attached and source.head().version > known.version:
+            # Copy the acknowledgement as well: if the copy takes over, the old table has no
+            # version that the copy lacks, and can follow it.
+            first = first if versions else known.version + 1
+            versions += self._copy(known, known.version + 1, source.head())
+        return versions, attached, first
+
+    def _check_followed_whole(self, known: Target, first: int, head: Snapshot) -> None:
+        """Check that a branch can follow up to the head, before its name is recorded.
+
+        The steps are made and not taken.
+
+        Raises:
+            InvalidInput: the branch cannot show what one of the versions has.
+        """
+        if self._target.forks:  # against name-of-a-refused-copy-left
+            apart = replace(known, framed=set(known.framed), gaps=list(known.gaps))
+            steps = Steps(self._source, self._target, apart, self._pipeline, head)
+            deque(steps.all(first), maxlen=0)
+
+    def _still_waits(self) -> str:
+        """Return the sentence that ends the message of a refusal if the copy has a name."""
+        source, name = self._source.uri, str(self._name)
+        return (
+            f". {source} still waits for {self._target.uri} with its vacuum, until "
+            f"{command('replicas', source, '--break', name)}"
         )
 
     def _first(self, known: Target, head: Snapshot) -> int:
@@ -415,10 +456,7 @@ class Follower:
                 "root follow the one that you keep"
             )
         if self._acked(head) >= 0:
-            why += (
-                f". {source} still waits for {target} with its vacuum, until "
-                f"{command('replicas', source, '--break', str(self._name))}"
-            )
+            why += self._still_waits()
         raise CommitConflict(why, table=target, version=found.common)
 
     def _check_parted(self, log: Log, known: Snapshot, head: Snapshot) -> None:

@@ -12,12 +12,13 @@ from support.forked_histories import copied
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
+from eventlog.display import command
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
 from eventlog.log.starts import has_commit
 from eventlog.readers import changes, scan
-from eventlog.replication import Follower, backfill, follow, merge, replicas
+from eventlog.replication import Follower, backfill, break_replica, follow, merge, replicas
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
 
@@ -336,6 +337,47 @@ def test_v2_a_branch_that_follows_shows_nothing_that_its_parent_may_delete(goes_
     reread = Table(branch.store)
     assert sorted(scan(reread).to_table()["name"].to_pylist()) == wanted
     assert fsck(reread, objects=True).errors == 0
+
+
+def test_a_branch_that_cannot_follow_is_not_attached():
+    table = create()
+    append(table, events(2))
+    overwrite(table, events(1, first=20), start="1970-01-01", end="1970-01-03")
+    branch = table.branch("audit")
+    append(table, events(1, first=30))
+    table.restore(1)
+    head, had = table.refresh().version, len(objects(branch.store))
+    with pytest.raises(errors.InvalidInput, match="eventlog merge") as refused:
+        copy(table, branch.store, name="audit-eu")
+    assert "--break" not in str(refused.value)
+    assert (table.refresh().version, replicas(table)) == (head, {})
+    assert len(objects(branch.store)) == had
+
+
+def test_a_branch_that_can_follow_is_attached():
+    table = create()
+    append(table, events(2))
+    branch = table.branch("audit")
+    append(table, events(1, first=30))
+    assert copy(table, branch.store, name="audit-eu").attached
+    assert list(replicas(table)) == ["audit-eu"]
+    assert scan(Table(branch.store)).count() == 3
+
+
+@pytest.mark.hazard("W18")
+def test_a_copy_that_is_refused_once_it_is_attached_names_the_command_that_removes_its_name():
+    table, target = everything(), MemoryStore()
+    copy(table, target)
+    append(table, events(1, first=900))
+    missing = objects(table.store).keys() - objects(target).keys()
+    (key,) = (key for key in missing if key.startswith(keys.SEGMENTS_PREFIX))
+    target.put_if_absent(key, b"other bytes")
+    for _ in range(2):
+        with pytest.raises(errors.CommitConflict, match="delete this object") as refused:
+            copy(table, target, name="us")
+        assert command("replicas", table.uri, "--break", "us") in str(refused.value)
+    break_replica(table, "us")
+    assert replicas(table) == {}
 
 
 def test_a_branch_follows_a_restore_of_what_it_holds():

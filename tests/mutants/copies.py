@@ -234,4 +234,11 @@ COPIES = (
         never,
         "test_v2_a_branch_that_follows_shows_nothing_that_its_parent_may_delete",
     ),
+    mutant(
+        "name-of-a-refused-copy-left",
+        "W18",
+        "a branch that cannot follow is not attached",
+        never,
+        "test_a_branch_that_cannot_follow_is_not_attached",
+    ),
 )
