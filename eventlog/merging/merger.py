@@ -30,10 +30,10 @@ from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
+from eventlog.merging.planning.by_state.union import LeftOut, Side, Take, Union, Uniter
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
+from eventlog.merging.planning.keyed.upserts import KeyedPlanner, Ties, ties_of
 from eventlog.merging.planning.plan import Planner
-from eventlog.merging.planning.union import LeftOut, Side, Take, Union, Uniter
-from eventlog.merging.planning.upserts import KeyedPlanner, Ties, ties_of
 from eventlog.merging.segment_copies import SegmentCopies, is_there
 from eventlog.model.actions import (
     Action,

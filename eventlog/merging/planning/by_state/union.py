@@ -34,14 +34,14 @@ from eventlog.merging.log_acts import (
 )
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.columns import join_columns, translated
-from eventlog.merging.planning.doubles import Doubles
+from eventlog.merging.planning.keyed.doubles import Doubles
+from eventlog.merging.planning.keyed.upserts import Ties
 from eventlog.merging.planning.merged_settings import (
     SettingChange,
     actions_for,
     settings_of,
     value_of,
 )
-from eventlog.merging.planning.upserts import Ties
 from eventlog.model.actions import Action, AppReset, AppRise, SetBuckets, SetSchema
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Schema, Segment

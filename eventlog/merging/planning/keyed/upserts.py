@@ -23,7 +23,7 @@ from eventlog.keyed.rule import MergeRule
 from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits, Units, chunks_of, old_rows
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
 from eventlog.merging.planning.columns import translated
-from eventlog.merging.planning.doubles import Doubles
+from eventlog.merging.planning.keyed.doubles import Doubles
 from eventlog.merging.planning.plan import Planner
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
