@@ -31,9 +31,11 @@ from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
 from eventlog.merging.planning.by_state.union import LeftOut, Side, Take, Union, Uniter
-from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
-from eventlog.merging.planning.keyed.upserts import KeyedPlanner, Ties, ties_of
-from eventlog.merging.planning.plan import Planner
+from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
+from eventlog.merging.planning.keyed.ties import Ties, ties_of
+from eventlog.merging.planning.keyed.upserts import KeyedPlanner
+from eventlog.merging.planning.past_needed import needs_past
+from eventlog.merging.planning.plan import MergePlan, Planner, TablePlanner, plan_merge
 from eventlog.merging.segment_copies import SegmentCopies, is_there
 from eventlog.model.actions import (
     Action,
@@ -260,12 +262,13 @@ class Merger:
         """
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
-        upper = self._fork.own is not None and self._fork.own > origin
-        self._in_one = self._at_once or self._ties == "refuse" or (self._ties == "repeat" and upper)
         steps = self._there.steps(first, self._from.version)
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
-        planned, conflict = self._planned(pair, head, steps)
-        why: _Why | None = conflict
+        above = self._ties == "repeat" and pair.is_upper
+        self._in_one = self._at_once or self._ties == "refuse" or above
+        plan = self._plan(pair, head, steps)
+        planned = plan.transactions
+        why: _Why | None = plan.conflict
         if why is None and not self._has_all(planned, steps):
             why = self._loss()
         union = None if why is None else self._union(head, why)
@@ -410,39 +413,41 @@ class Merger:
             lambda entry: is_there(of, keys.key_of(entry)),
         )
 
-    def _planned(
-        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]
-    ) -> tuple[list[Carried], MergeConflict | None]:
-        """Return the transactions to commit for these commits of the source, up to a conflict."""
-        past: Divergence | None = None
-        while True:
-            planner = self._planner(pair, head, steps, past)
-            try:
-                made, conflict = _decided(planner, steps)
-            except PastNeeded:
-                past = Divergence(
-                    self._there.steps(self._fork.common + 1, steps[0].version - 1),
-                    self._here.steps(self._fork.common + 1, head.version),
-                    steps,
-                    self._marks.seen(head, self._from),
-                )
-                continue
-            self._done.skipped.update(planner.skipped)
-            self._done.declined.update(planner.declined)
-            return made, conflict
+    def _plan(self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]) -> MergePlan:
+        """Return what to commit for these commits of the source, up to a conflict."""
+        ties, past = self._ties, Divergence.unread(steps)
+        live = self._live(head, steps, None) if ties is None else ()
+        if needs_past(pair, head.meta, steps, live=live, ties=ties):
+            past = Divergence(
+                self._there.steps(self._fork.common + 1, steps[0].version - 1),
+                self._here.steps(self._fork.common + 1, head.version),
+                steps,
+                self._marks.seen(head, self._from),
+            )
+            live = self._live(head, steps, past) if ties is None else ()
+        planner: TablePlanner
+        if ties is None:
+            planner = Planner(pair, head.meta, live, past)
+        else:
+            chunks = self._overwritten_chunks(head, steps)
+            planner = KeyedPlanner(pair, head.meta, chunks, past, ties=ties, renamed=self._renamed)
+        plan = plan_merge(planner, steps)
+        self._done.skipped.update(plan.skipped)
+        self._done.declined.update(plan.declined)
+        return plan
 
-    def _planner(
-        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
-    ) -> Planner:
-        if self._ties is None:
-            return Planner(pair, head.meta, self._live(head, steps, past), past)
+    @staticmethod
+    def _overwritten_chunks(
+        head: Snapshot, steps: Sequence[AppliedStep]
+    ) -> dict[str, list[Segment]]:
+        """Return the live segments of the chunks in which these commits drop segments."""
         overwrites = (a for s in steps for a in s.acts if not a.merges_slices)
         names = {drop.chunk for act in overwrites for drop in act.drops}
         chunks: dict[str, list[Segment]] = {name: [] for name in names}
         for entry in head.segments(chunks=sorted(names)) if names else ():
             if entry.chunk in names:  # larger chunks overlap these
                 chunks[entry.chunk].append(entry)
-        return KeyedPlanner(pair, head.meta, chunks, past, ties=self._ties, renamed=self._renamed)
+        return chunks
 
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another segment, the same at each try."""
@@ -567,26 +572,6 @@ class Merger:
             self._copies.bytes,
             done.left_out,
         )
-
-
-def _decided(
-    planner: Planner, steps: Sequence[AppliedStep]
-) -> tuple[list[Carried], MergeConflict | None]:
-    """Return the transactions to commit for these commits of the source, up to a conflict."""
-    made: list[Carried] = []
-    conflict: MergeConflict | None = None
-    try:
-        for step in steps:
-            carried = planner.carry(step)
-            if carried is not None:
-                made.append(carried)
-    except MergeConflict as found:
-        conflict = found
-    try:
-        rest = planner.rest()
-    except MergeConflict as found:  # without the rest, the order of the others would be wrong
-        return [], found
-    return [*made, *(c for c in (rest,) if c is not None)], conflict
 
 
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:

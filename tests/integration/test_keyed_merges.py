@@ -15,7 +15,7 @@ from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.repetition import repeats
 from eventlog.keyed.rule import rule_of
-from eventlog.merging.planning.keyed.upserts import ties_of
+from eventlog.merging.planning.keyed.ties import ties_of
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, overwrite, upsert

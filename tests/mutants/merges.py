@@ -84,7 +84,7 @@ MERGES = (
         "first-of-several-units-not-looked-up",
         "G3 I3",
         "each unit of work that is carried with others is looked up",
-        becomes("all(self.seqs.get(a, -1) < d[-1][1] for a, d in act.units.items())"),
+        becomes("all(seqs.get(a, -1) < d[-1][1] for a, d in kept.items())"),
         "test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one",
     ),
     mutant(
@@ -161,7 +161,7 @@ MERGES = (
         "repeated-unit-taken-for-a-new-one",
         "R19.8 G4",
         "a unit of work that a third log repeated does not come above what was done after it",
-        becomes("[a for a in acts if not self._has_already(a)]"),
+        becomes("[a for a in acts if not self._applied.has(a)]"),
         "test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replaced",
     ),
     mutant(
@@ -329,7 +329,7 @@ MERGES = (
         "repeated-rows-dropped-with-others",
         "G4",
         "an overwrite that both have drops no rows that lie above it",
-        becomes("[(i, s.chunk) for i, s in self._again.items() if s.chunk in gone]"),
+        becomes("[s for s in self._again.values() if s.chunk in gone]"),
         "test_g4_an_overwrite_that_both_have_drops_no_rows_that_lie_above_it",
     ),
     mutant(

@@ -7,7 +7,7 @@ from eventlog.merging.planning.carried import Divergence, Pair
 from eventlog.merging.planning.plan import Planner
 from eventlog.model import schema
 from eventlog.model.actions import Drop, PropertyChange, Replace, SetProperties
-from eventlog.model.entries import Layout, Segment
+from eventlog.model.entries import Layout, Segment, Slice
 from eventlog.model.records import App, AppMark, Meta, Transaction
 
 CHUNK = "2013-01-07"
@@ -15,8 +15,9 @@ META = Meta(layout=Layout("at", "day"), schema=schema.from_arrow(SCHEMA))
 
 
 def name_of(text):
-    """An id of 32 digits that begins with a text."""
-    return text.encode().hex().ljust(32, "0")[:32]
+    """An id of 32 digits that begins with a text, or that is these bytes."""
+    name = text if isinstance(text, bytes) else text.encode()
+    return name.hex().ljust(32, "0")[:32]
 
 
 class Log:
@@ -34,9 +35,11 @@ class Log:
         """Commit a transaction with these actions, and with segments by short names."""
         version = len(self.steps) + 1
         commit = f"{self.name}{version}".encode().hex().ljust(64, "0")
+        place = Slice("log", 0, 0, version, version, 0)  # without a key nobody looks at it
         gone = tuple(Drop(name_of(i), CHUNK, HASH) for i in drops)
         made = tuple(
-            Segment(name_of(i), CHUNK, 0, version, n, 1, 100, HASH, 1) for n, i in enumerate(adds)
+            Segment(name_of(i), CHUNK, 0, version, n, 1, 100, HASH, 1, slice=place)
+            for n, i in enumerate(adds)
         )
         transaction = Transaction(
             name_of(f"{self.name}{version}"),
@@ -74,9 +77,15 @@ def planner(source, target, *, apps=None):
         properties=target.meta.properties,
         apps={name: AppMark(seq, 1, 0) for name, seq in (apps or {}).items()},
     )
+    return Planner(
+        pair_of(source, target), meta, target.live, Divergence((), target.steps, source.steps, -1)
+    )
+
+
+def pair_of(source, target, *, alone=True):
+    """The two logs as a planner's input."""
     own = target.steps[0].commit if target.steps else None
-    pair = Pair(
+    return Pair(
         "memory://source", "memory://target", 0, source.steps[0].commit, own,
-        source.meta.schema, source.meta,
+        source.meta.schema, source.meta, alone=alone,
     )  # fmt: skip
-    return Planner(pair, meta, target.live, Divergence((), target.steps, source.steps, -1))

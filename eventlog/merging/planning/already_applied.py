@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from eventlog.merging import log_acts
 from eventlog.merging.log_acts import Act
-from eventlog.merging.planning.carried import Divergence, MergeConflict, Pair, PastNeeded
-from eventlog.merging.planning.same_rows import RowGroups
+from eventlog.merging.planning.carried import Divergence, MergeConflict, Pair
+from eventlog.model.actions import AppRise
 from eventlog.model.records import Meta
+
+
+def is_nothing(act: Act) -> bool:
+    """Return whether a transaction has nothing that a merge could apply."""
+    return not act.does_anything and (act.carried is not None or not act.units)
+
+
+def came_from_target(pair: Pair, act: Act) -> bool:
+    """Return whether the source merged a transaction's changes from the target."""
+    direct = act.carried is not None and not act.unites and act.carried.commit in pair.ours
+    return direct or pair.ours.issuperset(act.originals)  # against own-rows-carried-back
+
+
+def may_be_done(act: Act, seqs: Mapping[str, int]) -> bool:
+    """Return whether a log may have done one of the units of work of a transaction.
+
+    Args:
+        act: the transaction.
+        seqs: for each app, the last sequence that is done in that log.
+    """
+    kept = log_acts.kept(act.units)
+    published = len(kept) < len(act.units)  # against published-append-carried-again
+    # against first-of-several-units-not-looked-up
+    above = all(seqs.get(app, -1) < runs[0][0] for app, runs in kept.items())
+    return published or not above
+
+
+@dataclass(frozen=True, slots=True)
+class Already:
+    """Why the target needs nothing of a transaction of the source.
+
+    Attributes:
+        unit: the target's transaction that did the same unit of work, and nothing else; None if the
+            target has the transaction itself, or if nothing tells which rows are the same.
+    """
+
+    unit: Act | None = None
 
 
 class AlreadyApplied:
@@ -15,86 +55,54 @@ class AlreadyApplied:
     Args:
         pair: the two logs.
         meta: the target's small state.
-        past: what both logs did since the fork point; None if no decision has needed it so far.
+        past: what both logs did since the fork point.
 
     Attributes:
-        known: the transactions that the target has, from all logs; None without the past.
         units: the units of work that the target has done.
-        rows: the segments of the two logs that have the same rows; None without the past.
         own: the target's own transactions that the source does not have.
         own_ids: the ids of these transactions.
-        unit: the target's transaction that did the same unit of work as the transaction that
-            `is_new` was last asked about; None if there is none.
-        seqs: for each app, the last sequence that is done; planners raise it as they go on.
     """
 
-    def __init__(self, pair: Pair, meta: Meta, past: Divergence | None) -> None:
-        self._pair, self._past = pair, past
-        self.known: log_acts.KnownCommits | None = None
-        self.units = log_acts.Units(())
-        self.rows: RowGroups | None = None
-        self.own: list[Act] = []
-        self.own_ids: set[str] = set()
-        self.unit: Act | None = None
-        self.seqs = {name: mark.seq for name, mark in meta.apps.items()}
-        if past is not None:
-            source = log_acts.KnownCommits(past.source)
-            self.known = log_acts.KnownCommits(past.target)
-            self.rows = RowGroups(past.source, past.target, self.known, source)
-            acts = [act for step in past.target for act in step.acts]
-            self.units = log_acts.Units(acts)
-            self.own = [act for act in acts if not source.has(act)]
-            self.own_ids = {act.transaction.id for act in self.own}
+    def __init__(self, pair: Pair, meta: Meta, past: Divergence) -> None:
+        self._pair = pair
+        self._target_commits = log_acts.KnownCommits(past.target)
+        self._seqs = {name: mark.seq for name, mark in meta.apps.items()}
+        source_commits = log_acts.KnownCommits(past.source)
+        acts = [act for step in past.target for act in step.acts]
+        self.units = log_acts.Units(acts)
+        self.own = [act for act in acts if not source_commits.has(act)]
+        self.own_ids = {act.transaction.id for act in self.own}
 
-    def is_new(self, act: Act) -> bool:
-        """Return whether the target lacks the changes of a transaction of the source.
+    def has(self, act: Act) -> bool:
+        """Return whether the target has all changes of a transaction, from whatever log."""
+        return self._target_commits.has(act)
+
+    def find(self, act: Act) -> Already | None:
+        """Return why the target needs nothing of a transaction; None if the transaction is new.
 
         Raises:
-            MergeConflict: the target has a part of them, or the transaction united two states.
-            PastNeeded: the decision needs what both did since the fork point.
+            MergeConflict: the target has a part of its changes, or the transaction united two
+                states.
         """
-        self.unit = None
-        if not act.does_anything and (act.carried is not None or not act.units):
-            return False
-        if self._has_it(act):
-            return False
-        if act.is_state:
-            raise MergeConflict("it made two logs one by their states", act.version)
-        return not self._is_done(act)
-
-    def _has_it(self, act: Act) -> bool:
-        """Return whether the target has a transaction's changes, by itself or from another log."""
-        ours, named = self._pair.ours, act.originals
-        direct = act.carried is not None and not act.unites and act.carried.commit in ours
-        if direct or ours.issuperset(named):
-            return True  # against own-rows-carried-back
-        part = not ours.isdisjoint(named)
-        if self.known is None:
-            if not self._pair.alone:
-                raise PastNeeded
-        elif self.known.has(act):
-            return True
-        else:
-            part |= self.known.has_part(act)
+        if is_nothing(act):
+            return Already()
+        if came_from_target(self._pair, act) or self.has(act):
+            return Already()
+        part = not self._pair.ours.isdisjoint(act.originals) or self._target_commits.has_part(act)
         if part:  # against rest-of-several-transactions-left-out
             raise MergeConflict(
                 "it carries several transactions of another log, and the target has some of them",
                 act.version,
             )
-        return False
+        if act.is_state:
+            raise MergeConflict("it made two logs one by their states", act.version)
+        return self._done(act)
 
-    def _is_done(self, act: Act) -> bool:
-        """Return whether the target has done a transaction's unit of work itself."""
-        kept = log_acts.kept(act.units)
-        published = len(kept) < len(act.units)  # against published-append-carried-again
-        # against first-of-several-units-not-looked-up
-        if not published and all(self.seqs.get(a, -1) < done[0][0] for a, done in kept.items()):
-            return False
-        if self._past is None or self.rows is None:
-            raise PastNeeded
-        shared = self.units.shared(act)
+    def _done(self, act: Act) -> Already | None:
+        """Return that the target has done a transaction's unit of work itself; None: it has not."""
+        shared = self.units.shared(act) if may_be_done(act, self._seqs) else []
         if not shared:  # against unit-of-work-done-on-both-sides
-            return False
+            return None
         done = shared[-1]
         if act.unit is None:
             raise MergeConflict(
@@ -103,7 +111,13 @@ class AlreadyApplied:
                 act.version,
                 done.version,
             )
-        if done.unit is not None:  # else nothing tells which rows are the same
-            self.rows.same_unit(act, done)
-            self.unit = done
-        return True
+        return Already(None if done.unit is None else done)
+
+    def rises(self, act: Act) -> dict[str, AppRise]:
+        """Return the new sequences of the apps whose units of work are applied, and note them."""
+        rises = {}
+        for app, done in log_acts.kept(act.units).items():
+            old, last = self._seqs.get(app), done[-1][1]
+            rises[app] = AppRise(old, done)
+            self._seqs[app] = last if old is None else max(old, last)
+        return dict(sorted(rises.items(), key=lambda item: item[0].encode()))

@@ -31,10 +31,6 @@ class MergeConflict(Exception):
         self.lasting = lasting
 
 
-class PastNeeded(Exception):
-    """The decision needs what both logs did since the fork point."""
-
-
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """What both logs did since the fork point.
@@ -50,6 +46,11 @@ class Divergence:
     target: Sequence[AppliedStep]
     later: Sequence[AppliedStep]
     seen: int
+
+    @classmethod
+    def unread(cls, later: Sequence[AppliedStep]) -> Divergence:
+        """Return the value for planners that need no more than the commits to be merged."""
+        return cls((), (), later, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ class Pair:
     seen: int = -1
     ours: frozenset[str] = frozenset()
     alone: bool = True
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether the target's rows come after those of the source in a keyed table (R19.8)."""
+        return self.own is not None and self.own > self.origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,51 +1,93 @@
 """Plans the transactions that a merge commits on the target. No I/O.
 
-The planner goes through the source's commits in order. For each commit that has something new for
-the target it returns a `Carried`: one transaction of the target. It leaves out what the target has
-already: the target's own changes that came back, units of work that both logs did, and rewrites of
-segments that the target does not have live, since these change no rows (MERGING.md R19.5).
+A planner goes through the source's commits in order. For each commit that has something new for the
+target there is a `Carried`: one transaction of the target. Left out is what the target has already:
+the target's own changes that came back, units of work that both logs did, and rewrites of segments
+that the target does not have live, since these change no rows (MERGING.md R19.5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Protocol
 
-import msgspec
-
-from eventlog.keyed.rule import keyed_of
-from eventlog.merging import log_acts
-from eventlog.merging.log_acts import Act, AppliedStep
+from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits
 from eventlog.merging.planning.already_applied import AlreadyApplied
-from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair, PastNeeded
-from eventlog.merging.planning.columns import join_columns, translated
-from eventlog.merging.planning.merged_settings import (
-    Decision,
-    SettingChange,
-    actions_for,
-    decisions,
-    settings,
-    settings_of,
-    value_of,
-    with_settings,
-)
-from eventlog.merging.planning.same_rows import Differs
-from eventlog.model.actions import (
-    Action,
-    AppRise,
-    Replace,
-    SetBuckets,
-    SetGranularity,
-    SetProperties,
-    SetSchema,
-)
+from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
+from eventlog.merging.planning.same_rows import Differs, RowGroups
+from eventlog.merging.planning.small_state import SmallStatePlan
+from eventlog.model.actions import Replace
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 from eventlog.quantities import count_text
 
 
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """What a merge commits for commits of the source.
+
+    Attributes:
+        transactions: the transactions of the target, in order.
+        conflict: why nothing after them can be applied; None if everything is.
+        skipped: for each version, the number of transactions that the target has already.
+        declined: for each version, the number of rewrites left out, since they change no rows.
+    """
+
+    transactions: Sequence[Carried]
+    conflict: MergeConflict | None
+    skipped: Mapping[int, int]
+    declined: Mapping[int, int]
+
+
+class TablePlanner(Protocol):
+    """What a planner does for one kind of table.
+
+    Attributes:
+        skipped: see `MergePlan`.
+        declined: see `MergePlan`.
+    """
+
+    skipped: dict[int, int]
+    declined: dict[int, int]
+
+    def carry(self, step: AppliedStep) -> Carried | None:
+        """Return the transaction to commit for a commit of the source; None if there is none.
+
+        Raises:
+            MergeConflict: the commit cannot be merged.
+        """
+
+    def rest(self) -> Carried | None:
+        """Return the transaction to commit after the last commit; None if there is none.
+
+        Raises:
+            MergeConflict: the commits before it cannot be merged either.
+        """
+
+
+def plan_merge(planner: TablePlanner, steps: Sequence[AppliedStep]) -> MergePlan:
+    """Return what a merge commits for these commits of the source, up to a conflict."""
+    transactions: list[Carried] = []
+    conflict: MergeConflict | None = None
+    try:
+        for step in steps:
+            carried = planner.carry(step)
+            if carried is not None:
+                transactions.append(carried)
+    except MergeConflict as found:
+        conflict = found
+    try:
+        rest = planner.rest()
+        transactions += [] if rest is None else [rest]
+    except MergeConflict as found:  # without the rest, the order of the others would be wrong
+        transactions, conflict = [], found
+    return MergePlan(transactions, conflict, planner.skipped, planner.declined)
+
+
 class Planner:
-    """Decides which changes of the source's commits are merged, commit by commit, in order.
+    """Decides which changes of the source's commits are merged into a table without a key.
 
     The planner keeps track of the target's state after the transactions that it has planned.
 
@@ -53,73 +95,45 @@ class Planner:
         pair: the two logs.
         meta: the target's small state.
         live: the ids of the target's live segments, as far as the source's commits bear on them.
-        past: what both logs did since the fork point; None if no decision has needed it so far.
+        past: what both logs did since the fork point.
 
     Attributes:
-        skipped: for each version, the number of transactions that the target has already.
-        declined: for each version, the number of rewrites left out, since they change no rows.
+        skipped: see `MergePlan`.
+        declined: see `MergePlan`.
     """
 
-    def __init__(
-        self, pair: Pair, meta: Meta, live: Collection[str], past: Divergence | None
-    ) -> None:
+    def __init__(self, pair: Pair, meta: Meta, live: Collection[str], past: Divergence) -> None:
         self.skipped: dict[int, int] = {}
         self.declined: dict[int, int] = {}
-        self._pair, self._meta, self._live = pair, meta, set(live)
-        self._past = past
+        self._pair, self._live = pair, set(live)
         self._applied = AlreadyApplied(pair, meta, past)
-        self._decisions: dict[str, Decision] = {} if past is None else self._decide(past)
+        self._small_state = SmallStatePlan(pair, meta, past)
+        self._rows = RowGroups(
+            past.source, past.target, KnownCommits(past.target), KnownCommits(past.source)
+        )
 
     def carry(self, step: AppliedStep) -> Carried | None:
         """Return the transaction to commit for a commit of the source; None if there is none.
 
         Raises:
             MergeConflict: the commit cannot be merged.
-            PastNeeded: the decision needs what both logs did since the fork point.
         """
-        carried = Carried(step.version, step.commit)
+        parts: list[Carried | None] = []
         for act in step.acts:
-            if self._applied.is_new(act):
-                part = self._act(act)
+            already = self._applied.find(act)
+            if already is None:
+                parts.append(self._apply(act))
             else:
-                self._count(self.skipped, act, act.does_anything)
-                part = self._known(act)
-            if part is not None:
-                carried = carried.then(part)
-                if len(step.acts) == 1:
-                    carried = replace(carried, deletes=part.deletes)
-            if self._applied.rows is not None:
-                self._applied.rows.at_source(act)
-        if carried.is_empty:
-            return None
-        return replace(carried, version=step.version, commit=step.commit)
+                add_count(self.skipped, act, act.does_anything)
+                parts.append(None if already.unit is None else self._drop(act, already.unit))
+            self._rows.at_source(act)
+        return joined(step, parts)
 
     def rest(self) -> Carried | None:
-        """Return the transaction to commit after the last commit; None if there is none."""
+        """Return None: nothing comes after the last commit."""
         return None
 
-    def _known(self, act: Act) -> Carried | None:
-        """Return the transaction to commit for changes that the target has; None: there is none."""
-        if self._applied.unit is None or self._applied.rows is None or not act.drops:
-            return None
-        try:
-            # against rows-before-a-unit-kept
-            gone = self._applied.rows.remaining(act, self._applied.unit, self._live)
-        except Differs as differs:
-            raise MergeConflict(
-                f"it drops rows by a unit of work that both did, and the target {differs.reason}",
-                act.version,
-                differs.version,
-            ) from None
-        self._live.difference_update(gone)
-        drops = tuple((i, self._applied.rows.chunks[i]) for i in gone)
-        return Carried(act.version, "", drops=drops) if drops else None
-
-    @staticmethod
-    def _count(counts: dict[int, int], act: Act, number: int) -> None:
-        counts[act.version] = counts.get(act.version, 0) + number
-
-    def _act(self, act: Act) -> Carried | None:
+    def _apply(self, act: Act) -> Carried | None:
         """Return the transaction to commit for one transaction of the source, and note it."""
         if act.resets:  # against units-forgotten-elsewhere-skipped
             raise MergeConflict(
@@ -132,11 +146,10 @@ class Planner:
                 act.version,
                 ours.version,
             )
-        changes = self._changes(act)
+        changes = self._small_state.changes(act)
         if act.rewrites and not self._applies(act):  # against rewrite-of-what-is-not-there
-            self._count(self.declined, act, 1)
-            if self._applied.rows is not None:
-                self._applied.rows.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
+            add_count(self.declined, act, 1)
+            self._rows.relate([*(d.id for d in act.drops), *(s.id for s in act.adds)])
             adds: tuple[Segment, ...] = ()
             drops: tuple[tuple[str, str], ...] = ()
             exact = False
@@ -147,18 +160,16 @@ class Planner:
             self._live.update(s.id for s in adds)
         if not (adds or drops or changes):
             return None
-        schema = self._meta.schema
-        assert schema is not None  # noqa: S101 - every table has one
         replaces = [a for a in act.transaction.actions if isinstance(a, Replace)]
         whole = exact and not changes and len(adds) == len(act.adds)
         return Carried(
             act.version,
             "",
-            tuple(translated(s, self._pair.schema, schema) for s in adds),
+            tuple(map(self._small_state.translated, adds)),
             drops,
             tuple(changes),
             act.originals,
-            self._rises(act),
+            self._applied.rises(act),
             replaces[0].deletes if replaces and whole else None,
             (act.transaction.operation,),
             act.count,
@@ -166,26 +177,19 @@ class Planner:
 
     def _own_write(self) -> Act | None:
         """Return the target's first own transaction that added or dropped segments, if any."""
-        if self._pair.own is None:
-            return None
-        if self._past is None:
-            raise PastNeeded
-        own = self._applied.own
-        return next((act for act in own if act.adds or act.drops), None)
+        return next((act for act in self._applied.own if act.adds or act.drops), None)
 
     def _applies(self, act: Act) -> bool:
         return all(drop.id in self._live for drop in act.drops)
 
     def _drops(self, act: Act) -> tuple[tuple[tuple[str, str], ...], bool]:
         """Return the target's drops, and whether they are the same segments as the source's."""
-        here = [(d.id, d.chunk) for d in act.drops if d.id in self._live]
+        live = [(d.id, d.chunk) for d in act.drops if d.id in self._live]
         missing = [d.id for d in act.drops if d.id not in self._live]
         if not missing:
-            return tuple(here), True
-        if self._applied.rows is None:
-            raise PastNeeded
+            return tuple(live), True
         try:
-            more = self._applied.rows.counterpart(act, missing, self._live)
+            forms = self._rows.counterpart(act, missing, self._live)
         except Differs as differs:
             dropped = count_text(len(act.drops), "segment")
             raise MergeConflict(
@@ -193,92 +197,47 @@ class Planner:
                 act.version,
                 differs.version,
             ) from None
-        return (*here, *((i, self._applied.rows.chunks[i]) for i in dict.fromkeys(more))), False
+        return (*live, *((i, self._rows.chunks[i]) for i in dict.fromkeys(forms))), False
 
-    def _rises(self, act: Act) -> dict[str, AppRise]:
-        """Return the new sequences of the apps whose units of work are merged, and note them."""
-        rises = {}
-        for app, done in log_acts.kept(act.units).items():
-            old, last = self._applied.seqs.get(app), done[-1][1]
-            rises[app] = AppRise(old, done)
-            self._applied.seqs[app] = last if old is None else max(old, last)
-        return dict(sorted(rises.items(), key=lambda item: item[0].encode()))
+    def _drop(self, act: Act, unit: Act) -> Carried | None:
+        """Return the drop of the rows that a unit of work dropped at the source alone.
 
-    def _changes(self, act: Act) -> list[Action]:
-        """Return the changes of the small state that the target makes, and note them."""
-        found: list[Action] = []
-        for action in act.transaction.actions:
-            made: Action | None = None
-            if isinstance(action, SetSchema):
-                made = self._schema(action, act.version)
-            elif isinstance(action, SetProperties | SetGranularity):
-                found += self._settings(action, act.version)
-            elif isinstance(action, SetBuckets):
-                made = self._buckets(action)
-            if made is not None:
-                found.append(made)
-        return found
-
-    def _buckets(self, action: SetBuckets) -> SetBuckets | None:
-        layout = self._meta.layout
-        keyed = None if layout is None else keyed_of(layout)
-        if layout is None or keyed is None or keyed.buckets >= action.new:
-            return None  # the target has split its buckets as well
-        keyed = msgspec.structs.replace(keyed, buckets=action.new)
-        self._meta = msgspec.structs.replace(
-            self._meta, layout=msgspec.structs.replace(layout, keyed=keyed)
-        )
-        return action
-
-    def _schema(self, action: SetSchema, version: int) -> SetSchema | None:
-        assert self._meta.schema is not None  # noqa: S101 - every table has one
-        schema = join_columns(action.schema, self._meta.schema)
-        if isinstance(schema, str):
-            raise MergeConflict(f"it has {schema}", version)
-        if schema is self._meta.schema:
+        Args:
+            act: the source's transaction that did the unit.
+            unit: the target's transaction that did the unit.
+        """
+        self._rows.same_unit(act, unit)
+        if not act.drops:
             return None
-        self._meta = msgspec.structs.replace(self._meta, schema=schema)
-        return SetSchema(schema)
-
-    def _settings(self, action: Action, version: int) -> list[Action]:
-        """Return the changes of properties or of the granularity that the target makes."""
-        made = []
-        for change in settings(action, version):
-            now, end = (value_of(meta, change.name) for meta in (self._meta, self._pair.meta))
-            if now == end:
-                continue  # values that the source had in between are left out
-            if self._past is None and self._pair.own is not None:
-                raise PastNeeded
-            new = change.new if self._past is None else self._decided(change, now, end)
-            if new != now:
-                made.append(replace(change, old=now, new=new))
-        self._meta = with_settings(self._meta, made)
-        return actions_for(made)
-
-    def _decide(self, past: Divergence) -> dict[str, Decision]:
-        """Return which log's value counts, for each setting that the source changed."""
-        known, theirs = (
-            log_acts.KnownCommits(past.target),
-            log_acts.KnownCommits((*past.source, *past.later)),
-        )
-        later = (act for step in past.later for act in step.acts)
-        ours = (act for step in past.target for act in step.acts)
-        return decisions(
-            settings_of(later, known.has),
-            settings_of(ours, lambda act: act.version <= past.seen or theirs.has(act)),
-            self._pair.meta,
-            self._meta,
-        )
-
-    def _decided(self, change: SettingChange, now: str | None, end: str | None) -> str | None:
-        """Return the value that the target has after a change of the source."""
-        decision = self._decisions[change.name]
-        if decision.choice == "conflict":
+        try:
+            # against rows-before-a-unit-kept
+            gone = self._rows.remaining(act, unit, self._live)
+        except Differs as differs:
             raise MergeConflict(
-                f"it sets {change.what} to {change.new!r}, and the target has set it to {now!r}",
-                change.version,
-                decision.against,
-            )
-        if decision.choice == "keep":
-            return now
-        return change.new if now == change.old else end
+                f"it drops rows by a unit of work that both did, and the target {differs.reason}",
+                act.version,
+                differs.version,
+            ) from None
+        self._live.difference_update(gone)
+        drops = tuple((i, self._rows.chunks[i]) for i in gone)
+        return Carried(act.version, "", drops=drops) if drops else None
+
+
+def joined(step: AppliedStep, parts: Sequence[Carried | None]) -> Carried | None:
+    """Return the one transaction for what a commit did; None if that is nothing.
+
+    Args:
+        step: the commit of the source.
+        parts: what is to be committed for each transaction of the commit.
+    """
+    planned = [part for part in parts if part is not None]
+    carried = reduce(Carried.then, planned, Carried(step.version, step.commit))
+    if carried.is_empty:
+        return None
+    deletes = planned[0].deletes if len(step.acts) == 1 else None
+    return replace(carried, version=step.version, commit=step.commit, deletes=deletes)
+
+
+def add_count(counts: dict[int, int], act: Act, number: int) -> None:
+    """Add a number to the count of a transaction's version."""
+    counts[act.version] = counts.get(act.version, 0) + number

@@ -35,7 +35,7 @@ from eventlog.merging.log_acts import (
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.columns import join_columns, translated
 from eventlog.merging.planning.keyed.doubles import Doubles
-from eventlog.merging.planning.keyed.upserts import Ties
+from eventlog.merging.planning.keyed.ties import Ties
 from eventlog.merging.planning.merged_settings import (
     SettingChange,
     actions_for,
