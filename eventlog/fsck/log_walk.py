@@ -204,7 +204,10 @@ class Walk:
             if explaining:
                 self._look_at_gap(newer, older, [start.after for start in explaining])
         for version, problem in self._unreadable.items():
-            wanted = "it has to be put back from a copy: it says which versions were left out"
+            wanted = (
+                "it has to be put back from a copy: it says which versions were left out. Or "
+                f"remove it by hand. {chain.put_back(self._store.uri)}"
+            )
             if version not in needed:
                 wanted = "no gap in the log needs it: remove the object by hand"
             self._find("error", f"{problem}; {wanted}", keys.start_key(version), version)
@@ -218,8 +221,9 @@ class Walk:
             if len(gap) > _MANY and gap not in self._absent:
                 key = keys.commit_key(newer)
                 message = (
-                    f"the commits of the versions {gap[0]} to {gap[-1]} are missing: put them "
-                    "back from a copy. Remove this object only if it is no commit of the table"
+                    f"the commits of the versions {gap[0]} to {gap[-1]} are missing. "
+                    f"{chain.put_back(self._store.uri)}. Remove this object only if it is no "
+                    "commit of the table"
                 )
                 self._find("error", message, key, newer)
                 self.broken = True
@@ -272,7 +276,9 @@ class Walk:
             self._find("error", body.message, key, version)
             return None
         if body is None:
-            self._find("error", "the commit is missing: there is a gap in the log", key, version)
+            way = chain.put_back(self._store.uri)
+            message = f"the commit is missing: there is a gap in the log. {way}"
+            self._find("error", message, key, version)
             return None
         try:
             commit = codec.decode_commit(body, version)

@@ -84,6 +84,17 @@ def gaps(versions: Sequence[int]) -> list[tuple[int, int]]:
     return [(newer, older) for newer, older in pairwise(versions) if newer - older != 1]
 
 
+def is_explained(newer: int, older: int, starts: Sequence[Start]) -> bool:
+    """Return whether a start explains that the versions between two others are missing (R17.4).
+
+    Args:
+        newer: the version above the gap.
+        older: the version below it; -1: there is none.
+        starts: the starts of the replica.
+    """
+    return any(start.after <= older and newer <= start.version for start in starts)
+
+
 def check_explained(ends: Sequence[tuple[int, int]], starts: Sequence[Start], table: str) -> None:
     """Check that the versions that are missing were never copied to this replica (R17.4).
 
@@ -96,15 +107,26 @@ def check_explained(ends: Sequence[tuple[int, int]], starts: Sequence[Start], ta
         Corrupt: there is a gap for another reason.
     """
     for newer, older in ends:
-        # against gap-taken-for-a-start
-        if not any(start.after <= older and newer <= start.version for start in starts):
+        if not is_explained(newer, older, starts):  # against gap-taken-for-a-start
             raise Corrupt(
                 f"the log has version {newer} but not {newer - 1}: another program wrote to it, "
-                "or commits were deleted; run `eventlog fsck`",
+                f"or objects were deleted; run {command('fsck', table)}. {put_back(table)}",
                 table=table,
                 key=keys.commit_key(newer),
                 version=newer,
             )
+
+
+def put_back(table: str) -> str:
+    """Return the sentence that names the command that gets missing commits from another root.
+
+    Args:
+        table: the root URI of the log that lacks them.
+    """
+    return (
+        "A copy gets missing commits from the table SOURCE that it follows, and a table from its "
+        f"copy: {command('replicate', 'SOURCE', table, '--backfill')}"
+    )
 
 
 def forked(version: int, table: str) -> Corrupt:

@@ -1,4 +1,4 @@
-"""Backfill: copy the versions that a replica left out when it started, the newest first.
+"""Backfill: copy the versions that a replica left out when it started, or lost, the newest first.
 
 So the replica's versions never have a gap from some version on (FORMAT.md R17.4, MERGING.md R17.5).
 """
@@ -20,9 +20,11 @@ from eventlog.errors import (
     DataLoss,
     KeyNotFound,
     UnsupportedFormat,
+    VersionNotReplicated,
     VersionVacuumed,
 )
 from eventlog.format import codec, keys
+from eventlog.log import chain
 from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -68,7 +70,10 @@ def backfill(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Backfilled:
-    """Copy the versions that the target left out when it started, the newest first.
+    """Copy the versions that the target left out when it started, or lost, the newest first.
+
+    A version that it lost is one that is missing between others and that no start explains. If the
+    source has left out some of these, the target gets the source's start.
 
     Of versions below the source's horizon only the commits are copied, for histories: their rows
     cannot be read, as at the source. If the source is a branch, these commits are not copied
@@ -101,15 +106,41 @@ def backfill(
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     log = Log(store)
-    ours = log.head()
+    newest, gaps = _listed(log)
+    try:
+        ours = log.head()
+    except Corrupt:
+        if not gaps:
+            raise
+        ours = log.snapshot(newest)  # commits above it may be what is lost, too
     for head in (ours, table.refresh()):
         check_writable(head.header)
     work = Filler(
         table.session, store, Pipeline(table.store, store, clock), progress or (lambda *_: None)
     )
     given_up = ours.meta.horizon
-    versions = sum(work.fill(start, given_up) for start in log.starts.all())
+    starts = log.starts.all()
+    versions = 0
+    for newer, older in gaps:
+        if not chain.is_explained(newer, older, starts):
+            versions += work.fill_lost(range(older + 1, newer), given_up)
+    versions += sum(work.fill(start, given_up) for start in starts)
     return Backfilled(versions, work.pipeline.objects, work.pipeline.bytes)
+
+
+def _listed(log: Log) -> tuple[int, list[tuple[int, int]]]:
+    """Return the newest version, and the versions around each gap, the newer one first.
+
+    Of a branch those above its fork. (-1, no gap) if there is no commit. One LIST for each 1,000
+    keys.
+    """
+    least = max((fork.version for fork in log.store.forks), default=-1)
+    versions = []
+    for row in log.store.list(keys.LOG_PREFIX):
+        version, framed = keys.parse_log_key(row.key) or (-1, True)
+        if not framed and version > least:
+            versions.append(version)
+    return max(versions, default=least), chain.gaps([*versions, least])
 
 
 @dataclass(slots=True)
@@ -135,7 +166,30 @@ class Filler:
             start: the start.
             given_up: the version below which the copy's versions cannot be read.
         """
-        lacking, oldest = Log(self.target).starts.absent(start), self._oldest_kept()
+        return self._fill(Log(self.target).starts.absent(start), given_up)
+
+    def fill_lost(self, lost: range, given_up: int) -> int:
+        """Copy versions that the copy lost: no start explains them; return their number.
+
+        If the source left out the oldest of them, and the copy has nothing below that the source
+        lacks, the copy gets the source's start: they are what the copy left out, too.
+
+        Args:
+            lost: the versions, ascending.
+            given_up: the version below which the copy's versions cannot be read.
+        """
+        try:
+            return self._fill(lost, given_up)
+        except VersionNotReplicated:
+            for start in self.source.log.starts.all():
+                whole = lost.start - 1 <= start.after + 1  # against lost-explained-by-a-start
+                if whole and lost.start < start.version <= lost.stop:
+                    key = keys.start_key(start.version)
+                    self.pipeline.create(key, codec.encode_start(start))
+            raise
+
+    def _fill(self, lacking: range, given_up: int) -> int:
+        oldest = self._oldest_kept()
         # No commit without its segments, if the copy would treat the version as readable.
         least = 0 if oldest <= given_up else oldest  # against given-up-taken-for-readable
         least = max(least, lacking.start)
@@ -163,7 +217,7 @@ class Filler:
             raise VersionVacuumed(
                 f"{self.source.uri} no longer keeps the versions below {oldest}, and the copy, "
                 "which is behind, would treat them as readable: call follow, and then backfill "
-                "again",
+                "again. If follow is refused, let a new copy under an empty root follow",
                 table=self.source.uri,
                 version=oldest - 1,
             )

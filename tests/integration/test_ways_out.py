@@ -10,6 +10,8 @@ from support.builders import START_MS, create, events
 from eventlog import Table, errors, replication
 from eventlog.cli.program import build
 from eventlog.clock import ManualClock
+from eventlog.format import keys
+from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.replication import follow, merge
 from eventlog.store.memory import MemoryStore
@@ -96,6 +98,129 @@ def test_a_copy_that_began_above_what_it_shares_is_filled_in_by_the_command_that
     assert merge(other, copy).commits == 1
     merge(copy, other)
     assert numbers(copy) == numbers(other) == [*range(16), 100, 200]
+
+
+def lost(store, *gone):
+    """Delete objects, and return the error that a reader of the table gets, with its way on."""
+    store.delete(gone)
+    with pytest.raises(errors.Corrupt) as refused:
+        scan(Table(store)).count()
+    named = f"eventlog replicate SOURCE {shlex.quote(store.uri)} --backfill"
+    assert named in str(refused.value)
+    return refused.value
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("start", ["oldest", "keyframe"])
+@pytest.mark.parametrize("versions", [(17,), (12, 13, 16), (3, 4), (0,), (18,)])
+def test_w18_a_copy_that_lost_commits_gets_them_from_its_table(start, versions):
+    t = table_of(18)
+    copy = copy_of(t, 2, start=start).store
+    replication.backfill(t, Table(copy))
+    one_more(t, 18)
+    before = [copy.get(keys.commit_key(version)) for version in versions]
+    copy.delete([keys.commit_key(version) for version in versions])
+    assert replication.backfill(t, Table(copy)).versions == len(set(versions) - {18})
+    follow(t, Table(copy))
+    assert [copy.get(keys.commit_key(version)) for version in versions] == before
+    assert numbers(Table(copy)) == [*range(19)]
+    assert fsck(Table(copy), objects=True).findings == ()
+    assert replication.backfill(t, Table(copy)).versions == 0
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_table_that_lost_a_commit_gets_it_from_its_copy():
+    t = table_of(5)
+    copy = copy_of(t, 2)
+    one_more(t, 5)
+    lost(t.store, keys.commit_key(4))
+    assert replication.backfill(copy, Table(t.store)).versions == 1
+    assert numbers(Table(t.store)) == [*range(6)]
+    follow(t, copy)
+    assert numbers(copy) == [*range(6)]
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_copy_that_lost_its_start_is_filled():
+    t = table_of(18)
+    copy = copy_of(t, 2, start="keyframe").store
+    one_more(t, 18)
+    lost(copy, *(row.key for row in copy.list(keys.STARTS_PREFIX)))
+    with pytest.raises(errors.Corrupt, match="--backfill"):
+        follow(t, Table(copy))
+    replication.backfill(t, Table(copy))
+    follow(t, Table(copy))
+    assert fsck(Table(copy), objects=True).findings == ()
+    assert scan(Table(copy), version=3).count() == 3
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_copy_of_a_young_copy_that_lost_its_start_gets_that_of_the_other():
+    t = table_of(10)
+    young = copy_of(t, 2, start="keyframe")
+    for number in range(10, 18):
+        one_more(t, number)
+    follow(t, young)
+    copy = copy_of(young, 3, start="keyframe").store
+    lost(copy, *(row.key for row in copy.list(keys.STARTS_PREFIX)))
+    with pytest.raises(errors.VersionNotReplicated):
+        replication.backfill(young, Table(copy))
+    assert numbers(Table(copy)) == [*range(18)]
+    with pytest.raises(errors.VersionNotReplicated):
+        scan(Table(copy), version=2).count()
+    replication.backfill(t, Table(copy))
+    assert fsck(Table(copy), objects=True).errors == 0
+    assert scan(Table(copy), version=2).count() == 2
+
+
+@pytest.mark.hazard("W18")
+def test_w18_what_the_source_lacks_too_is_not_explained_by_its_start():
+    t = table_of(10)
+    young = copy_of(t, 2, start="keyframe")
+    copy = copy_of(t, 3).store
+    (start,) = young.session.log.starts.versions()
+    lost(copy, keys.commit_key(start - 1), keys.commit_key(start))
+    with pytest.raises(errors.VersionNotReplicated):
+        replication.backfill(young, Table(copy))
+    with pytest.raises(errors.Corrupt, match="--backfill"):
+        Table(copy).head()
+    assert list(copy.list(keys.STARTS_PREFIX)) == []
+    replication.backfill(t, Table(copy))
+    assert fsck(Table(copy), objects=True).findings == ()
+
+
+@pytest.mark.hazard("W18")
+def test_w18_a_lost_commit_is_not_filled_from_another_log():
+    t = table_of(2)
+    other = copy_of(t, 2)
+    for number in range(2, 6):
+        one_more(t, number)
+        one_more(other, 100 + number)
+    lost(t.store, keys.commit_key(4))
+    with pytest.raises(errors.Corrupt, match="does not follow"):
+        replication.backfill(other, Table(t.store))
+    with pytest.raises(errors.Corrupt, match="but not 4"):
+        Table(t.store).head()
+
+
+@pytest.mark.hazard("W18")
+def test_w18_the_program_mends_a_copy_that_lost_a_commit(tmp_path):
+    t = Table.create(tmp_path / "t", events(1).schema, time_column="at")
+    for number in range(4):
+        one_more(t, number)
+    source, target = str(tmp_path / "t"), str(tmp_path / "copy")
+    run = CliRunner().invoke
+    assert run(build(), ["replicate", source, target]).exit_code == 0
+    one_more(t, 4)
+    (tmp_path / "copy" / keys.commit_key(3)).unlink()
+    refused = run(build(), ["replicate", source, target])
+    assert (refused.exit_code, "--backfill" in refused.stderr) == (4, True)
+    assert "replicate SOURCE" in run(build(), ["fsck", target]).stdout
+    done = run(build(), ["replicate", source, target, "--backfill"])
+    assert done.exit_code == 0, done.stderr
+    assert "backfilled 1 version" in done.stdout
+    assert "copied 1 version" in done.stdout
+    assert run(build(), ["fsck", target]).exit_code == 0
 
 
 @pytest.mark.hazard("W18")

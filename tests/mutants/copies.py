@@ -241,4 +241,11 @@ COPIES = (
         never,
         "test_a_branch_that_cannot_follow_is_not_attached",
     ),
+    mutant(
+        "lost-explained-by-a-start",
+        "C5",
+        "what a copy lost and its source lacks is not taken for what the copy left out",
+        becomes("True"),
+        "test_w18_what_the_source_lacks_too_is_not_explained_by_its_start",
+    ),
 )

@@ -12,7 +12,7 @@ from eventlog.cli import terminal
 from eventlog.cli.place import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.display import command
-from eventlog.errors import CommitConflict, EventLogError, InvalidInput, Unavailable
+from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
 from eventlog.merging.planning.by_state.union import Take
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
@@ -40,7 +40,7 @@ from eventlog.table.table import Table
     "--backfill",
     "older",
     is_flag=True,
-    help="Then copy the versions left out before, even to a copy that has been written to.",
+    help="Then copy the versions left out before or lost, even to a copy that has been written to.",
 )
 @click.option("--follow", "following", is_flag=True, help="Keep going until interrupted.")
 @click.option(
@@ -75,13 +75,15 @@ def replicate(
         refused = None
         try:
             done = follower.step()
-        except CommitConflict as error:
-            if not older or following:
+        except (CommitConflict, Corrupt) as error:
+            if not older or (following and isinstance(error, CommitConflict)):
                 raise
             refused = error  # a copy that took writes of its own can still be filled
         filled = (
             backfill(table, target, target_options=options, progress=advance) if older else None
         )
+        if isinstance(refused, Corrupt):  # commits that the copy had lost are there again
+            done, refused = follower.step(), None
     if refused is not None and filled is not None:
         _tell(place, {"backfilled": msgspec.to_builtins(filled)}, _filled_text(filled))
         terminal.note(f"no newer version was copied: {refused}")
