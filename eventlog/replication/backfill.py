@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -118,13 +118,7 @@ def backfill(
     work = Filler(
         table.session, store, Pipeline(table.store, store, clock), progress or (lambda *_: None)
     )
-    given_up = ours.meta.horizon
-    starts = log.starts.all()
-    versions = 0
-    for newer, older in gaps:
-        if not chain.is_explained(newer, older, starts):
-            versions += work.fill_lost(range(older + 1, newer), given_up)
-    versions += sum(work.fill(start, given_up) for start in starts)
+    versions = work.fill_all(log.starts.all(), gaps, ours.meta.horizon)
     return Backfilled(versions, work.pipeline.objects, work.pipeline.bytes)
 
 
@@ -158,6 +152,20 @@ class Filler:
     target: ObjectStore
     pipeline: Pipeline
     tell: Progress
+
+    def fill_all(
+        self, starts: Sequence[Start], gaps: Iterable[tuple[int, int]], given_up: int
+    ) -> int:
+        """Copy all versions that the copy lacks; return their number.
+
+        Args:
+            starts: the starts of the copy.
+            gaps: the versions around each gap of its log, the newer one first.
+            given_up: the version below which the copy's versions cannot be read.
+        """
+        lost = [gap for gap in gaps if not chain.is_explained(*gap, starts)]
+        found = sum(self.fill_lost(range(older + 1, newer), given_up) for newer, older in lost)
+        return found + sum(self.fill(start, given_up) for start in starts)
 
     def fill(self, start: Start, given_up: int) -> int:
         """Copy the versions that one start left out; return their number.
