@@ -150,7 +150,7 @@ def slice_in(add: Add, version: int, partition: int) -> Slice | UnsetType:
     entry = add.slice
     if isinstance(entry, UnsetType):
         return entry
-    if entry.low is None:
+    if entry.low is None and entry.high is None:
         entry = msgspec.structs.replace(entry, low=version, high=version)
     return entry if entry.ordinal is not None else msgspec.structs.replace(entry, ordinal=partition)
 

@@ -440,8 +440,10 @@ def leaves() -> list[Value]:
 
 
 def _cells(rows: pa.Table, cells: Value) -> pa.Table:
+    # What is no kind replaces that of a base: it must not lie above others either.
+    row = rows.column("slice_kind").to_pylist().index("base") if "slice_kind" in cells else 0
     for name, value in cells.items():
-        rows = with_cell(name, value)(rows)
+        rows = with_cell(name, value, row)(rows)
     return rows
 
 

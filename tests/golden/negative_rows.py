@@ -254,7 +254,8 @@ def forks() -> list[Value]:
     for version in range(4, 10):
         for kind in ("", ".keyframe"):
             forge.objects.pop(log_key(version, kind), None)
-    made.append(forge.case("a branch whose parent ends below the fork", "R16.4", REFUSE))
+    below = forge.case("a branch whose parent ends below the fork", "R16.4", REFUSE)
+    made.append(below | {"version": 3})
     return made
 
 

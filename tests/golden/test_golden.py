@@ -18,7 +18,10 @@ from eventlog.store.local import LocalStore
 HERE = Path(__file__).parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 # What the others answer stands in vectors.json alone.
-NAMES = (*EXPECTED, "whole", "rules", "keyed", "joined", "rolled", "split", "merged")
+NAMES = (
+    *(*EXPECTED, "whole", "rules", "keyed", "joined", "rolled", "split", "merged"),
+    *("conditions", "keyed_conditions"),
+)
 
 
 def _make():

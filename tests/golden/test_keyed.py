@@ -19,6 +19,7 @@ from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert
 
 NAMES = ("joined", "keyed", "rolled", "split")
+EDGES = ("deletes", "grouped", "summed")
 VECTORS = json.loads(vectors.VECTORS.read_text(encoding="utf-8"))
 
 
@@ -43,7 +44,7 @@ def read(table, version):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *EDGES])
 def test_a_second_reader_finds_the_same_rows_at_every_version(name):
     table, second = Table.open(vectors.TABLES / name), reader_of(name)
     for version in range(table.head().version + 1):
