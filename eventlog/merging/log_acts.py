@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 
 from eventlog.keyed.repetition import repeated, repeats
+from eventlog.merging.sequences import Runs, joined_runs
 from eventlog.model.actions import (
     Add,
     AppReset,
@@ -37,9 +38,6 @@ CHOSEN = "chosen"  # its value if somebody chose a side, so that changes of the 
 _PUBLISHED = "\0"  # begins the name of the app that stands for a published append
 _MANY = 2  # if a writer has not recorded how many
 _NONE = -1  # below all sequences
-
-# Sequences of an app: the first and the last of each run, in order.
-Runs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class Act:
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
         carried = {} if self.carried is None else self.carried.apps
         for name, rise in carried.items():
-            done[name] = union(done.get(name, ()), rise.done)
+            done[name] = joined_runs(done.get(name, ()), rise.done)
         if not done and self.transaction.until is not None and not self.drops:
             done[_PUBLISHED + self.transaction.id] = ((0, 0),)
         return done
@@ -203,17 +201,6 @@ class AppliedStep:
 def kept(units: dict[str, Runs]) -> dict[str, Runs]:
     """Return the units of work without published appends, whose sequences no table keeps."""
     return {app: runs for app, runs in units.items() if not app.startswith(_PUBLISHED)}
-
-
-def union(some: Runs, others: Runs) -> Runs:
-    """Return the sequences that are in at least one of the two."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted((*some, *others)):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return tuple(found)
 
 
 class KnownCommits:
@@ -267,7 +254,7 @@ class Units:
                 ever.setdefault(app, []).extend(done)
                 found.setdefault(app, []).extend(done)
         self.done: dict[str, Runs] = {
-            app: union((), tuple((first, last) for first, last, _ in runs))
+            app: joined_runs((), tuple((first, last) for first, last, _ in runs))
             for app, runs in found.items()
         }
         self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}

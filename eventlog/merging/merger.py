@@ -30,7 +30,8 @@ from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
-from eventlog.merging.planning.by_state.union import LeftOut, Side, Take, Union, Uniter
+from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take
+from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
 from eventlog.merging.planning.keyed.ties import Ties, ties_of
 from eventlog.merging.planning.keyed.upserts import KeyedPlanner
@@ -374,7 +375,7 @@ class Merger:
         upto = self._marks.of(head, origin).upto
         target = self._side(self._target, head, ours, chunks, upto)
         try:
-            return Uniter(
+            return unite(
                 source,
                 target,
                 common=self._fork.common,
@@ -382,7 +383,7 @@ class Merger:
                 take=self._take,
                 ties=self._ties,
                 renamed=lambda name, why: self._moved(name, head.version, why),
-            ).united()
+            )
         except MergeConflict as found:
             if isinstance(why, MergeConflict):
                 raise self._advice.refusal(

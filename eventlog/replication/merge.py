@@ -16,7 +16,7 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.lineage.relation import relation, same_root
 from eventlog.merging.merger import Merged, Merger
-from eventlog.merging.planning.by_state.union import Take
+from eventlog.merging.planning.by_state.sides import Take
 from eventlog.replication.follow import Follower, Gap
 from eventlog.table.table import Table
 

@@ -26,7 +26,7 @@ from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.merger import Merged, publish
-from eventlog.merging.planning.by_state.union import Take
+from eventlog.merging.planning.by_state.sides import Take
 from eventlog.model.actions import Action
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction

@@ -13,7 +13,7 @@ from eventlog.cli.place import Place, common, pairs
 from eventlog.clock import SystemClock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
-from eventlog.merging.planning.by_state.union import Take
+from eventlog.merging.planning.by_state.sides import Take
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
 from eventlog.replication.attachment import replicas as attached_to

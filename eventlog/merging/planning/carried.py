@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eventlog.merging import log_acts
 from eventlog.merging.log_acts import AppliedStep
+from eventlog.merging.sequences import joined_runs
 from eventlog.model.actions import Action, AppReset, AppRise
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Meta
@@ -143,7 +143,7 @@ class Carried:
         apps = dict(self.apps)
         for app, rise in later.apps.items():
             known = apps.get(app, rise)
-            apps[app] = AppRise(known.old, log_acts.union(known.done, rise.done))
+            apps[app] = AppRise(known.old, joined_runs(known.done, rise.done))
         return Carried(
             later.version,
             later.commit,

@@ -3,7 +3,8 @@
 import pytest
 from support.acts import Log, name_of
 
-from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments, union
+from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments
+from eventlog.merging.sequences import common_runs, joined_runs, runs_without
 from eventlog.model.actions import AppReset, Restore, SetOrigin
 
 
@@ -18,7 +19,22 @@ from eventlog.model.actions import AppReset, Restore, SetOrigin
     ],
 )
 def test_runs_that_touch_are_one(some, others, expected):
-    assert union(some, others) == union(others, some) == expected
+    assert joined_runs(some, others) == joined_runs(others, some) == expected
+
+
+@pytest.mark.parametrize(
+    ("runs", "others", "rest"),
+    [
+        ((), ((1, 9),), ()),
+        (((1, 9),), (), ((1, 9),)),
+        (((1, 9),), ((3, 4), (6, 6)), ((1, 2), (5, 5), (7, 9))),
+        (((1, 3), (5, 9)), ((2, 6),), ((1, 1), (7, 9))),
+        (((4, 5),), ((1, 9),), ()),
+    ],
+)
+def test_runs_without_others_are_the_rest_and_the_common_ones_what_is_missing(runs, others, rest):
+    assert runs_without(runs, others) == rest
+    assert joined_runs(rest, common_runs(runs, others)) == runs
 
 
 def test_a_log_has_what_it_committed_and_what_it_carried():

@@ -1,0 +1,102 @@
+"""What becomes of the sequences of apps when two logs are united (R19.10 item 6). No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from eventlog.merging.log_acts import Act, kept
+from eventlog.merging.planning.by_state.sides import LogDifference, Side
+from eventlog.merging.sequences import Runs, common_runs, joined_runs, runs_without
+from eventlog.model.actions import AppReset, AppRise
+
+
+@dataclass(frozen=True, slots=True)
+class AppChanges:
+    """The changes of the sequences of apps that a union commits.
+
+    Attributes:
+        rises: by app, what the `origin` records as done.
+        resets: for each `restore` that is needed, by app, how it sets the sequence.
+    """
+
+    rises: dict[str, AppRise]
+    resets: tuple[dict[str, AppReset], ...]
+
+
+def app_changes(source: LogDifference, target: LogDifference, lost: Collection[Act]) -> AppChanges:
+    """Return what becomes of the sequences of apps.
+
+    Units that a restore of the source forgot, or that were left out with all of their chunks, do
+    not count as done any more: a first restore lowers the sequence, so that they can be loaded
+    again. The origin names the units above that which count as done, and a second restore raises
+    the sequence to the last of them.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        lost: the transactions of which the union leaves out everything.
+    """
+    theirs = _units_of(source.acts)
+    left = _units_of(lost)
+    ours = _units_of(act for act in target.acts if act not in lost)
+    there, here = source.units.done, target.units.done
+    # against units-forgotten-here-done-again
+    ours = {app: common_runs(runs, here.get(app, ())) for app, runs in ours.items()}
+    there = {app: runs_without(runs, left.get(app, ())) for app, runs in there.items()}
+    lows = _forgotten(source.acts, left)
+    back = {app for act in source.acts for app in (*act.forgets, *act.recalls)}
+    rises: dict[str, AppRise] = {}
+    first: dict[str, AppReset] = {}
+    second: dict[str, AppReset] = {}
+    for app in sorted({*theirs, *lows, *back}, key=str.encode):
+        done = common_runs(theirs.get(app, ()), there.get(app, ()))
+        done = runs_without(done, here.get(app, ()))
+        if app in lows:
+            every = joined_runs(there.get(app, ()), ours.get(app, ()))
+            done = runs_without(every, ((0, lows[app]),))
+        mark = _mark(target.side, app)
+        if done:
+            rises[app] = AppRise(_or_none(mark), done)
+            mark = max(mark, done[-1][1])
+        low = min(mark, lows.get(app, mark))
+        last = max(done[-1][1], low) if done else low
+        if app in back and app not in left:
+            last = max(last, _mark(source.side, app))
+        if app in lows or last != mark:
+            first[app] = AppReset(_or_none(mark), _or_none(low))
+        if last != low:
+            second[app] = AppReset(_or_none(low), _or_none(last))
+    return AppChanges(rises, (first, second) if second else (first,))
+
+
+def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:
+    """Return the units of work that transactions did, by app."""
+    done: dict[str, Runs] = {}
+    for act in acts:
+        for app, runs in kept(act.units).items():
+            done[app] = joined_runs(done.get(app, ()), runs)
+    return done
+
+
+def _forgotten(acts: Iterable[Act], left: Mapping[str, Runs]) -> dict[str, int]:
+    """Return by app the sequence above which units no longer count as done.
+
+    Args:
+        acts: what the source did.
+        left: the units that are left out.
+    """
+    lows = {app: runs[0][0] - 1 for app, runs in left.items()}
+    for act in acts:
+        for app, seq in act.forgets.items():
+            lows[app] = min(seq, lows.get(app, seq))
+    return lows
+
+
+def _mark(side: Side, app: str) -> int:
+    mark = side.meta.apps.get(app)
+    return -1 if mark is None else mark.seq
+
+
+def _or_none(seq: int) -> int | None:
+    return None if seq < 0 else seq

@@ -1,0 +1,288 @@
+"""What the target has of each time chunk after a union (MERGING.md R19.10). No I/O.
+
+Where only one of the two logs did something that the other one lacks, the target gets the segments
+of that log. Where one of them only added rows, these come beside the segments of the other one.
+Where neither holds, somebody has to choose one of the two logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.keyed.placement import span
+from eventlog.keyed.repetition import repeated
+from eventlog.merging.log_acts import Act, chunks_of, dropped_segments, old_rows
+from eventlog.merging.planning.by_state.sides import (
+    LeftOut,
+    LogDifference,
+    Side,
+    Take,
+    crossed_unions,
+)
+from eventlog.merging.planning.carried import MergeConflict
+from eventlog.merging.planning.keyed.doubles import Doubles
+from eventlog.merging.planning.keyed.ties import Ties
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment
+
+_SHOWN = 3  # chunks in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Rows that the target gets above what it has then.
+
+    Attributes:
+        segment: their segment in the log that has them.
+        mine: whether that log is the target.
+        again: whether the target has the same rows below them, too.
+    """
+
+    segment: Segment
+    mine: bool
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnitedChunks:
+    """What the target has of chunks that overlap after the union.
+
+    Attributes:
+        chunks: the chunks.
+        base: the log whose segments the target has; None: the target's, as they are.
+        rows: the rows above these.
+        left_out: what a choice leaves out; None: nothing.
+        lost: the transactions that did that.
+        chosen: whether it was decided by a choice.
+    """
+
+    chunks: frozenset[str]
+    base: Take | None
+    rows: Sequence[Addition] = ()
+    left_out: LeftOut | None = None
+    lost: Sequence[Act] = ()
+    chosen: bool = False
+
+
+@dataclass(slots=True)
+class _New:
+    """What one log did to chunks, and the other one does not have.
+
+    Attributes:
+        acts: the transactions.
+        adds: the segments that they added.
+        only_adds: whether they did nothing else.
+        old: the ids of segments among these that repeat rows which the other log had.
+    """
+
+    acts: list[Act] = field(default_factory=list)
+    adds: list[Segment] = field(default_factory=list)
+    only_adds: bool = True
+    old: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> list[Segment]:
+        """The segments with new rows."""
+        return [s for s in self.adds if s.id not in self.old]
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(act.version for act in self.acts))
+
+
+class ChunkRules:
+    """The rules by which the state of a chunk is decided, for two logs.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        upper: in a keyed table, whether the target's rows come after those of the source where both
+            only added some (R19.8).
+        ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
+        take: whose state counts where both did something; None: that is a conflict.
+    """
+
+    def __init__(
+        self,
+        source: LogDifference,
+        target: LogDifference,
+        *,
+        upper: bool,
+        ties: Ties | None,
+        take: Take | None,
+    ) -> None:
+        self._source, self._target = source, target
+        self._target_comes_later = upper and ties is not None
+        self._take = take
+        crossed = crossed_unions(source, target)
+        self._source_acts = [act for act in source.acts if act.commit not in crossed]
+        self._target_acts = [act for act in target.acts if act.commit not in crossed]
+        lower, higher = (source, target) if upper else (target, source)
+        ordered = ties not in (None, "none")
+        self._doubles = Doubles(lower.side.acts, higher.side.acts) if ordered else None
+        self._repeats = ties == "repeat"
+
+    def state(self, chunks: frozenset[str]) -> UnitedChunks:
+        """Return what the target has of these chunks, which overlap, after the union.
+
+        Raises:
+            MergeConflict: both did something to the chunks, and nobody has chosen.
+        """
+        theirs = _new_in(self._source, self._source_acts, chunks)
+        ours = _new_in(self._target, self._target_acts, chunks)
+        for base, new in self._ways(theirs, ours):
+            rows = self._above(base, new, chunks)
+            if rows is not None:
+                return UnitedChunks(chunks, base, rows)
+        if self._take == "source":
+            left_out = _left_out(self._target, chunks, ours)
+            return UnitedChunks(chunks, "source", (), left_out, ours.acts, chosen=True)
+        if self._take == "target":
+            left_out = _left_out(self._source, chunks, theirs)
+            return UnitedChunks(chunks, None, (), left_out, theirs.acts, chosen=True)
+        first = ", ".join(sorted(chunks)[:_SHOWN])
+        raise MergeConflict(
+            f"both changed rows of {first} in ways that exclude each other",
+            min(theirs.versions, default=self._source.side.version),
+            min(ours.versions, default=None),
+        )
+
+    def _ways(self, theirs: _New, ours: _New) -> Iterator[tuple[Take, Sequence[Segment]]]:
+        """Yield whose segments may be kept, and what comes above them, the best way first."""
+        both_add = theirs.only_adds and ours.only_adds and bool(theirs.old) == bool(ours.old)
+        if not ours.acts and (theirs.acts or self._target_comes_later):
+            # With nothing new on both sides the order of rows may differ in a keyed table.
+            yield "source", ()
+        elif not theirs.acts:
+            yield "target", ()
+        elif both_add:
+            # against both-repeated-old-rows
+            ways: list[tuple[Take, Sequence[Segment]]] = [
+                ("target", theirs.rows),
+                ("source", ours.rows),
+            ]
+            yield from reversed(ways) if self._target_comes_later else ways
+        elif theirs.only_adds and not theirs.old:
+            yield "target", theirs.adds
+        elif ours.only_adds and not ours.old:
+            yield "source", ours.adds
+
+    def _above(
+        self, base: Take, new: Sequence[Segment], chunks: frozenset[str]
+    ) -> Sequence[Addition] | None:
+        """Return what comes above the segments of one log; None if there is no such order.
+
+        Args:
+            base: the log whose segments are kept.
+            new: new rows of the other log, in order.
+            chunks: the chunks.
+        """
+        log = self._source if base == "source" else self._target
+        side, other = log.side, log.other
+        lost = self._target.dropped if base == "source" else self._source.dropped
+        if not chunks.isdisjoint(_compacted_with_others(side, other, lost)):
+            return None
+        fresh = {s.id for s in new}
+        rows: Sequence[Segment] | None = new
+        # against rows-united-above-a-unit
+        if self._doubles is not None and (
+            self._doubles.broken(side.acts, new, chunks)
+            or (self._repeats and self._doubles.overtaken(side.acts, new, other.acts))
+        ):
+            rows = None
+            if self._repeats:  # against unit-repeated-where-rows-count-twice
+                rows = self._doubles.above(side.acts, other.acts, new, chunks)
+        repeats = [s for s in rows or () if s.id not in fresh]
+        if rows is None or not all(s.id in side.live or side.is_there(s) for s in repeats):
+            return None
+        on_target = base == "target"
+        return [
+            Addition(s, mine=on_target == (s.id not in fresh), again=s.id not in fresh)
+            for s in rows
+        ]
+
+
+def overlapping_chunks(acts: Iterable[Act]) -> list[frozenset[str]]:
+    """Return the chunks that these transactions changed, in sets of those that overlap."""
+    sets: list[set[str]] = []
+    end = 0
+    for name in sorted(chunks_of(acts), key=lambda n: (parse_chunk(n).start, -parse_chunk(n).end)):
+        chunk = parse_chunk(name)
+        if sets and chunk.start < end:
+            sets[-1].add(name)
+            end = max(end, chunk.end)
+        else:
+            sets.append({name})
+            end = chunk.end
+    return [frozenset(names) for names in sets]
+
+
+def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
+    """Return what one log did to these chunks, and the other log does not have.
+
+    Segments that the log dropped by a unit of work that both did are left out.
+
+    Args:
+        log: the log.
+        acts: its transactions that the other log does not have.
+        chunks: the chunks.
+    """
+    new = _New()
+    side, other, units = log.side, log.other, log.other_units
+    old = old_rows(acts, acts)
+    gone = (d.id for a in other.acts if not a.merges_slices for d in a.drops if d.chunk in chunks)
+    replaced = repeated(old, gone) | set(log.dropped)
+    for act in acts:
+        adds = [s for s in act.adds if s.chunk in chunks and s.id not in replaced]
+        drops = [d for d in act.drops if d.chunk in chunks]
+        # What came and went again within it is neither added nor dropped by it.
+        several = len(act.originals) > 1 or act.count > 1
+        parts = [t for t in other.acts if several and t.originals.keys() & act.originals.keys()]
+        # against one-of-several-units-seen
+        parts = parts + (units.shared(act) if several else [])
+        met = not chunks.isdisjoint(chunks_of(parts))
+        if adds or drops or met:
+            new.acts.append(act)
+            new.adds += adds
+            # Rows of a keyed table that lie below their version are those of an overwrite.
+            low = any(s.slice and span(s)[0] < s.version for s in adds)
+            new.old.update(s.id for s in adds if s.id in old)
+            new.only_adds &= not (drops or met or low or act.restores)
+    if new.only_adds:
+        new.only_adds = all(s.id in side.live or side.is_there(s) for s in new.rows)
+    return new
+
+
+def _compacted_with_others(side: Side, other: Side, lost: Collection[str]) -> set[str]:
+    """Return the chunks in which a log has compacted some of these segments with others.
+
+    Segments from before the log was united with the other one are left out.
+
+    Args:
+        side: the log.
+        other: the other log.
+        lost: ids of segments.
+    """
+    commits = {act.commit for act in other.acts}
+    added: dict[str, str] = {}
+    for act in side.acts:
+        # against choice-between-merged-rows-asked-again
+        if act.is_state and act.carried and act.carried.commit in commits:
+            added = {}
+        added.update((s.id, s.chunk) for s in act.adds if s.id in lost)
+    dropped = dropped_segments(side.acts) if added else {}
+    return {chunk for i, chunk in added.items() if i not in side.live and i not in dropped}
+
+
+def _left_out(loser: LogDifference, chunks: frozenset[str], new: _New) -> LeftOut | None:
+    """Return what a choice against a log leaves out of these chunks; None: nothing."""
+    if not new.acts:
+        return None
+    rows = sum(
+        s.rows
+        for s in loser.side.live.values()
+        if s.chunk in chunks and s.id not in loser.other.live
+    )
+    what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
+    return LeftOut(loser.side.uri, f"rows of {what}", new.versions, rows)

@@ -1,0 +1,156 @@
+"""The two logs of a union, and what each did that the other one does not have. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from eventlog.keyed.repetition import repeated
+from eventlog.merging.log_acts import Act, KnownCommits, Units, dropped_segments
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Meta
+
+Take = Literal["source", "target"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one of two logs did to a part of the table, and what the union leaves out.
+
+    Attributes:
+        root: root URI of the log that did it.
+        what: the time chunks, or the property.
+        versions: the versions in which it did that.
+        rows: number of rows that this log has live there, in segments that the other one lacks.
+    """
+
+    root: str
+    what: str
+    versions: tuple[int, ...]
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two logs.
+
+    Attributes:
+        uri: its root.
+        version: its newest version.
+        commit: the hash of the commit of that version.
+        meta: its small state at that version.
+        acts: its transactions since the fork point, in order.
+        has: which transactions it has, from whatever log.
+        seen: the version of the other log up to which it has everything.
+        live: its live segments by id, of all chunks that one of the two has changed.
+        is_there: returns whether the object of one of its segments still exists.
+    """
+
+    uri: str
+    version: int
+    commit: str
+    meta: Meta
+    acts: Sequence[Act]
+    has: KnownCommits
+    seen: int
+    live: Mapping[str, Segment]
+    is_there: Callable[[Segment], bool]
+
+    @property
+    def schema(self) -> Schema:
+        """Its schema."""
+        assert self.meta.schema is not None  # noqa: S101 - every table has one
+        return self.meta.schema
+
+
+@dataclass(frozen=True, slots=True)
+class LogDifference:
+    """What one log did, compared with the other one.
+
+    Attributes:
+        side: the log.
+        other: the other log.
+        units: the units of work that the log has done.
+        other_units: the units of work that the other log has done.
+        acts: the log's transactions that the other one does not have, without rewrites, compactions
+            of slices, and units of work that both did.
+        dropped: the segments that the log dropped by units of work that both did, with the segments
+            that repeat them.
+    """
+
+    side: Side
+    other: Side
+    units: Units
+    other_units: Units
+    acts: Sequence[Act]
+    dropped: Collection[str]
+
+
+def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifference]:
+    """Return what the source did, compared with the target, and what the target did."""
+    sides = (source, target)
+    units = [Units(side.acts) for side in sides]
+    source_difference, target_difference = (
+        LogDifference(
+            sides[n],
+            sides[1 - n],
+            units[n],
+            units[1 - n],
+            _missing_acts(sides[n], sides[1 - n], units[1 - n]),
+            _dropped_by_units(sides[n], sides[1 - n], units[1 - n]),
+        )
+        for n in (0, 1)
+    )
+    return source_difference, target_difference
+
+
+def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
+    """Return what one log did, and the other log does not have."""
+    return [
+        act
+        for act in side.acts
+        if act.does_anything
+        and not act.rewrites
+        and not act.merges_slices
+        and act.version > other.seen
+        and not other.has.has(act)
+        and not (act.unit is not None and other_units.shared(act))
+    ]
+
+
+def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
+    """Return the segments that a log dropped by units of work that both did, and their repeats.
+
+    The other log did not have these rows when it did the unit. Rows that it had dropped by then,
+    and restored later, are not among them.
+    """
+    dropped_there: dict[str, int] = {}  # by the other log: the first version in which it did
+    for act in other.acts:
+        if not act.is_state:
+            for drop in act.drops:
+                dropped_there.setdefault(drop.id, act.version)
+    gone: set[str] = set()
+    for name, act in dropped_segments(side.acts).items():
+        twins = other_units.shared(act) if act.unit else ()
+        # against restored-above-a-unit-dropped-by-the-other
+        if any(dropped_there.get(name, twin.version + 1) > twin.version for twin in twins):
+            gone.add(name)
+    return gone | repeated((*other.live, *(s.id for act in side.acts for s in act.adds)), gone)
+
+
+def crossed_unions(source: LogDifference, target: LogDifference) -> set[str]:
+    """Return the commits by which each log was united with the other one at the same time.
+
+    Neither log has the commit of the other one, but each has all that the other's union applied.
+    """
+    crossed = [
+        {
+            act.commit
+            for act in log.acts
+            if act.unites_all and all(map(log.other.has.names, act.originals.keys() - {act.commit}))
+        }
+        for log in (source, target)
+    ]
+    # against crossed-unions-taken-for-changes
+    return set().union(*crossed) if all(crossed) else set()

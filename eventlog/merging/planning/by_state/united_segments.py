@@ -1,0 +1,152 @@
+"""The segments that the target adds and drops to get the states of chunks. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from eventlog.format import keys
+from eventlog.keyed import placement, slices
+from eventlog.keyed.rule import keyed_of, splits_of
+from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
+from eventlog.merging.planning.by_state.sides import LogDifference
+from eventlog.merging.planning.columns import translated
+from eventlog.merging.planning.keyed.planned_rows import as_new_rows
+from eventlog.model.entries import Schema, Segment
+
+
+class UnitedSegments:
+    """The adds and drops of a union, which are noted chunk by chunk.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        schema: the target's schema after the union.
+        common: the last version that both share.
+        renamed: returns the id of a segment that is added in another place, too; its arguments are
+            the segment's id and the reason.
+
+    Attributes:
+        adds: the segments to add.
+        drops: the segments to drop.
+        copies: by id of an add, where its object may be (see `Carried`).
+        still: chunks to which nothing may be added before the commit.
+        room: the number of versions that the target lacks for the spans of slices.
+    """
+
+    def __init__(
+        self,
+        source: LogDifference,
+        target: LogDifference,
+        *,
+        schema: Schema,
+        common: int,
+        renamed: Callable[[str, str], str],
+    ) -> None:
+        self._source, self._target = source, target
+        self._schema, self._common, self._renamed = schema, common, renamed
+        layout = target.side.meta.layout
+        self._keyed = layout is not None and keyed_of(layout) is not None
+        self.adds: list[Segment] = []
+        self.drops: list[Segment] = []
+        self.copies: dict[str, tuple[tuple[bool, str], ...]] = {}
+        self.still: set[str] = set()
+        self.room = 0
+
+    def change(self, state: UnitedChunks) -> None:
+        """Note what the target adds and drops to get this state."""
+        if state.base == "target":
+            self._add_beside(state)
+        elif state.base == "source":
+            self._exchange(state)
+
+    def _add_beside(self, state: UnitedChunks) -> None:
+        """The target keeps its segments of these chunks, and gets the rows."""
+        live = self._target.side.live
+        gone = [s for name, s in live.items() if name in self._source.dropped]
+        self.drops += (s for s in gone if s.chunk in state.chunks)
+        for row in state.rows:
+            if row.again or row.segment.id not in live:
+                self._add_rows(row)
+        if state.rows:
+            self.still |= state.chunks
+
+    def _exchange(self, state: UnitedChunks) -> None:
+        """The target gets the source's segments of these chunks, and the rows."""
+        here = [s for s in self._target.side.live.values() if s.chunk in state.chunks]
+        there = [
+            s
+            for s in self._source.side.live.values()
+            if s.chunk in state.chunks and s.id not in self._target.dropped
+        ]
+        self.still |= state.chunks
+        if self._keyed:
+            self._exchange_slices(here, there, state.rows)
+            return
+        kept = {s.id for s in there} | {row.segment.id for row in state.rows}
+        self.drops += [s for s in here if s.id not in kept]
+        for segment in there:
+            if segment.id not in self._target.side.live:
+                self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
+        for row in state.rows:
+            if row.segment.id not in self._target.side.live:
+                self._add_rows(row)
+
+    def _exchange_slices(
+        self, here: Sequence[Segment], there: Sequence[Segment], rows: Sequence[Addition]
+    ) -> None:
+        """The target gets the source's segments in their places, and the rows above them."""
+        if not rows and self._same(here, there):
+            return
+        ends = {v for s in there for v in placement.span(s) if v > self._common}
+        places = {v: self._common + 1 + n for n, v in enumerate(sorted(ends))}
+        self.room = max(self.room, self._common + len(ends) - self._target.side.version)
+        self.drops += here
+        for segment in there:
+            low, high = (places.get(v, v) for v in placement.span(segment))
+            place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
+            entry = msgspec.structs.replace(self._of_source(segment), slice=place)
+            self._add(entry, ((False, keys.key_of(segment)),))
+        for row in rows:
+            self._add_rows(row)
+
+    def _same(self, here: Sequence[Segment], there: Sequence[Segment]) -> bool:
+        """Return whether the same rows count in the same slices, in the same order.
+
+        A segment that got another place has another id, and the same object.
+        """
+        layouts = [log.side.meta.layout for log in (self._source, self._target)]
+        splits = max(
+            splits_of(keyed)
+            for layout in layouts
+            if layout is not None and (keyed := keyed_of(layout)) is not None
+        )
+        ours, theirs = ([_counted(run) for run in slices.runs(x, splits)] for x in (here, there))
+        return ours == theirs
+
+    def _add_rows(self, row: Addition) -> None:
+        segment = as_new_rows(row.segment) if self._keyed else row.segment
+        if not row.mine:
+            segment = self._of_source(segment)
+        if row.again:
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
+        self._add(segment, ((row.mine, keys.key_of(row.segment)),))
+
+    def _of_source(self, segment: Segment) -> Segment:
+        entry = translated(segment, self._source.side.schema, self._schema)
+        return as_new_rows(entry) if self._keyed else entry
+
+    def _add(self, segment: Segment, places: tuple[tuple[bool, str], ...]) -> None:
+        if segment.id in self._target.side.live:  # of slices that get another place
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "moved"))
+        while segment.id in self.copies:  # another form of the same rows is there
+            segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "again"))
+        self.adds.append(segment)
+        self.copies[segment.id] = places
+
+
+def _counted(run: slices.Run) -> tuple[str, int, int, list[str]]:
+    """Return the place of a run of slices, and the checksums of the objects that count there."""
+    objects = [s.checksum for s in run.segments]  # against another-place-taken-for-other-rows
+    return run.chunk, run.first, run.last, objects
