@@ -16,10 +16,12 @@ from eventlog.commit.proposal import check_writable
 from eventlog.copying.copier import Item
 from eventlog.display import command
 from eventlog.errors import (
+    CommitConflict,
     Corrupt,
     DataLoss,
     KeyNotFound,
     UnsupportedFormat,
+    VersionNotFound,
     VersionNotReplicated,
     VersionVacuumed,
 )
@@ -89,9 +91,10 @@ def backfill(
         clock: use this clock instead of the machine's.
 
     Raises:
-        CommitConflict: the target took writes of its own under these versions.
-        Corrupt: a version of the target does not follow the source's version below it: the two
-            logs have diverged, or one of them was changed.
+        CommitConflict: the target took writes of its own under these versions, or the two logs
+            parted below what the target has.
+        Corrupt: a version that both have does not follow the source's version below it, which was
+            changed.
         DataLoss: an object of the source is missing or damaged.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
@@ -277,18 +280,33 @@ class Filler:
         def step() -> int:
             # against backfill-of-another-chain
             if codec.sha256(body) != expected:
-                raise Corrupt(
-                    f"version {version + 1} of {self.target.uri} does not follow version {version} "
-                    "here: the two have parted below it, or one of the logs was changed. If "
-                    f"{command('fsck', self.source.uri)} finds nothing, backfill from the table "
-                    "that the copy has followed, or from another copy of that",
-                    table=self.source.uri,
-                    version=version,
-                )
+                raise self._not_followed(version)
             self.pipeline.create(keys.commit_key(version), body)
             return 1
 
         return step
+
+    def _not_followed(self, version: int) -> CommitConflict | Corrupt:
+        """Return the error for a version that the target's next one does not follow."""
+        source, target = self.source.uri, self.target.uri
+        try:
+            ours, theirs = (log.read(version + 1)[1] for log in (Log(self.target), self.source.log))
+        except VersionNotFound:  # the source ends there
+            ours = theirs = b""
+        if not ours or ours != theirs:
+            return CommitConflict(
+                f"{source} and {target} have parted below version {version + 1}: backfill from the "
+                "table that the copy has followed, or from another copy of that",
+                table=source,
+                version=version,
+            )
+        return Corrupt(
+            f"version {version + 1} is the same in {source} and {target}, and does not follow "
+            f"version {version} of {source}, which was changed: see what "
+            f"{command('fsck', source)} finds, and backfill from another copy",
+            table=source,
+            version=version,
+        )
 
     def _check_named(
         self, commit: Commit, body: bytes, state: Snapshot | None, root: KeyFrame

@@ -6,6 +6,7 @@ them, and what was put right goes on.
 
 import itertools
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from support.builders import START_MS, create, events, reopen, replace_object
@@ -15,6 +16,7 @@ from support.parted_logs import take_over
 
 from eventlog import Table, errors, limits
 from eventlog.clock import ManualClock
+from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
@@ -295,3 +297,23 @@ def test_a_version_is_not_filled_in_below_a_commit_that_the_next_one_does_not_na
     copy(store, target, fills=True)
     assert names(reopen(target)) == rows(*range(4, 9))
     assert names(reopen(target), version=3) == rows(1, 2, 3)
+
+
+@pytest.mark.hazard("G2")
+def test_a_changed_commit_below_the_horizon_is_told_from_a_source_that_parted():
+    """There the versions are not resolved: only the hashes tell."""
+    store, put_right = replaced(4)
+    false = store.get(keys.commit_key(4))
+    put_right()
+    table = reopen(store)
+    table.clock.advance(10 * 86_400_000)
+    vacuum(table, dry_run=False, retention=timedelta(hours=1))
+    assert table.head().meta.horizon > 4
+    target, clock = MemoryStore(), ManualClock(table.clock.now_ms(), 7)
+    follow(reopen(store), Table(target, clock), start="keyframe", clock=clock)
+    replace_object(store, keys.commit_key(4), false)
+    with pytest.raises(errors.Corrupt, match=r"version 5 is the same .* version 4 .* was changed"):
+        copy(store, target, fills=True)
+    put_right()
+    copy(store, target, fills=True)
+    assert logged(target) == logged(store)
