@@ -56,7 +56,7 @@ MERGES = (
         "own-rows-carried-back",
         "G3",
         "what came from the target is not carried back",
-        never,
+        becomes("None"),
         "test_g3_what_came_from_the_target_is_not_carried_back",
     ),
     mutant(

@@ -20,7 +20,7 @@ def is_nothing(act: Act) -> bool:
 def came_from_target(pair: Pair, act: Act) -> bool:
     """Return whether the source merged a transaction's changes from the target."""
     direct = act.carried is not None and not act.unites and act.carried.commit in pair.ours
-    return direct or pair.ours.issuperset(act.originals)  # against own-rows-carried-back
+    return direct or pair.ours.issuperset(act.originals)
 
 
 def may_be_done(act: Act, seqs: Mapping[str, int]) -> bool:
@@ -87,7 +87,7 @@ class AlreadyApplied:
         if is_nothing(act):
             return Already()
         if came_from_target(self._pair, act) or self.has(act):
-            return Already()
+            return Already()  # against own-rows-carried-back
         part = not self._pair.ours.isdisjoint(act.originals) or self._target_commits.has_part(act)
         if part:  # against rest-of-several-transactions-left-out
             raise MergeConflict(
