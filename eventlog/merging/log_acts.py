@@ -31,7 +31,7 @@ from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
-UNITED = "united"  # in the `info` of a transaction that united two logs by their states
+UNITED = "united"  # in the `info` of a union of two logs
 PURE = "source"  # its value if each chunk that was changed became what it is at the source
 BOTH = "both"  # its value if rows of both logs were kept
 CHOSEN = "chosen"  # its value if somebody chose a side, so that changes of the other are left out
@@ -79,18 +79,18 @@ class Act:
 
     @property
     def is_state(self) -> bool:
-        """Whether it united two logs by their states."""
+        """Whether it is a union: it united two logs by their states (MERGING.md R19.10)."""
         actions = self.transaction.actions
         return any(isinstance(a, Restore) and not isinstance(a.origin, UnsetType) for a in actions)
 
     @property
     def unites(self) -> bool:
-        """Whether it united two logs by their states, and did more than copy chunks."""
+        """Whether it is a union that did more than copy chunks."""
         return self.is_state and self.transaction.info.get(UNITED) != PURE
 
     @property
     def unites_all(self) -> bool:
-        """Whether it united two logs by their states, and left nothing out."""
+        """Whether it is a union that left nothing out."""
         return self.is_state and self.transaction.info.get(UNITED) == BOTH
 
     @property
@@ -111,7 +111,7 @@ class Act:
 
     @property
     def merges_slices(self) -> bool:
-        """Whether it merged rows of a keyed table, which changes no answer."""
+        """Whether it is a merge of slices, which changes no answer of a keyed table."""
         return any(isinstance(a, Merge) for a in self.transaction.actions)
 
     @property

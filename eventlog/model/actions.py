@@ -220,8 +220,8 @@ class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unk
     which may be below the fence: a vacuum does not delete segments that were live at a version
     above the horizon.
 
-    With an `origin` they were live at that version of another log, up to which the transaction
-    merges it, or here; then the two are made one by their states.
+    With an `origin` the transaction is a union of two logs: they were live here, or at that version
+    of the other log, up to which the union merges it.
 
     Attributes:
         version: the version that is restored.

@@ -95,7 +95,7 @@ class AlreadyApplied:
                 act.version,
             )
         if act.is_state:
-            raise MergeConflict("it made two logs one by their states", act.version)
+            raise MergeConflict("it united two logs", act.version)
         return self._done(act)
 
     def _done(self, act: Act) -> Already | None:

@@ -181,7 +181,7 @@ class ChunkRules:
         log = self._source if base == "source" else self._target
         side, other = log.side, log.other
         lost = self._target.dropped if base == "source" else self._source.dropped
-        if not chunks.isdisjoint(_compacted_with_others(side, other, lost)):
+        if not chunks.isdisjoint(_merged_with_others(side, other, lost)):
             return None
         fresh = {s.id for s in new}
         rows: Sequence[Segment] | None = new
@@ -254,8 +254,8 @@ def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> 
     return new
 
 
-def _compacted_with_others(side: Side, other: Side, lost: Collection[str]) -> set[str]:
-    """Return the chunks in which a log has compacted some of these segments with others.
+def _merged_with_others(side: Side, other: Side, lost: Collection[str]) -> set[str]:
+    """Return the chunks in which a log has merged some of these segments with others.
 
     Segments from before the log was united with the other one are left out.
 

@@ -73,7 +73,7 @@ class LogDifference:
         other: the other log.
         units: the units of work that the log has done.
         other_units: the units of work that the other log has done.
-        acts: the log's transactions that the other one does not have, without rewrites, compactions
+        acts: the log's transactions that the other one does not have, without rewrites, merges
             of slices, and units of work that both did.
         dropped: the segments that the log dropped by units of work that both did, with the segments
             that repeat them.

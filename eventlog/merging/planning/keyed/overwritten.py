@@ -30,7 +30,9 @@ class OverwrittenRows:
     ) -> None:
         self._source, self._unseen = source, unseen
         self._added: dict[str, Segment] = {}  # by the target since the fork point
-        self._made_of: dict[str, tuple[str, ...]] = {}  # the target's compactions: output, inputs
+        self._made_of: dict[
+            str, tuple[str, ...]
+        ] = {}  # the target's merges of slices: output, inputs
         self._by: dict[str, Act] = {}  # of other segments: the transaction that added them
         acts = list(acts)
         added = {s.id for act in acts for s in act.adds}
@@ -72,7 +74,7 @@ class OverwrittenRows:
         return False not in dropped
 
     def _parts(self, entry: Segment) -> set[str]:
-        """Return the ids of the segments that the target compacted to one since the fork point."""
+        """Return the ids of the segments that the target merged into one since the fork point."""
         parts, pending = set(), [entry.id]
         while pending:
             name = pending.pop()
@@ -97,12 +99,12 @@ class OverwrittenRows:
 
 
 def _inputs(made: Segment, act: Act, live: Mapping[str, Segment]) -> Iterator[str]:
-    """Yield the ids of the segments whose rows a compacted segment contains.
+    """Yield the ids of the segments whose rows a merge of slices put into a segment.
 
     Inputs that also have rows of other buckets stay live beside it.
 
     Args:
-        made: the compacted segment.
+        made: the new segment.
         act: the transaction that made it.
         live: the segments that were live before.
     """

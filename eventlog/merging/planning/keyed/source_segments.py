@@ -29,7 +29,7 @@ class SourceSegments:
         # Segments that arrived at the source since the fork point: their ids there, by first name.
         self._arrived: dict[str, list[str]] = {}
         self._gone: set[str] = set()  # dropped at the source since the fork point
-        self._compacted_to: dict[str, tuple[str, ...]] = {}  # by input, the outputs
+        self._merged_to: dict[str, tuple[str, ...]] = {}  # by input, the outputs
 
     def note(self, step: AppliedStep) -> None:
         """Note what a commit of the source did."""
@@ -39,7 +39,7 @@ class SourceSegments:
                 self.firsts.note(drop.id)
                 if act.merges_slices:
                     outputs = (s.id for s in act.adds if s.chunk == drop.chunk)
-                    self._compacted_to[drop.id] = tuple(outputs)
+                    self._merged_to[drop.id] = tuple(outputs)
             for segment in act.adds:
                 self._gone.discard(segment.id)
                 self.firsts.note(segment.id)
@@ -68,7 +68,7 @@ class SourceSegments:
         if name not in dropped and name not in self._gone:
             return True
         # against rows-below-a-carried-overwrite-dropped
-        kept = {self.keeps(output, dropped) for output in self._compacted_to.get(name, ())}
+        kept = {self.keeps(output, dropped) for output in self._merged_to.get(name, ())}
         return None if len(kept) > 1 else next(iter(kept), False)
 
     def drops(self, entry: Segment, act: Act) -> bool:

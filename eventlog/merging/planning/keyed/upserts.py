@@ -1,6 +1,6 @@
 """Plans what a merge commits on a keyed table: upserts and deletes, in one order for both logs.
 
-No I/O. Log segments are merged. Compacted segments are not: they contain no new rows. Rows of one
+No I/O. Log segments are merged. Merges of slices are not: they add no new rows. Rows of one
 key that tie are ordered by the log of the *lower* side, whose origin has the smaller name. After
 them come the rows that only the other side, the *upper* one, wrote (MERGING.md R19.8). So a merge
 into the lower side appends. A merge into the upper side appends the lower side's rows, and then
@@ -193,9 +193,7 @@ class KeyedPlanner:
                 act.version,
             )
         if act.is_state and act.adds and self._repeats:
-            raise MergeConflict(
-                "it made two logs one by their states, in their places", act.version
-            )
+            raise MergeConflict("it united two logs, with rows in their old places", act.version)
         if unit is None:
             for segment in act.adds:
                 self._source.arrive(segment.id, [segment.id])
@@ -312,7 +310,7 @@ class KeyedPlanner:
         placed = [s for s in act.adds if act.restores and span(s)[0] < act.version]
         # against rows-of-a-state-repeated-as-new-ones
         if any(meet(segment, later) for segment in placed for later in self._rows.later):
-            did = "was made one with a third log by their states"
+            did = "was united with a third log"
             if not act.is_state:
                 did = "has restored a version"
             raise MergeConflict(
