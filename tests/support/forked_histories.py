@@ -667,7 +667,7 @@ class KeyedFork(ForkedHistory):
     def check_united(self, rows, logs, common):
         """Each row is what some order of both logs' units gives, in which each keeps its own.
 
-        Where two logs were made one by their states the order also depends on what each had then.
+        Where two logs were united the order also depends on what each had then.
         """
         shared = [name for act in logs[0][:common] for name in act.units]
         own = [[n for a in acts[common:] if not a.carried for n in a.units] for acts in logs]

@@ -1,7 +1,7 @@
-"""Units of work that both of two logs did in a keyed table: what lay below one stays below it.
+"""Units of work that each of two logs did in a keyed table, and the rows that lie below them.
 
-No I/O. Each log keeps what it did itself, so such a unit has a place of its own in each. What one
-of the two had when it did the unit lies below it, wherever it comes to lie (R19.8 item 5).
+No I/O. Each log keeps its own form of such a unit, in its own place. The rows that either log had
+when it did the unit lie below the unit in both logs (MERGING.md R19.8 item 5).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from eventlog.keyed.rule import splits_of
 from eventlog.merging.log_acts import Act, Units, dropped_segments
 from eventlog.model.entries import Segment
 
-_PASSES = 8  # through all units, until an order is given up
-_BELOW = -1  # the place of rows of whose order nothing is to be decided
+_PASSES = 8  # over all units; if no order is found by then, there is none
+_BELOW = -1  # the place of rows that are not in an order: below all others
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where rows of a segment may lie.
+    """The time chunk and the buckets of the rows of a segment.
 
     Attributes:
         chunk: the time chunk.
         first: the first bucket.
-        last: the last one.
+        last: the last bucket.
     """
 
     chunk: str
@@ -35,18 +35,18 @@ class Extent:
     last: int
 
     def meets(self, other: Extent) -> bool:
-        """Return whether both may have rows of one bucket."""
+        """Return whether both may have rows of the same bucket."""
         return self.first <= other.last and other.first <= self.last and self.chunk == other.chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Rows that a log got.
+    """The rows that a log got by one segment of a transaction.
 
     Attributes:
-        act: with which transaction.
-        names: the ids that they may have, without those that repeat one of these.
-        extent: where they lie.
+        act: the transaction.
+        names: the ids of segments that may have these rows: the first forms, not their repeats.
+        extent: the buckets of the rows.
     """
 
     act: Act
@@ -56,14 +56,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of work that both logs did, in one of them.
+    """A unit of work that both logs did, as one of them did it.
 
     Attributes:
-        act: what did it.
-        twins: what did it in the other log.
-        segments: its rows, of both: names and extents.
-        log: what its log got, by chunk, in order.
-        before: of each chunk, how many of these it got before the unit.
+        act: the transaction of this log that did the unit.
+        twins: the transactions of the other log that did it.
+        segments: the segments of both forms of the unit: their extents, by name.
+        log: the rows that this log got, by chunk, in order.
+        before: for each chunk, how many of these rows the log got before the unit.
     """
 
     act: Act
@@ -74,32 +74,32 @@ class Unit:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the segments have its rows alone."""
+        """Whether the segments have no rows but those of the unit."""
         return all(act.unit is not None for act in (self.act, *self.twins))
 
     @property
     def chunks(self) -> list[str]:
-        """The chunks in which rows may belong below it."""
+        """The chunks in which rows may belong below the unit."""
         chunks = dict.fromkeys(extent.chunk for extent in self.segments.values())
         return [chunk for chunk in chunks if chunk in self.before]
 
     def rows(self, chunk: str) -> Sequence[Row]:
-        """Return the rows of a chunk that belong below it."""
+        """Return the rows of a chunk that belong below the unit."""
         return self.log.get(chunk, ())[: self.before.get(chunk, 0)]
 
 
 class Doubles:
-    """What must lie below the units of work that two logs did, each by itself.
+    """The units of work that each of two logs did by itself, and the rows below them.
 
     Args:
-        lower: what the lower log did since they parted (R19.8).
-        upper: what the upper one did.
+        lower: the transactions of the lower log since the fork point (R19.8).
+        upper: the transactions of the upper log since the fork point.
     """
 
     def __init__(self, lower: Sequence[Act], upper: Sequence[Act]) -> None:
         self._firsts = Firsts()
         self._commits = {act.commit for act in (*lower, *upper)}
-        self._units: dict[int, Unit] = {}  # by the identity of what did one
+        self._units: dict[int, Unit] = {}  # by the identity of the transaction
         self._twins: dict[int, list[Act]] = {}
         units = Units(lower)
         for act in upper:
@@ -121,7 +121,7 @@ class Doubles:
         self._units = self._done(lower, old) | self._done(upper, old)
 
     def _rows(self, act: Act) -> Iterator[Row]:
-        """Yield the rows that a log got with a transaction."""
+        """Yield the rows that a log got by a transaction."""
         forms = [s for one in self._twins.get(id(act), ()) for s in one.adds]
         for segment in _rows_of(act):
             same = (s for s in forms if meet(s, segment))
@@ -132,11 +132,11 @@ class Doubles:
         return Extent(segment.chunk, *reach(segment, self._splits))
 
     def _done(self, acts: Iterable[Act], old: Iterable[Row]) -> dict[int, Unit]:
-        """Return the units of a log that both did, by the identity of what did one.
+        """Return the units that both logs did, as one log did them, by transaction.
 
         Args:
-            acts: what the log did, in order.
-            old: rows that both had before.
+            acts: the transactions of the log, in order.
+            old: rows that both logs had before.
         """
         log: dict[str, list[Row]] = {}
         for row in old:
@@ -158,12 +158,12 @@ class Doubles:
     def broken(
         self, acts: Iterable[Act], more: Iterable[Segment], chunks: Collection[str] | None = None
     ) -> tuple[Row, Unit] | None:
-        """Return what would lie above a unit that it belongs below in a log; None if nothing would.
+        """Return rows that would lie above a unit which they belong below; None: there are none.
 
         Args:
-            acts: what the log did since the two parted, in order.
-            more: the segments that are added above that, in order.
-            chunks: look at these alone; None: at all.
+            acts: the transactions of a log since the fork point, in order.
+            more: the segments that are to be added above these, in order.
+            chunks: the chunks to look at; None: all.
         """
         if not self._units:
             return None
@@ -177,12 +177,12 @@ class Doubles:
     def overtaken(
         self, acts: Sequence[Act], more: Iterable[Segment], others: Sequence[Act]
     ) -> bool:
-        """Return whether a unit would lie above rows in a log that lie above it in one of the two.
+        """Return whether a unit would lie above rows that lie above the unit in one of the logs.
 
         Args:
-            acts: what the log did since the two parted, in order.
-            more: the segments that are added above that, in order.
-            others: what the other log did.
+            acts: the transactions of a log since the fork point, in order.
+            more: the segments that are to be added above these, in order.
+            others: the transactions of the other log.
         """
         if not self._units:
             return False
@@ -196,16 +196,17 @@ class Doubles:
         new: Sequence[Segment],
         chunks: Collection[str],
     ) -> list[Segment] | None:
-        """Return what comes above a log so that nothing lies above a unit that belongs below it.
+        """Return what to add above a log so that no rows lie above a unit which they belong below.
 
-        These are the new rows, and after them the unit and what the log had done above it, once
-        more: only where a row that is there twice counts as the later one, once.
+        These are the new rows. Where they belong below a unit, the unit and what the log has above
+        it follow once more. So the table must be one in which of two equal rows the later one
+        counts.
 
         Args:
-            acts: what the log did since the two parted, in order.
-            others: what the other one did.
-            new: the new rows, of the other one, in order.
-            chunks: look at these alone.
+            acts: the transactions of the log since the fork point, in order.
+            others: the transactions of the other log.
+            new: the new rows, which are the other log's, in order.
+            chunks: the chunks to look at.
 
         Returns:
             Segments of the log, and new ones, in order; None if there is no such order.
@@ -233,7 +234,7 @@ class Doubles:
     def _above(
         self, unit: Unit, order: _Order, chunks: Collection[str] | None
     ) -> tuple[Row, int] | None:
-        """Return the highest rows that lie above a unit and belong below it, and their place."""
+        """Return the highest rows that lie above a unit but belong below it, and their place."""
         found: tuple[Row, int] | None = None
         units = [(order.places.get(n, _BELOW), extent) for n, extent in unit.segments.items()]
         for chunk in unit.chunks:
@@ -253,10 +254,11 @@ class Doubles:
         return found
 
     def _counts(self, row: Row, unit: Unit) -> bool:
-        """Return whether rows lie below a unit although the other log may have them above it.
+        """Return whether rows belong below a unit, even if the other log has them above it.
 
-        That is so only where they are a unit that both did, too. Of the two orders that one counts
-        whose log did the later unit itself, and so had the other one; else that of the lower log.
+        The other log may have them above the unit only if they are a unit that both did, too. Of
+        the two orders, the order of the log counts that did the later unit itself, and so had the
+        earlier one; if that decides nothing, the order of the lower log.
         """
         other = self._units.get(id(row.act))
         if other is None:
@@ -271,7 +273,12 @@ class Doubles:
         return self._numbers[id(act)]
 
     def _overtaken(self, order: _Order, acts: Sequence[Act]) -> bool:
-        """Return whether a unit lies above rows that lie above it in a log."""
+        """Return whether a unit lies above rows which lie above the unit in a log.
+
+        Args:
+            order: an order of segments.
+            acts: the transactions of the log.
+        """
         own = _Order(self._firsts, self._undecided(acts))
         for unit in (self._units[id(act)] for act in acts if id(act) in self._units):
             forms = unit.segments.items()
@@ -298,7 +305,14 @@ class Doubles:
         return {row.names[0] for u in units for chunk in chunks for row in u.rows(chunk)}
 
     def _moved(self, order: _Order, unit: Unit, at: int, fresh: Collection[str]) -> list[Segment]:
-        """Return the order with the unit above a row, and above it what lay above the unit."""
+        """Return the order with the unit moved above a place, and with it what lay above the unit.
+
+        Args:
+            order: an order of segments.
+            unit: the unit.
+            at: the place of rows that belong below the unit.
+            fresh: the ids of new segments, which stay.
+        """
         below = self._below(unit, unit.chunks)
         stay: list[Segment] = []
         move: list[Segment] = []
@@ -316,7 +330,13 @@ class Doubles:
     def _raised(
         self, order: Sequence[Segment], had: Sequence[Segment], fresh: Collection[str]
     ) -> list[Segment]:
-        """Return what has to come above rows that a log had, so that all have this order."""
+        """Return the segments to add above those of a log, so that all of them have this order.
+
+        Args:
+            order: the order.
+            had: the segments that the log has, in its order.
+            fresh: the ids of new segments.
+        """
         places = {s.id: n for n, s in enumerate(had)}
         above: list[Segment] = []
         raised: set[Extent] = set()
@@ -332,7 +352,7 @@ class Doubles:
         return above
 
     def _undecided(self, acts: Iterable[Act]) -> list[Segment]:
-        """Return the rows of a log of whose order nobody has decided, the last form of each."""
+        """Return the rows of a log whose order no union has decided, the last form of each."""
         found: list[tuple[int, str, Segment]] = []  # above which version, and the name
         for act in acts:
             if act.merges_slices:
@@ -361,8 +381,8 @@ class _Order:
 
     Attributes:
         segments: the segments, the lowest first.
-        names: their names.
-        places: of each name the place.
+        names: the names of their first forms.
+        places: the place of each name.
     """
 
     def __init__(self, firsts: Firsts, segments: list[Segment]) -> None:
@@ -372,11 +392,11 @@ class _Order:
         self._highest: dict[int, list[int]] = {}
 
     def place(self, row: Row) -> int:
-        """Return the place of rows, by whichever of the two logs they come."""
+        """Return the place of rows, in the form of whichever log; `_BELOW` if they have none."""
         return max(self.places.get(name, _BELOW) for name in row.names)
 
     def highest(self, rows: Sequence[Row]) -> list[int]:
-        """Return for each number of rows the highest place of the first ones."""
+        """Return for each of these rows the highest place among it and those before it."""
         if id(rows) not in self._highest:
             self._highest[id(rows)] = [*accumulate(map(self.place, rows), max)]
         return self._highest[id(rows)]

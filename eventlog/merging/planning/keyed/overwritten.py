@@ -30,9 +30,7 @@ class OverwrittenRows:
     ) -> None:
         self._source, self._unseen = source, unseen
         self._added: dict[str, Segment] = {}  # by the target since the fork point
-        self._made_of: dict[
-            str, tuple[str, ...]
-        ] = {}  # the target's merges of slices: output, inputs
+        self._made_of: dict[str, tuple[str, ...]] = {}  # by merges of slices: output, inputs
         self._by: dict[str, Act] = {}  # of other segments: the transaction that added them
         acts = list(acts)
         added = {s.id for act in acts for s in act.adds}
