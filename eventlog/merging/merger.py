@@ -1,4 +1,4 @@
-"""The shell of a merge: reads both logs, has a planner decide, copies segments, commits.
+"""The shell of a merge: reads both logs, has a planner decide, copies segments, commits, repeats.
 
 A merge stores no progress except in the target's log. It can stop at any call and be started
 again, and several merges may run at once (MERGING.md "Merging histories").
@@ -6,12 +6,9 @@ again, and several merges may run at once (MERGING.md "Merging histories").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-
-import msgspec
-from msgspec import UNSET
 
 from eventlog.errors import (
     CommitConflict,
@@ -25,12 +22,12 @@ from eventlog.keyed.rule import stored_rule
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain
 from eventlog.log.snapshot import Snapshot
-from eventlog.merging import log_acts
 from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
-from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take
+from eventlog.merging.planner_inputs import PlannerInputs, live_segments, overwritten_chunks
+from eventlog.merging.planning.by_state.sides import LeftOut, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
 from eventlog.merging.planning.keyed.ties import Ties, ties_of
@@ -38,19 +35,9 @@ from eventlog.merging.planning.keyed.upserts import KeyedPlanner
 from eventlog.merging.planning.past_needed import needs_past
 from eventlog.merging.planning.plan import MergePlan, Planner, TablePlanner, plan_merge
 from eventlog.merging.segment_copies import SegmentCopies, is_there
-from eventlog.model.actions import (
-    Action,
-    Drop,
-    Replace,
-    Restore,
-    SameSegments,
-    SetOrigin,
-    Unchanged,
-)
-from eventlog.model.chunks import parse_chunk
+from eventlog.merging.target_commits import TargetCommits
 from eventlog.model.entries import Segment
 from eventlog.session.session import Session
-from eventlog.state.delta import add_of, drop_of
 from eventlog.store.branching.branch import BranchStore
 
 TRIES = 20  # to commit one transaction, if others overtake each
@@ -99,8 +86,7 @@ class Merged:
 
 @dataclass
 class _Done:
-    commits: int = 0
-    transactions: int = 0
+    transactions: int = 0  # of a dry run
     skipped: dict[int, int] = field(default_factory=dict)
     declined: dict[int, int] = field(default_factory=dict)
     left_out: tuple[LeftOut, ...] = ()
@@ -180,18 +166,28 @@ class Merger:
         self._source, self._target, self._fork = source, target, fork
         self._at_once = at_once
         self._take, self._dry_run = take, dry_run
-        self._from = source.head()
-        self._there, self._here = CommitReader(source.log), CommitReader(target.log)
+        self._source_head = source.head()
+        self._source_commits = CommitReader(source.log)
+        self._target_commits = CommitReader(target.log)
         self._done = _Done()
         self._copies = SegmentCopies(source, target)
+        self._commits = TargetCommits(source.uri, target, self._copies)
         self._advice = Advice(source, target, fork, at_once=at_once)
         self._marks = OriginMarks(
             source,
-            self._from,
+            self._source_head,
             target,
             fork,
-            source_commits=self._there,
-            target_commits=self._here,
+            source_commits=self._source_commits,
+            target_commits=self._target_commits,
+        )
+        self._inputs = PlannerInputs(
+            source,
+            target,
+            fork,
+            source_commits=self._source_commits,
+            target_commits=self._target_commits,
+            marks=self._marks,
         )
         self._again: dict[str, str] = {}  # by segment id: the id of the segment that repeats it
         self._ties: Ties | None = None  # None: the table is not keyed
@@ -211,7 +207,7 @@ class Merger:
         tries = 0
         while True:
             head = self._target.refresh()
-            if self._fork.advance(self._source.log, self._from, self._target.log, head):
+            if self._fork.advance(self._source.log, self._source_head, self._target.log, head):
                 self._looked = max(self._looked, self._fork.common)
                 self._check_parted()  # against commit-of-another-log-taken-for-followed
             origin = self._fork.origin
@@ -219,16 +215,16 @@ class Merger:
                 return self._merged(head)
             mark = self._marks.of(head, origin)
             first = max(self._looked, self._fork.common, mark.upto) + 1
-            if first > self._from.version:
+            if first > self._source_head.version:
                 return self._merged(head)
             if not self._at_once:  # a branch records its fork point
                 self._check_parted()
-            commits = self._done.commits
+            commits = self._commits.commits
             try:
                 self._round(head, origin, mark, first)
                 tries = 0
             except _Overtaken as overtaken:
-                tries = 1 if self._done.commits > commits else tries + 1
+                tries = 1 if self._commits.commits > commits else tries + 1
                 if tries > TRIES:
                     raise CommitConflict(
                         f"{self._target.uri} was changed by others at each of {TRIES} tries to "
@@ -249,7 +245,10 @@ class Merger:
         """
         own = self._fork.common + 1
         # against commit-of-another-log-where-they-parted
-        if self._fork.own is not None and self._here.steps(own, own)[0].commit != self._fork.own:
+        if (
+            self._fork.own is not None
+            and self._target_commits.steps(own, own)[0].commit != self._fork.own
+        ):
             raise chain.forked(own + 1, self._target.uri)
 
     def _round(self, head: Snapshot, origin: str, mark: OriginMark, first: int) -> None:
@@ -263,7 +262,7 @@ class Merger:
         """
         rule = stored_rule(head.layout, head.stored_schema, head.properties)
         self._ties = None if rule is None else ties_of(rule)
-        steps = self._there.steps(first, self._from.version)
+        steps = self._source_commits.steps(first, self._source_head.version)
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
         above = self._ties == "repeat" and pair.is_upper
         self._in_one = self._at_once or self._ties == "refuse" or above
@@ -279,13 +278,16 @@ class Merger:
             self._note_only(planned, union)
             return
         if planned:
-            self._try(lambda: self._commit_all(pair, mark, planned, head))
+            if self._in_one:
+                planned = [reduce(Carried.then, planned)]
+            alone = pair.own is None
+            self._try(lambda: self._commits.commit_all(planned, head, mark, alone=alone))
             if why is None and self._copies.gone is not None:
                 why = self._loss()
             union = None if why is None else self._union(self._target.refresh(), why)
         if why is not None and union is not None:
             self._unite(union, origin, why)
-        self._looked = self._from.version
+        self._looked = self._source_head.version
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.
@@ -313,12 +315,8 @@ class Merger:
                     self._copies.gone = (entry, places[0][1])
         elif not self._in_one:  # else all segments are copied before the one commit
             adds = tuple(entry for entry, _ in doubtful.values())
-            return self._copies.copy(Carried(self._from.version, "", adds))
+            return self._copies.copy(Carried(self._source_head.version, "", adds))
         return self._copies.gone is None
-
-    def _make_room(self) -> None:
-        """Commit a version that changes nothing."""
-        self._target.commit(self._target.transaction("merge", [], info={"for": "slices"}))
 
     @staticmethod
     def _try(commit: Callable[[], object]) -> None:
@@ -333,7 +331,7 @@ class Merger:
             self._done.left_out = union.left_out
             planned = [] if union.carried is None else [union.carried]
         self._done.transactions += sum(carried.transactions for carried in planned)
-        self._looked = self._from.version
+        self._looked = self._source_head.version
 
     def _unite(self, union: Union, origin: str, why: _Why) -> None:
         """Unite the target with the source by their states.
@@ -351,7 +349,7 @@ class Merger:
         """
         while union.room > 0:  # the slices need as many versions as they span at the source
             for _ in range(union.room):
-                self._try(self._make_room)
+                self._try(self._commits.make_room)
             union = self._union(self._target.refresh(), why)
         self._done.left_out = union.left_out
         carried, head = union.carried, self._target.head()
@@ -360,26 +358,16 @@ class Merger:
         if not self._copies.copy(carried):
             raise self._loss()
         mark = self._marks.of(head, origin)
-        chunks = map(parse_chunk, sorted(carried.still))
-        guards = [Unchanged(chunk.start, chunk.end) for chunk in chunks]
-        self._try(lambda: self._commit(mark.name, carried, head.version, mark.old, guards))
+        self._try(lambda: self._commits.commit_union(carried, head, mark))
 
     def _union(self, head: Snapshot, why: _Why) -> Union:
-        theirs = self._there.steps(self._fork.common + 1, self._from.version)
-        ours = self._here.steps(self._fork.common + 1, head.version)
-        chunks = sorted(log_acts.chunks_of(act for step in (*theirs, *ours) for act in step.acts))
-        origin = self._fork.origin or ""
-        source = self._side(
-            self._source, self._from, theirs, chunks, self._marks.seen(head, self._from)
-        )
-        upto = self._marks.of(head, origin).upto
-        target = self._side(self._target, head, ours, chunks, upto)
+        source, target = self._inputs.sides(self._source_head, head)
         try:
             return unite(
                 source,
                 target,
                 common=self._fork.common,
-                upper=self._fork.own is not None and self._fork.own > origin,
+                upper=self._fork.own is not None and self._fork.own > (self._fork.origin or ""),
                 take=self._take,
                 ties=self._ties,
                 renamed=lambda name, why: self._moved(name, head.version, why),
@@ -387,68 +375,27 @@ class Merger:
         except MergeConflict as found:
             if isinstance(why, MergeConflict):
                 raise self._advice.refusal(
-                    _told(why, found), began=self._done.commits > 0
+                    _told(why, found), began=self._commits.commits > 0
                 ) from None
             raise why from None
-
-    def _side(
-        self,
-        of: Session,
-        head: Snapshot,
-        done: Sequence[AppliedStep],
-        chunks: Sequence[str],
-        seen: int,
-    ) -> Side:
-        names = set(chunks)
-        live = head.segments(chunks=chunks) if chunks else ()
-
-        return Side(
-            of.uri,
-            head.version,
-            head.commit_hash,
-            head.meta,
-            [act for step in done for act in step.acts],
-            log_acts.KnownCommits(done),
-            seen,
-            {s.id: s for s in live if s.chunk in names},  # larger chunks overlap these
-            lambda entry: is_there(of, keys.key_of(entry)),
-        )
 
     def _plan(self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]) -> MergePlan:
         """Return what to commit for these commits of the source, up to a conflict."""
         ties, past = self._ties, Divergence.unread(steps)
-        live = self._live(head, steps, None) if ties is None else ()
+        live = live_segments(head, steps, None) if ties is None else ()
         if needs_past(pair, head.meta, steps, live=live, ties=ties):
-            past = Divergence(
-                self._there.steps(self._fork.common + 1, steps[0].version - 1),
-                self._here.steps(self._fork.common + 1, head.version),
-                steps,
-                self._marks.seen(head, self._from),
-            )
-            live = self._live(head, steps, past) if ties is None else ()
+            past = self._inputs.divergence(self._source_head, head, steps)
+            live = live_segments(head, steps, past) if ties is None else ()
         planner: TablePlanner
         if ties is None:
             planner = Planner(pair, head.meta, live, past)
         else:
-            chunks = self._overwritten_chunks(head, steps)
+            chunks = overwritten_chunks(head, steps)
             planner = KeyedPlanner(pair, head.meta, chunks, past, ties=ties, renamed=self._renamed)
         plan = plan_merge(planner, steps)
         self._done.skipped.update(plan.skipped)
         self._done.declined.update(plan.declined)
         return plan
-
-    @staticmethod
-    def _overwritten_chunks(
-        head: Snapshot, steps: Sequence[AppliedStep]
-    ) -> dict[str, list[Segment]]:
-        """Return the live segments of the chunks in which these commits drop segments."""
-        overwrites = (a for s in steps for a in s.acts if not a.merges_slices)
-        names = {drop.chunk for act in overwrites for drop in act.drops}
-        chunks: dict[str, list[Segment]] = {name: [] for name in names}
-        for entry in head.segments(chunks=sorted(names)) if names else ():
-            if entry.chunk in names:  # larger chunks overlap these
-                chunks[entry.chunk].append(entry)
-        return chunks
 
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another segment, the same at each try."""
@@ -461,97 +408,6 @@ class Merger:
         name = f"{segment_id} {why} after {version}"
         return self._again.setdefault(name, again(self._target.clock.random_id(), segment_id))
 
-    def _live(
-        self, head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
-    ) -> Collection[str]:
-        """Return the target's live segments, of those that these commits add or drop."""
-        asked: dict[str, str] = {}
-        for act in (act for step in steps for act in step.acts):
-            asked.update((drop.id, drop.chunk) for drop in act.drops)
-            if act.restores or past is not None:
-                asked.update((s.id, s.chunk) for s in act.adds)
-        both = () if past is None else (*past.source, *past.target)
-        for act in (act for step in both for act in step.acts):
-            asked.update((s.id, s.chunk) for s in act.adds)
-            asked.update((drop.id, drop.chunk) for drop in act.drops)
-        return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
-
-    def _commit_all(
-        self, pair: Pair, mark: OriginMark, planned: Sequence[Carried], head: Snapshot
-    ) -> None:
-        """Commit what was planned on this head, in order, and note what is gone.
-
-        If a vacuum of the source has deleted a segment, the transaction that adds it is committed
-        together with the later one that replaced it, so that the segment is not needed.
-        """
-        if self._in_one and planned:
-            planned = [reduce(Carried.then, planned)]
-        pending: Carried | None = None
-        old, self._copies.gone = mark.old, None
-        # A target without commits of its own may follow the source during the merge: then it has
-        # everything, and records no origin.
-        alone = [SameSegments(head.hash_sum())] if pair.own is None else []
-        for carried in planned:
-            pending = carried if pending is None else pending.then(carried)
-            if self._copies.copy(pending):
-                # against planned-on-another-head
-                guards = [*(alone if old is None else []), *_guards(pending, head)]
-                self._commit(mark.name, pending, head.version, old, guards)
-                old, pending = pending.version, None
-
-    def _commit(
-        self,
-        name: str,
-        carried: Carried,
-        checked: int,
-        old: int | None,
-        guards: Sequence[Action],
-    ) -> None:
-        head = self._target.head()
-        live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
-        if len(live) < len(carried.drops):
-            raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
-        named = {} if carried.commits.keys() == {carried.commit} else carried.commits
-        origin = SetOrigin(
-            name,
-            old,
-            carried.version,
-            carried.commit,
-            dict(carried.apps),
-            checked,
-            tuple(sorted((v, c) for c, v in named.items())) or UNSET,
-        )
-        adds = [
-            msgspec.structs.replace(add_of(entry), epoch=self._copies.epoch_of(entry))
-            for entry in carried.adds
-        ]
-        rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
-        actions: list[Action] = [
-            *guards,
-            origin,  # first: the others raise what it is compared with
-            *(Restore(carried.version, dict(r) or UNSET, name) for r in carried.resets),
-            *carried.changes,
-            *rewrite,
-            *map(drop_of, live.values()),
-            *adds,
-        ]
-        told = ", ".join(dict.fromkeys(carried.operations))[:200]
-        info = {
-            "from": self._source.uri[:1000],
-            "of": told,
-            log_acts.COUNT: str(carried.transactions),
-            "version": str(carried.version),
-        }
-        if carried.united:
-            info[log_acts.UNITED] = carried.united
-        read = checked if carried.still else head.version
-        read = read if carried.seen is None else carried.seen
-        self._target.commit(
-            self._target.transaction("merge", actions, read_version=read, info=info)
-        )
-        self._done.commits += 1
-        self._done.transactions += carried.transactions
-
     def _loss(self) -> DataLoss | VersionVacuumed:
         gone = self._copies.gone
         assert gone is not None  # noqa: S101 - only then
@@ -563,10 +419,10 @@ class Merger:
             self._source.uri,
             self._target.uri,
             self._fork.common,
-            self._from.version,
+            self._source_head.version,
             head.version,
-            done.commits,
-            done.transactions,
+            self._commits.commits,
+            self._commits.transactions + done.transactions,
             sum(done.skipped.values()),
             sum(done.declined.values()),
             self._copies.segments,
@@ -578,12 +434,3 @@ class Merger:
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     """Return the conflict to report: that of the commits, if it names a version of the target."""
     return replayed if replayed.ours is not None and not united.lasting else united
-
-
-def _guards(carried: Carried, head: Snapshot) -> list[Action]:
-    """Return the guards that keep others from changing segments after an order was decided.
-
-    A transaction that only drops may drop a segment that is repeated: `unchanged` does not notice.
-    """
-    # against rows-repeated-that-were-dropped
-    return [SameSegments(head.hash_sum())] if carried.still else []

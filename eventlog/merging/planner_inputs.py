@@ -1,0 +1,135 @@
+"""Reads the two logs as the planners of a merge look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from eventlog.format import keys
+from eventlog.lineage.fork_point import ForkPoint
+from eventlog.log.snapshot import Snapshot
+from eventlog.merging import log_acts
+from eventlog.merging.commits import CommitReader
+from eventlog.merging.log_acts import AppliedStep
+from eventlog.merging.marks import OriginMarks
+from eventlog.merging.planning.by_state.sides import Side
+from eventlog.merging.planning.carried import Divergence
+from eventlog.merging.segment_copies import is_there
+from eventlog.model.actions import Drop
+from eventlog.model.entries import Segment
+from eventlog.session.session import Session
+
+
+class PlannerInputs:
+    """Reads what both logs did since the fork point, and their live segments.
+
+    Args:
+        source: the table to merge from.
+        target: the table to merge into.
+        fork: the fork point of the two logs.
+        source_commits: reads the source's commits.
+        target_commits: reads the target's commits.
+        marks: how far the two logs have merged each other.
+    """
+
+    def __init__(
+        self,
+        source: Session,
+        target: Session,
+        fork: ForkPoint,
+        *,
+        source_commits: CommitReader,
+        target_commits: CommitReader,
+        marks: OriginMarks,
+    ) -> None:
+        self._source, self._target, self._fork, self._marks = source, target, fork, marks
+        self._source_commits, self._target_commits = source_commits, target_commits
+
+    def divergence(
+        self, source: Snapshot, target: Snapshot, steps: Sequence[AppliedStep]
+    ) -> Divergence:
+        """Return what both logs did since the fork point.
+
+        Args:
+            source: the source's head.
+            target: the target's head.
+            steps: the commits of the source that are to be merged.
+        """
+        first = self._fork.common + 1
+        return Divergence(
+            self._source_commits.steps(first, steps[0].version - 1),
+            self._target_commits.steps(first, target.version),
+            steps,
+            self._marks.seen(target, source),
+        )
+
+    def sides(self, source: Snapshot, target: Snapshot) -> tuple[Side, Side]:
+        """Return the source and the target, at these heads, as a union compares them."""
+        first = self._fork.common + 1
+        source_steps = self._source_commits.steps(first, source.version)
+        target_steps = self._target_commits.steps(first, target.version)
+        acts = (act for step in (*source_steps, *target_steps) for act in step.acts)
+        chunks = sorted(log_acts.chunks_of(acts))
+        seen = self._marks.seen(target, source)
+        source_side = _side(self._source, source, source_steps, chunks, seen)
+        seen = self._marks.of(target, self._fork.origin or "").upto
+        return source_side, _side(self._target, target, target_steps, chunks, seen)
+
+
+def live_segments(
+    head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
+) -> Collection[str]:
+    """Return the ids of the target's live segments, as far as commits bear on them.
+
+    Args:
+        head: the target's head.
+        steps: the commits of the source that are to be merged.
+        past: what both logs did before; None if it has not been read.
+    """
+    asked: dict[str, str] = {}  # chunks, by id
+    for act in (act for step in steps for act in step.acts):
+        asked.update((drop.id, drop.chunk) for drop in act.drops)
+        if act.restores or past is not None:
+            asked.update((s.id, s.chunk) for s in act.adds)
+    both = () if past is None else (*past.source, *past.target)
+    for act in (act for step in both for act in step.acts):
+        asked.update((s.id, s.chunk) for s in act.adds)
+        asked.update((drop.id, drop.chunk) for drop in act.drops)
+    return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
+
+
+def overwritten_chunks(head: Snapshot, steps: Sequence[AppliedStep]) -> dict[str, list[Segment]]:
+    """Return the live segments of the chunks in which commits drop segments.
+
+    Args:
+        head: the target's head.
+        steps: the commits of the source. Merges of slices do not count.
+    """
+    overwrites = (a for s in steps for a in s.acts if not a.merges_slices)
+    names = {drop.chunk for act in overwrites for drop in act.drops}
+    chunks: dict[str, list[Segment]] = {name: [] for name in names}
+    for entry in head.segments(chunks=sorted(names)) if names else ():
+        if entry.chunk in names:  # larger chunks overlap these
+            chunks[entry.chunk].append(entry)
+    return chunks
+
+
+def _side(
+    log: Session,
+    head: Snapshot,
+    steps: Sequence[AppliedStep],
+    chunks: Sequence[str],
+    seen: int,
+) -> Side:
+    names = set(chunks)
+    live = head.segments(chunks=chunks) if chunks else ()
+    return Side(
+        log.uri,
+        head.version,
+        head.commit_hash,
+        head.meta,
+        [act for step in steps for act in step.acts],
+        log_acts.KnownCommits(steps),
+        seen,
+        {s.id: s for s in live if s.chunk in names},  # larger chunks overlap these
+        lambda entry: is_there(log, keys.key_of(entry)),
+    )
