@@ -117,12 +117,8 @@ def first_problems(schema: Schema) -> list[str]:
     problems = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
     if shared := _shared(schema):
         problems.append(f"the first schema has two columns of one {shared}")
-    outside = [c.id for c in schema.columns if not 1 <= c.id <= schema.last_column_id]
-    if outside:
-        problems.append(
-            f"the first schema has a column with id {outside[0]}, which is not 1 to "
-            f"{schema.last_column_id}, the last column id"
-        )
+    if outside := _outside(schema):
+        problems.append(f"the first schema has {outside}")
     problems += [
         f"the first schema has a column {shown(column.name)}: {problem}"
         for column in schema.columns
@@ -135,12 +131,15 @@ def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema that readers of the table get.
 
     Raises:
-        Corrupt: a type that the format does not have, or two columns of one name or one id: the
-            first schema of a log is what its writer made it (FORMAT.md R7.2).
+        Corrupt: a type that the format does not have, two columns of one name or one id, or an id
+            that no column can have: the first schema of a log is what its writer made it (FORMAT.md
+            R7.2).
     """
     shared = _shared(schema)
     if shared:
         raise Corrupt(f"the table's schema has two columns of one {shared}")
+    if outside := _outside(schema):  # against ids-that-a-new-column-gets
+        raise Corrupt(f"the table's schema has {outside}")
     return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns])
 
 
@@ -362,6 +361,17 @@ def _shared(schema: Schema) -> str | None:
         return "id"
     if len({_ascii_lower(column.name) for column in columns}) < len(columns):
         return "name"
+    return None
+
+
+def _outside(schema: Schema) -> str | None:
+    """Return which column has an id that is not one of those given so far; None: no column."""
+    for column in schema.columns:
+        if not 1 <= column.id <= schema.last_column_id:
+            return (
+                f"a column with id {column.id}, which is not 1 to {schema.last_column_id}, the "
+                "last column id"
+            )
     return None
 
 

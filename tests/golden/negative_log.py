@@ -380,6 +380,7 @@ def leaves() -> list[Value]:
         ("bounds of a leaf of no kind", "R9.3", SAME, with_bounds(pa.null(), pa.null())),
         ("bounds before the entries", "R9.3", SAME, first_last),
         ("a null in a leaf", "R9.3", OLDER, with_cell("hash", None)),
+        ("an epoch of 13 digits in a leaf", "R3.2", OLDER, with_cell("epoch", 10**12)),
         ("half a tail in a leaf", "R9.3", OLDER, with_cell("tail_size", 5)),
         ("splits without a slice", "R9.3", OLDER, sliced),
         ("an interval that is no chunk's", "R9.3", OLDER, with_cell("chunk_end", 5)),

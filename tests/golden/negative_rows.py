@@ -91,6 +91,8 @@ def fits() -> list[Value]:
         ("two columns of one id", "R7.2", "year", twins("n", "at", "id")),
         ("two columns of one name, in capitals", "R7.2", "year", twins("n", "at", "name")),
         ("two columns of one id in a keyed table", "R7.2", "keyed", twins("name", "at", "id")),
+        ("a column with id 0", "R7.2", "year", column("n", id=0)),
+        ("a column with an id that was not given", "R7.2", "year", column("n", id=99)),
         ("a key without columns", "R15.2", "keyed", keyed(key=[])),
         ("a key that names a column twice", "R15.2", "keyed", keyed(key=["id", "id"])),
         ("a key of a column that is not there", "R15.2", "keyed", keyed(key=["nothing"])),

@@ -978,6 +978,8 @@ class Reader:
         for field in ("id", "name"):
             unlike = {lower(column[field]) for column in columns["columns"]}
             need(len(unlike) == len(columns["columns"]), "R7.2")
+        given = range(1, columns["last_column_id"] + 1)
+        need(all(column["id"] in given for column in columns["columns"]), "R7.2")
         keyed = arranged.get("keyed")
         if keyed is not None:
             check_fit(arranged, columns["columns"], version.state["properties"])

@@ -180,4 +180,11 @@ FRAMES = (
         never,
         "test_versions_that_were_replaced_by_others_end_the_stream",
     ),
+    mutant(
+        "epoch-that-no-key-has",
+        "P1",
+        "a leaf has no entry of which no key can be made",
+        skip,
+        "test_a_leaf_with_an_epoch_that_no_key_has_is_corrupt",
+    ),
 )

@@ -332,4 +332,11 @@ RULES = (
         never,
         "test_what_is_void_of_pins_replicas_and_marks",
     ),
+    mutant(
+        "ids-that-a-new-column-gets",
+        "R7.2",
+        "no rows are read by a first schema whose ids a later column may get",
+        never,
+        "test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt",
+    ),
 )

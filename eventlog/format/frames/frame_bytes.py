@@ -27,6 +27,7 @@ from eventlog.format.frames.entry_columns import (
     SPLITS,
     TAIL,
 )
+from eventlog.format.keys import MAX_VERSION
 
 _MAX_SPLITS = 12
 _SLICE_KINDS = ("base", "late", "log")
@@ -220,6 +221,8 @@ def _check_entries(table: pa.Table) -> None:
     """Refuse entries of a leaf as `keys.check_entry` does those of JSON."""
     columns = [(table.column("tail_size"), table.column("bytes"))]
     columns.append((pa.scalar(1, pa.int64()), table.column("schema")))
+    # against epoch-that-no-key-has
+    columns.append((table.column("epoch"), pa.scalar(MAX_VERSION, pa.int64())))
     if "slice_kind" in table.column_names:
         names = (("first", "last"), ("low", "high"))
         columns += [tuple(table.column(f"slice_{name}") for name in pair) for pair in names]

@@ -155,6 +155,15 @@ def test_a_damaged_leaf_is_corrupt(name, values):
         checked(wrong)
 
 
+@pytest.mark.parametrize("epoch", [10**12, 2**63 - 1])
+def test_a_leaf_with_an_epoch_that_no_key_has_is_corrupt(epoch):
+    most = [replaced(one, epoch=10**12 - 1) for one in ENTRIES]
+    assert entry_columns.to_segments(read_back(entry_columns.from_segments(most))) == most
+    above = [*most[:-1], replaced(most[-1], epoch=epoch)]
+    with pytest.raises(errors.Corrupt, match="contradict"):
+        read_back(entry_columns.from_segments(above))
+
+
 @pytest.mark.parametrize("name", ["slice_kind", "slice_first", "slice_low", "slice_level"])
 def test_a_leaf_that_lacks_a_part_of_its_places_is_corrupt(name):
     wrong = entry_columns.from_segments(ENTRIES).drop_columns([name])
