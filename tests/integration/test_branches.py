@@ -542,6 +542,25 @@ def forged(parent, name, **changed):
     return lambda: Table(BranchStore(parent.store, name))
 
 
+@pytest.mark.parametrize(
+    ("changed", "held", "words"),
+    [
+        ({"table": "ab" * 16}, True, "forks from version 4 of another table"),
+        ({"version": 2, "held": 0}, False, "forks from version 2 of another log"),
+    ],
+)
+def test_a_branch_with_a_forged_fork_is_not_listed_as_whole(changed, held, words):
+    table = create(MemoryStore())
+    for n in range(3):
+        append(table, events(1, first=n))
+    table.branch("audit")
+    forged(table, "audit", **changed)
+    (listed,) = table.branches()
+    assert (listed.held, words in str(listed.damage)) == (held, True)
+    with pytest.raises(errors.Corrupt):
+        append(on(table.store, "audit"), events(1, first=7))
+
+
 @pytest.mark.parametrize("commits", [0, 1])
 def test_a_fork_of_another_table_is_corrupt(commits):
     table = create(MemoryStore())

@@ -14,7 +14,8 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys
 from eventlog.log.log import Log
-from eventlog.model.records import Fork, Meta, Pin
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import Fork, Meta
 from eventlog.session.branch_pins import branch_of, is_passed, is_pinned, pin_name
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore
@@ -169,25 +170,40 @@ def _commit_hash(log: Log, version: int, *, chained: bool) -> str | None:
 
 def branches(session: Session) -> list[Branch]:
     """See `Table.branches`."""
-    meta, store = session.refresh().meta, session.store
+    snapshot, store = session.refresh(), session.store
+    meta = snapshot.meta
     found = []
     stored = set(stored_names(store))
     for name in sorted(pinned_names(store, meta) | stored):
-        pin, fork = meta.pins.get(pin_name(store, name)), None
+        pin, fork, kept = meta.pins.get(pin_name(store, name)), None, False
         try:
             fork = fork_of(store, name)
             if fork is None:
                 found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
                 continue
+            kept = is_pinned(fork, pin) or is_passed(fork, meta)
             head = Log(BranchStore(store, name, fork)).head_version()
+            damage = _damage(session.log, snapshot, fork, kept=kept)
         except (Corrupt, UnsupportedFormat) as error:
-            held = pin is not None if fork is None else _is_kept(fork, pin, meta)
+            held = pin is not None if fork is None else kept
             at = None if fork is None else fork.version
             found.append(Branch(name, at, None, held, damage=error.message))
             continue
-        found.append(Branch(name, fork.version, head, _is_kept(fork, pin, meta)))
+        found.append(Branch(name, fork.version, head, kept, damage=damage))
     return found
 
 
-def _is_kept(fork: Fork, pin: Pin | None, meta: Meta) -> bool:
-    return is_pinned(fork, pin) or is_passed(fork, meta)
+def _damage(log: Log, head: Snapshot, fork: Fork, *, kept: bool) -> str | None:
+    """Return why a branch continues no version of its parent, as far as that was looked at.
+
+    Of a branch that is not kept, two GETs: a vacuum looks at these before it pins them again.
+
+    Args:
+        log: of the parent.
+        head: its newest version.
+        fork: of the branch.
+        kept: whether the parent keeps what the branch reads.
+    """
+    if fork.table != head.header.table:
+        return f"it forks from version {fork.version} of another table (id {fork.table})"
+    return None if kept else problem_of(log, fork)
