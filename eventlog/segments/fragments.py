@@ -9,11 +9,12 @@ are retried before anything is decoded: no row is lost or doubled. A missing or 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain
 from threading import BoundedSemaphore
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,6 +77,8 @@ class Reading:
         table: the table's id. If a segment is missing, the log is checked to have this id still.
         required: names of columns that each segment has, with a value in each row but deletes,
             though `table_schema` may let them be null for those.
+        look_at: called with the metadata of a row group and some of its rows, in the types of the
+            file, before they become those of the table; None: row groups are decoded together.
     """
 
     store: ObjectStore
@@ -88,6 +91,7 @@ class Reading:
     ahead_bytes: int = 128 * 2**20
     table: str | None = None
     required: frozenset[str] = frozenset()
+    look_at: Callable[[Any, pa.RecordBatch], None] | None = None
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments in the given order, and in stored order within each.
@@ -213,7 +217,7 @@ class _Source:
         size = 0
         for index in self._groups():
             cost = self._size(index)
-            if run and size + cost > most:
+            if run and (size + cost > most or self.reading.look_at is not None):
                 pieces.append(_Piece(self, tuple(run), size))
                 run, size = [], 0
             run.append(index)
@@ -341,6 +345,8 @@ class _Piece:
                 seen += batch.num_rows
                 if not batch.num_rows:
                     break
+                if source.reading.look_at is not None:
+                    source.reading.look_at(source.footer.row_group(self.groups[0]), batch)
                 table = to_current_schema(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)

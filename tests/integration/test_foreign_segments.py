@@ -1,8 +1,11 @@
 """Segments of other programs, odd in one way each: only errors of our own leave the public API."""
 
+import io
+import struct
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec import UNSET
 from support.builders import replaced
@@ -132,6 +135,51 @@ def test_a_column_that_a_file_has_twice_is_data_loss(name, options):
     table = odd_one(f"two columns {name}", options)
     with pytest.raises(DataLoss, match=f"two columns '{name}'"):
         scan(table, ["id"]).to_table()
+
+
+FIRST = 10**15  # its bytes are nowhere else in a footer
+
+
+def _in_groups(change=None):
+    """A segment of two row groups, whose footer has one bound of the column `seen` changed."""
+    rows = rows_of([1, 2, 3, 4], seen=pa.array([FIRST, FIRST + 1, FIRST + 2, None], pa.int64()))
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, row_group_size=2)
+    body = sink.getvalue()
+    at = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    old, new = (struct.pack("<q", FIRST + n) for n in change or (0, 0))
+    assert body[at:].count(old) >= 2
+    return body[:at] + body[at:].replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "missed"),
+    [
+        (None, None, 0),
+        ((0, 1), "'seen' in the footer of the segment begin above its least value", FIRST),
+        ((1, 0), "'seen' in the footer of the segment end below its greatest value", FIRST + 1),
+        ((0, -5), None, 0),
+    ],
+)
+def test_an_audit_compares_the_statistics_of_row_groups_with_the_rows(change, words, missed):
+    table = table_of()
+    foreign(table, _in_groups(change), rows=4)
+    found = [f.message for f in fsck(table, checksums=True).findings]
+    assert len(found) == (words is not None)
+    assert all(words in message for message in found)
+    if missed:  # the row is there, and the statistics leave it out
+        assert missed in scan(table).to_table()["seen"].to_pylist()
+        assert count(table, f"seen = {missed}") == 0
+
+
+@pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
+def test_an_audit_finds_nothing_in_row_groups_of_any_column(options):
+    table = table_of(**options)
+    sink = io.BytesIO()
+    rows = pa.concat_tables([rows_of(range(n, n + 3)) for n in range(0, 30, 3)])
+    pq.write_table(rows, sink, row_group_size=7)
+    foreign(table, sink.getvalue(), rows=30)
+    assert fsck(table, checksums=True).findings == ()
 
 
 def test_a_segment_without_rows_is_read_with_a_filter():

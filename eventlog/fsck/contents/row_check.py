@@ -15,6 +15,7 @@ from eventlog import limits
 from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
 from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
+from eventlog.fsck.contents.group_statistics import GroupStatistics
 from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
 from eventlog.model import stats
@@ -162,7 +163,9 @@ class RowCheck:
         """
         counts: dict[str, int] = {}
         statistics = Statistics(self._described(segment, places=places))
-        for rows in self._reading_of(segment).batches([segment]):
+        groups = GroupStatistics()
+        reading = replace(self._reading_of(segment), look_at=groups.look_at)
+        for rows in reading.batches([segment]):
             self._count_nulls(rows, counts)
             statistics.look_at(rows)
             if not places:
@@ -172,13 +175,14 @@ class RowCheck:
                 known = pa.Table.from_batches([rows.select([*self.rule.key])])
                 outside = outside_buckets(known, self.rule, slice_of(segment))
                 _count(WRONG_BUCKET, outside, counts)
+        faults = [(name, f"of the segment {f}") for name, f in statistics.problems(segment.stats)]
+        faults += [(n, f"in the footer of the segment {f}") for n, f in groups.problems.items()]
         return [
             f"the segment has {count_text(count, 'row')} {fault}{CONSEQUENCES.get(fault, '')}"
             for fault, count in counts.items()
         ] + [
-            f"the statistics of column {name!r} of the segment {wrong}: {MISSED}, until a "
-            "compaction rewrites it"
-            for name, wrong in statistics.problems(segment.stats)
+            f"the statistics of column {name!r} {fault}: {MISSED}, until a compaction rewrites it"
+            for name, fault in faults
         ]
 
     def _described(self, segment: Segment, *, places: bool) -> Iterator[Column]:
