@@ -8,8 +8,6 @@ frames (`eventlog.fsck.repair`). It deletes nothing, and writes nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 
 from eventlog.clock import Clock
 from eventlog.errors import (
@@ -18,19 +16,17 @@ from eventlog.errors import (
     InvalidInput,
     NotFound,
     TableNotFound,
-    VersionNotFound,
-    VersionNotReplicated,
 )
 from eventlog.format import keys
-from eventlog.format.frames import entry_columns
 from eventlog.fsck.contents.key_check import check_keys
 from eventlog.fsck.contents.key_rows import KeyColumns
 from eventlog.fsck.contents.row_check import RowCheck, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
+from eventlog.fsck.held_segments import HeldSegments, held_segments
 from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.repair import repair as repair_frames
-from eventlog.fsck.vacuum_record import RecordCheck, lacking, waiting_of
+from eventlog.fsck.vacuum_record import RecordCheck, waiting_of
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable_runs
 from eventlog.log.log import Log
@@ -40,10 +36,9 @@ from eventlog.quantities import count_text
 from eventlog.recovery import fallback
 from eventlog.recovery.links import Links, past_links
 from eventlog.state.small import timing
-from eventlog.state.small.holds import check_kept, holds
-from eventlog.store.branching.roots import held_from, is_own
+from eventlog.state.small.holds import check_kept
+from eventlog.store.branching.roots import is_own
 from eventlog.store.port import ObjectInfo, ObjectStore, store_time_ms
-from eventlog.table.branching.names import forks
 from eventlog.table.branching.soundness import check_branches
 from eventlog.table.table import Table
 
@@ -112,21 +107,6 @@ def fsck(
     return run.report()
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A segment that is held: why, and the version that has it live, with its small state."""
-
-    why: str
-    version: int
-    segment: Segment
-    meta: Meta
-
-    @property
-    def named(self) -> str:
-        """What it is, for a message."""
-        return f"a segment of version {self.version}, which {self.why},"
-
-
 class _Run:
     """One run of fsck, with its intermediate results."""
 
@@ -153,9 +133,7 @@ class _Run:
             waiting=waiting_of(store, listed.head),
         )
         self._sought: Mapping[str, Segment] | None = None
-        # Segments that are held, besides those sought: those to look for, and those found.
-        self._unseen: dict[str, _Held] = {}
-        self._held: dict[str, _Held] = {}
+        self._held = HeldSegments()  # besides those sought
         self._record = RecordCheck(
             self._walk.log,
             self._walk.audit,
@@ -197,12 +175,20 @@ class _Run:
         self._sought = self._segments()
         self._look_at_slices()
         wanted = {keys.key_of(segment): segment for segment in self._sought.values()}
-        self._unseen = self._held_besides(wanted)
+        held = held_segments(
+            self._store,
+            self._walk,
+            self._listed.head,
+            known=wanted,
+            record=self._record,
+            findings=self._findings,
+        )
+        self._held.look_for(held, wanted)
         total, at_head = len(wanted), self._walk.audit.version == self._listed.head
         for place in PLACES:
             for row in self._store.list(place):
                 segment = wanted.pop(row.key, None)
-                self._look_at_held(row)
+                self._held.see(row, self._findings)
                 if segment is not None:
                     self._compare_size(segment, row)
                     self._progress("segments", total - len(wanted), total)
@@ -211,8 +197,7 @@ class _Run:
                     self._record.look_for(row.key)
         if wanted:
             self._report_missing(wanted)
-        for key, held in self._unseen.items():
-            self._findings.add("error", f"{held.named} is missing", key, held.version)
+        self._held.report_missing(self._findings)
         self._record.check()
         if at_head:
             for key, severity, message in check_branches(self._walk.log, self._walk.audit.meta):
@@ -246,8 +231,11 @@ class _Run:
         Args:
             keys_follow: `check_keys` reports the live rows in wrong places.
         """
-        held_by = {held.segment.id: held for held in self._held.values()}
-        both = [*(self._sought or {}).values(), *(held.segment for held in self._held.values())]
+        held_by = {held.segment.id: held for held in self._held.seen.values()}
+        both = [
+            *(self._sought or {}).values(),
+            *(held.segment for held in self._held.seen.values()),
+        ]
         total, done = sum(segment.bytes for segment in both), 0
         checks = self._row_checks()
 
@@ -268,21 +256,21 @@ class _Run:
             if seen.refused:
                 self._refused.add(segment.id)
             held = held_by.get(segment.id)
-            found = list(seen.problems)
+            messages = list(seen.problems)
             if seen.digest != segment.checksum:
                 problem = f"sha256 is {seen.digest}, but {segment.checksum} in the log"
                 if held is None:
                     self._lost.append((f"the segment's {problem}", segment))
                     continue
-                found = [f"its {problem}"]
-            for problem in found:
-                named = problem if held is None else f"{held.named} is damaged: {problem}"
+                messages = [f"its {problem}"]
+            for message in messages:
+                named = message if held is None else f"{held.named} is damaged: {message}"
                 version = segment.version if held is None else held.version
                 self._findings.add("error", named, keys.key_of(segment), version)
 
     def _row_checks(self) -> dict[int, RowCheck]:
         """Return how the rows of versions are read whose segments are looked at."""
-        metas = {held.version: held.meta for held in self._held.values()}
+        metas = {held.version: held.meta for held in self._held.seen.values()}
         metas[self._version] = self._meta()
         checks: dict[int, RowCheck] = {}
         for version, meta in metas.items():
@@ -403,66 +391,10 @@ class _Run:
         self._version = self._version if known is None else known
         return {} if known is None else audit.live
 
-    def _held_besides(self, known: Mapping[str, Segment]) -> dict[str, _Held]:
-        """Return the segments, besides `known`, that pins, replicas and branches hold, by key.
-
-        Also checks that the last vacuum's record has those that were dropped; the next vacuum would
-        delete the others.
-        """
-        meta, log, head = self._walk.audit.meta, self._walk.log, self._listed.head
-        found: dict[str, _Held] = {}
-        try:
-            oldest = held_from(self._store.forks)
-            # The parent may have given up since the holds that its branch inherited.
-            standing = [hold for hold in holds(meta) if hold.version >= oldest]
-            for hold in standing:
-                self._add_held(f"{hold.kind} {hold.name!r} protects", hold.version, found)
-            # A vacuum of a branch deletes none of its parent's segments.
-            own = {k: h.segment for k, h in found.items() if k not in known and self._is_own(k)}
-            for key in lacking(own, {k: found[k].version for k in own}, meta, log):
-                self._record.report(
-                    "the last vacuum's record lacks this segment, or has it dropped where it was "
-                    "live: the next vacuum would delete it, or examines the whole table",
-                    key,
-                    found[key].version,
-                )
-            for fork in forks(self._store):
-                with suppress(VersionNotFound):  # `check_branches` reports such a fork
-                    for version in (fork.held, fork.version):
-                        self._add_held(f"branch {fork.name!r} reads", version, found)
-        except (Corrupt, NotFound, InvalidInput) as error:  # also numbers that no version has
-            message = (
-                "the versions that pins, replicas and branches hold cannot be resolved: "
-                f"{error.message}"
-            )
-            self._findings.add("warning", message, keys.commit_key(head), head)
-        return {key: held for key, held in found.items() if key not in known}
-
-    def _add_held(self, why: str, version: int, found: dict[str, _Held]) -> None:
-        """Add the segments that are live at a version, unless this copy does not have it."""
-        with suppress(VersionNotReplicated):
-            snapshot = self._walk.log.snapshot(version)
-            for segment in entry_columns.to_segments(snapshot.entries()):
-                held = _Held(why, version, segment, snapshot.meta)
-                found.setdefault(keys.key_of(segment), held)
-
-    def _is_own(self, key: str) -> bool:
-        return is_own(self._store, key)
-
     def _compare_size(self, segment: Segment, row: ObjectInfo) -> None:
         if row.size != segment.bytes:
             problem = f"the segment has {row.size:,} bytes, but {segment.bytes:,} in the log"
             self._lost.append((problem, segment))
-
-    def _look_at_held(self, row: ObjectInfo) -> None:
-        if row.key not in self._unseen:
-            return
-        held = self._unseen.pop(row.key)
-        if row.size == held.segment.bytes:
-            self._held[row.key] = held
-        else:
-            problem = f"has {row.size:,} bytes, but {held.segment.bytes:,} in the log"
-            self._findings.add("error", f"{held.named} {problem}", row.key, held.version)
 
     def _count_leftover(self, place: str, row: ObjectInfo) -> None:
         self._record.see(row.key)

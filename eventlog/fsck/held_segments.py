@@ -1,0 +1,141 @@
+"""The segments of a table that its audit looks for, since a pin, a replica or a branch needs them.
+
+These segments need not be live in the version that is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from eventlog.errors import Corrupt, InvalidInput, NotFound, VersionNotFound, VersionNotReplicated
+from eventlog.format import keys
+from eventlog.format.frames import entry_columns
+from eventlog.fsck.findings import Findings
+from eventlog.fsck.log_walk import Walk
+from eventlog.fsck.vacuum_record import RecordCheck, lacking
+from eventlog.model.entries import Segment
+from eventlog.model.records import Meta
+from eventlog.state.small.holds import holds
+from eventlog.store.branching.roots import held_from, is_own
+from eventlog.store.port import ObjectInfo, ObjectStore
+from eventlog.table.branching.names import forks
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSegment:
+    """A segment that is held.
+
+    Attributes:
+        why: who holds it, as the end of a sentence about its version.
+        version: a version that has it live, and that is held.
+        segment: its entry.
+        meta: the small state of the version.
+    """
+
+    why: str
+    version: int
+    segment: Segment
+    meta: Meta
+
+    @property
+    def named(self) -> str:
+        """What it is, for a message."""
+        return f"a segment of version {self.version}, which {self.why},"
+
+
+class HeldSegments:
+    """The segments that pins, replicas and branches hold, besides those of a version.
+
+    Attributes:
+        seen: those whose object exists and has the right size, by key.
+    """
+
+    def __init__(self) -> None:
+        self._unseen: dict[str, HeldSegment] = {}
+        self.seen: dict[str, HeldSegment] = {}
+
+    def look_for(self, segments: Mapping[str, HeldSegment], others: Iterable[str]) -> None:
+        """Look for these segments, by key, without those that somebody else looks for."""
+        others = set(others)
+        self._unseen = {key: held for key, held in segments.items() if key not in others}
+
+    def see(self, row: ObjectInfo, findings: Findings) -> None:
+        """Note an object of the listing, and report it if it has the wrong size."""
+        if row.key not in self._unseen:
+            return
+        held = self._unseen.pop(row.key)
+        if row.size == held.segment.bytes:
+            self.seen[row.key] = held
+        else:
+            problem = f"has {row.size:,} bytes, but {held.segment.bytes:,} in the log"
+            findings.add("error", f"{held.named} {problem}", row.key, held.version)
+
+    def report_missing(self, findings: Findings) -> None:
+        """Report the segments that the listing lacked."""
+        for key, held in self._unseen.items():
+            findings.add("error", f"{held.named} is missing", key, held.version)
+
+
+def held_segments(
+    store: ObjectStore,
+    walk: Walk,
+    head: int,
+    *,
+    known: Iterable[str],
+    record: RecordCheck,
+    findings: Findings,
+) -> dict[str, HeldSegment]:
+    """Return the segments that pins, replicas and branches hold, by key.
+
+    Also checks that the last vacuum's record has those of pins and replicas that were dropped; the
+    next vacuum would delete the others.
+
+    Args:
+        store: the store of the table or branch.
+        walk: the walk over its log.
+        head: the newest version.
+        known: keys of live segments, which a vacuum does not delete.
+        record: checks the record of the last vacuum.
+        findings: where problems are reported.
+    """
+    meta = walk.audit.meta
+    segments: dict[str, HeldSegment] = {}
+    try:
+        oldest = held_from(store.forks)
+        # The parent may have given up since the holds that its branch inherited.
+        for hold in (hold for hold in holds(meta) if hold.version >= oldest):
+            why = f"{hold.kind} {hold.name!r} protects"
+            for key, held in _live_at(walk, hold.version, why):
+                segments.setdefault(key, held)
+        # A vacuum of a branch deletes none of its parent's segments.
+        live = set(known)
+        own = {k: h.segment for k, h in segments.items() if k not in live and is_own(store, k)}
+        for key in lacking(own, {k: segments[k].version for k in own}, meta, walk.log):
+            record.report(
+                "the last vacuum's record lacks this segment, or has it dropped where it was "
+                "live: the next vacuum would delete it, or examines the whole table",
+                key,
+                segments[key].version,
+            )
+        for fork in forks(store):
+            with suppress(VersionNotFound):  # `check_branches` reports such a fork
+                for version in (fork.held, fork.version):
+                    for key, held in _live_at(walk, version, f"branch {fork.name!r} reads"):
+                        segments.setdefault(key, held)
+    except (Corrupt, NotFound, InvalidInput) as error:  # also numbers that no version has
+        message = (
+            "the versions that pins, replicas and branches hold cannot be resolved: "
+            f"{error.message}"
+        )
+        findings.add("warning", message, keys.commit_key(head), head)
+    return segments
+
+
+def _live_at(walk: Walk, version: int, why: str) -> Iterator[tuple[str, HeldSegment]]:
+    """Yield the segments that are live at a version, unless this copy does not have it."""
+    with suppress(VersionNotReplicated):
+        snapshot = walk.log.snapshot(version)
+        for segment in entry_columns.to_segments(snapshot.entries()):
+            yield keys.key_of(segment), HeldSegment(why, version, segment, snapshot.meta)
