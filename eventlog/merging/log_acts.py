@@ -102,7 +102,8 @@ class Act:
         """
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
-        return bool(self.adds or self.drops or changes or self.resets or self.is_state)
+        done = kept(self.units)  # against unit-that-changed-nothing-left-out
+        return bool(self.adds or self.drops or changes or done or self.resets or self.is_state)
 
     @property
     def rewrites(self) -> bool:

@@ -890,3 +890,27 @@ def test_a_branch_of_a_keyed_table_is_published_in_one_version():
 def test_what_depends_on_the_order(properties, ties):
     head = keyed(properties=properties).head()
     assert ties_of(rule_of(head.layout, head.stored_schema, head.properties)) == ties
+
+
+@pytest.mark.hazard("G4")
+def test_g4_a_delete_that_found_nothing_is_done_in_both():
+    """Its program tries it again at the other copy."""
+    one, two = cut_off(keyed())
+    unit = {"where": "k = 7", "app_id": "job", "app_seq": 1}
+    delete(one, **unit)
+    put(two, (5, "early", None))
+    replication.merge(one, two)
+    put(two, (7, "late", None))
+    delete(two, **unit)
+    assert merged_both_ways(one, two) == {5: ("early", None), 7: ("late", None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(6))  # the order of the names of the origins depends on it
+def test_g4_what_a_restore_brings_back_stays_where_others_have_the_undone_unit(seed):
+    table = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(table, (1, "old", None))
+    sides = dict(zip("abc", cut_off(table, 3), strict=True))
+    told(sides, "b 5, c 6, a =UNIT, a>b, a restore, a>b, a>c, b>c, c>b, c>a, a>b, b>a, a>c")
+    wanted = {1: ("old", None), 5: ("5", None), 6: ("6", None)}
+    assert [shown(side) for side in sides.values()] == [wanted] * 3

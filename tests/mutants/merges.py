@@ -200,6 +200,20 @@ MERGES = (
         "test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays",
     ),
     mutant(
+        "rows-restored-in-a-third-log-dropped",
+        "R19.8 G3",
+        "a unit that both have from a third log drops nothing in a union",
+        becomes("False"),
+        "test_g3_what_a_restore_brings_back_stays_where_others_have_the_undone_unit",
+    ),
+    mutant(
+        "unit-that-changed-nothing-left-out",
+        "R19.5 G3",
+        "a unit of work that changed nothing is applied as done",
+        becomes("{}"),
+        "test_g3_a_unit_of_work_that_changed_nothing_is_done_in_both",
+    ),
+    mutant(
         "own-unit-kept-from-a-later-overwrite",
         "R19.8 G4",
         "an overwrite drops the rows of a unit that both did also after they were merged",

@@ -355,6 +355,48 @@ def test_g3_a_target_that_is_made_to_follow_while_it_is_merged_into_has_everythi
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("by_state", [False, True])
+def test_g3_a_unit_of_work_that_changed_nothing_is_done_in_both(pair, by_state):
+    """Its program tries it again in the other log: it drops nothing that came meanwhile."""
+    one, two = pair
+    version = one.head().version
+    if by_state:
+        append(one, events(1, first=100), app_id="other", app_seq=1)
+        one.restore(version)
+    unit = {"start": "1970-02-01", "end": "1970-02-02", "app_id": "job", "app_seq": 2}
+    overwrite(one, events(0), **unit)
+    append(two, events(1, first=200))
+    both_ways(one, two)
+    append(two, events(1, first=300, day=31))
+    overwrite(two, events(0), **unit)
+    assert names(two) == rows(*range(12), 200, 300)
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    both_ways(two, three)
+    both_ways(one, two)
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_g3_what_a_restore_brings_back_stays_where_others_have_the_undone_unit(pair, first, later):
+    """Of three copies one did the unit and undid it; the others have both from there."""
+    one, two = pair
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    sides = [one, two, three][first:] + [one, two, three][:first]
+    a, b, c = sides
+    version = a.head().version
+    for n, table in enumerate((b, c)):
+        append(table, events(1, first=100 * n + 100))
+    overwrite(a, events(1, first=300), app_id="job", app_seq=2)
+    if not later:
+        replication.merge(a, b)
+    a.restore(version)
+    for source, target in ((a, b), (a, c), (b, c), (c, b), (b, a), (a, c), (b, c)):
+        replication.merge(source, target)
+    assert [names(table) for table in sides] == [rows(*range(12), 100, 200)] * 3
+
+
+@pytest.mark.hazard("G3")
 def test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one(pair):
     one, two = pair
     branch = one.branch("loads", at=one.head().version)

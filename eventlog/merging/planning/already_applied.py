@@ -12,11 +12,6 @@ from eventlog.model.actions import AppRise
 from eventlog.model.records import Meta
 
 
-def is_nothing(act: Act) -> bool:
-    """Return whether a transaction has nothing that a merge could apply."""
-    return not act.does_anything and (act.carried is not None or not act.units)
-
-
 def came_from_target(pair: Pair, act: Act) -> bool:
     """Return whether the source merged a transaction's changes from the target."""
     direct = act.carried is not None and not act.unites and act.carried.commit in pair.ours
@@ -84,7 +79,7 @@ class AlreadyApplied:
             MergeConflict: the target has a part of its changes, or the transaction united two
                 states.
         """
-        if is_nothing(act):
+        if not act.does_anything:
             return Already()
         if came_from_target(self._pair, act) or self.has(act):
             return Already()  # against own-rows-carried-back

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from eventlog.keyed.placement import span
 from eventlog.keyed.repetition import repeats
 from eventlog.merging.log_acts import Act, AppliedStep, kept
-from eventlog.merging.planning.already_applied import came_from_target, is_nothing, may_be_done
+from eventlog.merging.planning.already_applied import came_from_target, may_be_done
 from eventlog.merging.planning.carried import Pair
 from eventlog.merging.planning.keyed.ties import Ties
 from eventlog.merging.planning.merged_settings import settings, value_of
@@ -42,7 +42,7 @@ def needs_past(
     seqs = {app: mark.seq for app, mark in meta.apps.items()}
     live_now = set(live)
     for act in (act for step in steps for act in step.acts):
-        if is_nothing(act) or came_from_target(pair, act):
+        if not act.does_anything or came_from_target(pair, act):
             if repeats_own:
                 return True  # rows that the target has already may have to come later there
             continue

@@ -158,7 +158,8 @@ class Planner:
             adds = tuple(s for s in act.adds if s.id not in self._live)
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
-        if not (adds or drops or changes):
+        rises = self._applied.rises(act)
+        if not (adds or drops or changes or rises):
             return None
         replaces = [a for a in act.transaction.actions if isinstance(a, Replace)]
         whole = exact and not changes and len(adds) == len(act.adds)
@@ -169,7 +170,7 @@ class Planner:
             drops,
             tuple(changes),
             act.originals,
-            self._applied.rises(act),
+            rises,
             replaces[0].deletes if replaces and whole else None,
             (act.transaction.operation,),
             act.count,

@@ -123,7 +123,8 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
     """Return the segments that a log dropped by units of work that both did, and their repeats.
 
     The other log did not have these rows when it did the unit. Rows that it had dropped by then,
-    and restored later, are not among them.
+    and restored later, are not among them, nor those of a unit that it has from the same log:
+    what that one restored later, it has, too.
     """
     dropped_there: dict[str, int] = {}  # by the other log: the first version in which it did
     for act in other.acts:
@@ -132,7 +133,9 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
                 dropped_there.setdefault(drop.id, act.version)
     gone: set[str] = set()
     for name, act in dropped_segments(side.acts).items():
-        twins = other_units.shared(act) if act.unit else ()
+        # against rows-restored-in-a-third-log-dropped
+        known = act.version <= other.seen or other.has.has(act)
+        twins = other_units.shared(act) if act.unit and not known else ()
         # against restored-above-a-unit-dropped-by-the-other
         if any(dropped_there.get(name, twin.version + 1) > twin.version for twin in twins):
             gone.add(name)

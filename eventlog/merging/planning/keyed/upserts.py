@@ -154,7 +154,8 @@ class KeyedPlanner:
             self._check_apart(act)
         adds = tuple(as_new_rows(self._small_state.translated(s)) for s in act.adds)
         self._rows.add(adds)
-        if not (adds or drops or changes):
+        rises = self._applied.rises(act)
+        if not (adds or drops or changes or rises):
             return None
         is_ordered = self._ties == "refuse" or self._repeats
         return Carried(
@@ -164,7 +165,7 @@ class KeyedPlanner:
             drops,
             tuple(changes),
             act.originals,
-            self._applied.rises(act),
+            rises,
             None,
             (act.transaction.operation,),
             act.count,
