@@ -25,6 +25,8 @@ _SEGMENTS = 3
 
 
 class _Invocation:
+    """A stand-in for the context that Lambda hands to a function."""
+
     aws_request_id = "bundle-check"
     memory_limit_in_mb = 1024
 

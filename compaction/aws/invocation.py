@@ -21,9 +21,11 @@ class _Responding(Protocol[_Settings_co]):
     """The state of a function: it has settings, and handles events."""
 
     @property
-    def settings(self) -> _Settings_co: ...
+    def settings(self) -> _Settings_co:
+        """The settings that the function read."""
 
-    def respond(self, event: Any, context: Context) -> dict[str, Any]: ...
+    def respond(self, event: Any, context: Context) -> dict[str, Any]:
+        """Handle an event, and return the answer of the function."""
 
 
 class Warm(Generic[_Settings]):

@@ -32,6 +32,7 @@ class _Output(logging.Handler):
     """Writes to the process's current standard output."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as a line."""
         try:
             sys.stdout.write(f"{self.format(record)}\n")
             sys.stdout.flush()

@@ -64,9 +64,11 @@ class _Shown(io.RawIOBase):
         self._sink, self._shown, self._left = sink, shown, b""
 
     def writable(self) -> bool:
+        """Return True."""
         return True
 
     def write(self, piece: Any) -> int:
+        """Write the whole lines of a piece, and keep the rest for the next one."""
         # Whole lines only: a piece may end within a character.
         *lines, self._left = (self._left + bytes(piece)).split(b"\n")
         for line in lines:

@@ -98,6 +98,7 @@ class _Demo:
         self._result = DemoResult(uri)
 
     def play(self, work: Path) -> DemoResult:
+        """Play the demo, with its files in a folder, and return what it found."""
         screen, result = self._screen, self._result
         source = flights.load(self._wanted.every)
         result.expected = len(source)

@@ -149,6 +149,7 @@ class _Merging:
         self._orders: dict[str | None, tuple[pa.Array, pa.Array]] = {}
 
     def visible(self) -> pa.Table:
+        """Return one row for each key that readers see."""
         rule = self.rule
         if rule.kind in ("last", "first"):
             won = self._winners()
@@ -170,6 +171,7 @@ class _Merging:
         )
 
     def condensed(self, *, bottom: bool) -> pa.Table:
+        """Return the rows that a base keeps of these; `bottom`: whether none lie below them."""
         rule = self.rule
         self._renew_tombstones()
         barriers = pa.nulls(0, pa.int64())

@@ -32,6 +32,8 @@ def past_links(store: ObjectStore, found: Links) -> ObjectStore:
 
 
 class _PastLinks:
+    """The port of another store, where an object behind a symbolic link is absent, and noted."""
+
     def __init__(self, inner: ObjectStore, found: Links) -> None:
         self._inner, self._found = inner, found
 

@@ -201,16 +201,20 @@ class _Run:
 
     @property
     def rewritten(self) -> bool:
+        """Whether the delta changes any of the leaves."""
         return bool(self.changes)
 
     def absorb(self, other: _Run) -> None:
+        """Add the leaves and changes of the next run."""
         self.leaves += other.leaves
         self.changes = self.changes + other.changes
 
     def adds(self) -> dict[str, Segment]:
+        """Return the entries that the delta adds to these leaves, by id."""
         return {i: self.delta.adds[i] for added, i in self.changes if added}
 
     def drops(self) -> dict[str, Drop]:
+        """Return the drops that the delta has for these leaves, by id."""
         return {i: self.delta.drops[i] for added, i in self.changes if not added}
 
 

@@ -97,6 +97,11 @@ class _KeyCheck:
         self._seen: dict[str, SeenKeys] = {}
 
     def run(self, progress: _Progress) -> tuple[int, list[tuple[str, Segment]]]:
+        """Check each live segment, then the segments against each other.
+
+        Returns:
+            The number of rows whose keys were checked, and the damaged segments with their problems.
+        """
         damaged: list[tuple[str, Segment]] = []
         total, done = sum(s.rows for s in self._live), 0
         for segment in self._live:

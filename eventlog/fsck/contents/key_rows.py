@@ -130,6 +130,7 @@ class _Segment:
         self._statistics = Statistics(columns.columns.values())
 
     def seen(self) -> SeenKeys:
+        """Read the segment, report what is wrong with its keys, and return a summary of them."""
         rule = self._columns.rule
         for rows in self._columns.read(self._segment):
             if not rows.num_rows:

@@ -104,6 +104,11 @@ class _Reader:
     schema: Schema
 
     def condition(self, node: Any, depth: int = 0) -> c.Condition:
+        """Return the condition that a node states; `depth` is how deep the node lies.
+
+        Raises:
+            InvalidInput: it is no condition that a predicate may have.
+        """
         node = bare(node)
         if depth > 4 * MAX_NESTING:
             raise too_deep()
@@ -127,6 +132,7 @@ class _Reader:
         return self.truth(self.operand(node, depth), node)
 
     def truth(self, value: Operand, node: Any) -> c.Condition:
+        """Return the condition that a value is true."""
         match value:
             case Lit(None | bool() as constant):
                 return c.Const(constant)
@@ -137,6 +143,7 @@ class _Reader:
         raise InvalidInput(f"{_shown(node)} is not a boolean condition")
 
     def compare(self, op: c.Op, left: Operand, right: Operand) -> c.Condition:
+        """Return the condition that compares two operands."""
         if isinstance(left, Lit):
             left, right, op = right, left, c.FLIPPED[op]
         if isinstance(left, Lit) and isinstance(right, Lit):
@@ -167,6 +174,7 @@ class _Reader:
         return c.Or((equal, c.And((self.is_null(left), self.is_null(right)))))
 
     def is_null(self, operand: Operand) -> c.Condition:
+        """Return the condition that an operand is null."""
         match operand:
             case Lit(value):
                 return c.Const(value is None)
@@ -176,6 +184,7 @@ class _Reader:
                 return c.IsNull(operand)
 
     def between(self, node: Any) -> c.Condition:
+        """Return the condition of `x BETWEEN low AND high`."""
         if node.args.get("symmetric"):
             raise _unsupported(node)
         subject = self.operand(node.this)
@@ -183,6 +192,7 @@ class _Reader:
         return c.And((self.compare(">=", subject, low), self.compare("<=", subject, high)))
 
     def within(self, node: Any) -> c.Condition:
+        """Return the condition of `x IN (…)`."""
         listed = node.args.get("expressions")
         if not listed or any(node.args.get(other) for other in ("query", "unnest", "field")):
             raise _unsupported(node)
@@ -201,6 +211,7 @@ class _Reader:
         return rest[0] if len(rest) == 1 else c.Or(tuple(rest))
 
     def is_(self, node: Any) -> c.Condition:
+        """Return the condition of `x IS NULL`, `IS TRUE` or `IS FALSE`."""
         right = bare(node.expression)
         if type(right).__name__ == "Null":
             return self.is_null(self.operand(node.this))
@@ -209,6 +220,7 @@ class _Reader:
         raise _unsupported(node)
 
     def like(self, node: Any) -> c.Condition:
+        """Return the condition of `x LIKE pattern`, also with `ILIKE`, `NOT` and `ESCAPE`."""
         escape = None
         outer = node
         if type(node).__name__ == "Escape":
@@ -227,6 +239,11 @@ class _Reader:
         return c.Not(condition) if node.args.get("negate") else condition
 
     def operand(self, node: Any, depth: int = 0) -> Operand:
+        """Return the value that a node computes; `depth` is how deep the node lies.
+
+        Raises:
+            InvalidInput: it is no value that a predicate may compute.
+        """
         node = bare(node)
         if depth > 4 * MAX_NESTING:
             raise too_deep()
@@ -267,6 +284,7 @@ class _Reader:
         return None
 
     def cast(self, node: Any) -> Value:
+        """Return the value of a text literal that is cast to DATE or TIMESTAMP."""
         inner, to = self.operand(node.this), str(node.args["to"].this.name)
         if to not in _MOMENT_TYPES or not isinstance(inner, Lit) or node.args["to"].expressions:
             raise InvalidInput(
@@ -285,6 +303,7 @@ class _Reader:
         return when
 
     def column(self, node: Any) -> Column:
+        """Return the column that a node names."""
         name = str(node.name)
         if any(node.args.get(part) for part in ("table", "db", "catalog")):
             raise InvalidInput(

@@ -234,10 +234,13 @@ class FaultyStore:
 
 @dataclass(eq=False, slots=True)
 class _Planned:
+    """A fault, and how many calls it might have fired on."""
+
     fault: Fault
     seen: int = 0
 
     def fires(self, verb: Verb, keys: tuple[str, ...]) -> bool:
+        """Return whether the fault fires at a call, and count the call."""
         if verb != self.fault.verb or not any(self.fault.key in key for key in keys):
             return False
         self.seen += 1

@@ -88,6 +88,7 @@ class _New:
 
     @property
     def versions(self) -> tuple[int, ...]:
+        """The versions of the transactions, in order."""
         return tuple(dict.fromkeys(act.version for act in self.acts))
 
 
