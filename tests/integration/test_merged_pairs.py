@@ -9,11 +9,10 @@ import shlex
 
 import pytest
 from click.testing import CliRunner
-from support.builders import create, events
+from support.builders import create, events, sorted_names
 
 from eventlog import Table
 from eventlog.cli.program import build
-from eventlog.readers import scan
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
@@ -69,8 +68,8 @@ class Places:
     def everything(self):
         return [all_of(store) for store in self.stores]
 
-    def rows(self, name):
-        return sorted(scan(self.uri(name)).to_table().column("name").to_pylist())
+    def names(self, name):
+        return sorted_names(Table.open(self.uri(name)))
 
     def run(self, *words):
         return CliRunner().invoke(PROGRAM, [*words])
@@ -96,17 +95,17 @@ class Places:
         return done.output
 
     def rows_of_both(self, source, target):
-        return sorted({*self.rows(source), *self.rows(target)})
+        return sorted({*self.names(source), *self.names(target)})
 
     def both_ways(self, source, target):
         """Return the rows that both have in the end."""
         both = self.rows_of_both(source, target)
         self.joined(source, target)
-        assert self.rows(target) == both
+        assert self.names(target) == both
         self.joined(target, source)
-        assert self.rows(source) == both
+        assert self.names(source) == both
         assert "nothing to merge" in self.joined(source, target)
-        return self.rows(target)
+        return self.names(target)
 
 
 @pytest.mark.sample(10)

@@ -20,6 +20,7 @@ from eventlog.model import schema
 from eventlog.model.actions import Add, PropertyChange
 from eventlog.model.entries import ColumnStats
 from eventlog.model.records import App, Transaction
+from eventlog.readers import scan
 from eventlog.state import fold
 from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
@@ -157,6 +158,11 @@ def read_rows(table: Table) -> pa.Table:
 def row_names(table: Table) -> list[str]:
     """The column `name` of all rows, ordered by time."""
     return read_rows(table).column("name").to_pylist()
+
+
+def sorted_names(table: Table, version: int | None = None) -> list[str]:
+    """The column `name` of all rows of a version, sorted."""
+    return sorted(scan(table, version=version).to_table().column("name").to_pylist())
 
 
 def replaced(value: Any, **changes: Any) -> Any:

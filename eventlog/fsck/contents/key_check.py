@@ -100,7 +100,7 @@ class _KeyCheck:
         """Check each live segment, then the segments against each other.
 
         Returns:
-            The number of rows whose keys were checked, and the damaged segments with their problems.
+            The number of rows that were checked, and the damaged segments with their problems.
         """
         damaged: list[tuple[str, Segment]] = []
         total, done = sum(s.rows for s in self._live), 0
