@@ -914,3 +914,15 @@ def test_g4_what_a_restore_brings_back_stays_where_others_have_the_undone_unit(s
     told(sides, "b 5, c 6, a =UNIT, a>b, a restore, a>b, a>c, b>c, c>b, c>a, a>b, b>a, a>c")
     wanted = {1: ("old", None), 5: ("5", None), 6: ("6", None)}
     assert [shown(side) for side in sides.values()] == [wanted] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(8))  # the order of the names of the origins depends on it
+def test_g4_copies_that_agree_agree_still_when_the_ring_is_closed(seed):
+    """The row was written beside a unit of work that two of three copies did."""
+    table = keyed(buckets=1, properties={"user.seed": str(seed)})
+    sides = dict(zip("abc", cut_off(table, 3), strict=True))
+    told(sides, "b beside, a UNIT, c UNIT, c>a, a>b, a>c, b>a, c>a, a>b, a>c, b>a")
+    agreed = [shown(side) for side in sides.values()]
+    told(sides, "c>b, b>a, b>c, a>c")
+    assert [shown(side) for side in sides.values()] == agreed == [agreed[0]] * 3

@@ -214,6 +214,13 @@ MERGES = (
         "test_g3_a_unit_of_work_that_changed_nothing_is_done_in_both",
     ),
     mutant(
+        "rows-repeated-with-a-unit-put-below-it",
+        "R19.8 G4",
+        "what a merge repeated above a unit that it brought was not there before the unit",
+        becomes("list(rows)"),
+        "test_g4_copies_that_agree_agree_still_when_the_ring_is_closed",
+    ),
+    mutant(
         "own-unit-kept-from-a-later-overwrite",
         "R19.8 G4",
         "an overwrite drops the rows of a unit that both did also after they were merged",

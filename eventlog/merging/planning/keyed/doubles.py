@@ -64,6 +64,7 @@ class Unit:
         segments: the segments of both forms of the unit: their extents, by name.
         log: the rows that this log got, by chunk, in order.
         before: for each chunk, how many of these rows the log got before the unit.
+        repeated: the names of those that the transaction repeats above the unit.
     """
 
     act: Act
@@ -71,6 +72,7 @@ class Unit:
     segments: Mapping[str, Extent]
     log: Mapping[str, Sequence[Row]]
     before: Mapping[str, int]
+    repeated: Collection[str]
 
     @property
     def is_alone(self) -> bool:
@@ -85,7 +87,9 @@ class Unit:
 
     def rows(self, chunk: str) -> Sequence[Row]:
         """Return the rows of a chunk that belong below the unit."""
-        return self.log.get(chunk, ())[: self.before.get(chunk, 0)]
+        rows = self.log.get(chunk, ())[: self.before.get(chunk, 0)]
+        # against rows-repeated-with-a-unit-put-below-it
+        return [row for row in rows if row.names[0] not in self.repeated]
 
 
 class Doubles:
@@ -149,7 +153,8 @@ class Doubles:
                 rows = [s for one in (act, *twins) for s in one.adds if not repeats(s.id)]
                 segments = {self._firsts.of(s.id): self._extent(s) for s in rows}
                 before = {chunk: len(rows) for chunk, rows in log.items()}
-                found[id(act)] = Unit(act, twins, segments, log, before)
+                again = {self._firsts.of(s.id) for s in act.adds if repeats(s.id)}
+                found[id(act)] = Unit(act, twins, segments, log, before, again)
             for segment, row in zip(_rows_of(act), self._rows(act), strict=True):
                 if not repeats(segment.id):
                     log.setdefault(segment.chunk, []).append(row)
