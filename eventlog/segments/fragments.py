@@ -9,12 +9,12 @@ are retried before anything is decoded: no row is lost or doubled. A missing or 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import chain
 from threading import BoundedSemaphore
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,6 +61,25 @@ def ahead_of(memory_bytes: int) -> int:
     return memory_bytes // 4
 
 
+class FileAudit(Protocol):
+    """Looks at the Parquet files of segments while their rows are read."""
+
+    def check_footer(self, end: bytes) -> None:
+        """Check a footer before its parts are used; raises `ValueError`.
+
+        Args:
+            end: the last bytes of the file, the whole footer among them.
+        """
+
+    def look_at(self, group: Any, rows: pa.RecordBatch) -> None:
+        """Look at some rows of a row group.
+
+        Args:
+            group: the row group's metadata in the footer.
+            rows: in the types of the file.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How segments of one version become batches. Can be pickled.
@@ -77,8 +96,8 @@ class Reading:
         table: the table's id. If a segment is missing, the log is checked to have this id still.
         required: names of columns that each segment has, with a value in each row but deletes,
             though `table_schema` may let them be null for those.
-        look_at: called with the metadata of a row group and some of its rows, in the types of the
-            file, before they become those of the table; None: row groups are decoded together.
+        audit: looks at footers, and at rows in the types of the file; None: nobody does, and row
+            groups are decoded together.
     """
 
     store: ObjectStore
@@ -91,7 +110,7 @@ class Reading:
     ahead_bytes: int = 128 * 2**20
     table: str | None = None
     required: frozenset[str] = frozenset()
-    look_at: Callable[[Any, pa.RecordBatch], None] | None = None
+    audit: FileAudit | None = None
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments in the given order, and in stored order within each.
@@ -173,6 +192,11 @@ class _Source:
             reading.store, segment, reading.version, fetchers, table=reading.table
         )
         self.object.open()
+        if reading.audit is not None:
+            try:
+                reading.audit.check_footer(self.object.end)
+            except ValueError as error:
+                raise self.undecodable(error) from error
         self.footer = self.object.footer
         self.schema = self._stored_schema()
         names = frozenset(reading.schema.names) | reading.filter_columns
@@ -217,7 +241,7 @@ class _Source:
         size = 0
         for index in self._groups():
             cost = self._size(index)
-            if run and (size + cost > most or self.reading.look_at is not None):
+            if run and (size + cost > most or self.reading.audit is not None):
                 pieces.append(_Piece(self, tuple(run), size))
                 run, size = [], 0
             run.append(index)
@@ -345,8 +369,8 @@ class _Piece:
                 seen += batch.num_rows
                 if not batch.num_rows:
                     break
-                if source.reading.look_at is not None:
-                    source.reading.look_at(source.footer.row_group(self.groups[0]), batch)
+                if source.reading.audit is not None:
+                    source.reading.audit.look_at(source.footer.row_group(self.groups[0]), batch)
                 table = to_current_schema(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)

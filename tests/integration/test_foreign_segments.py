@@ -182,6 +182,22 @@ def test_an_audit_finds_nothing_in_row_groups_of_any_column(options):
     assert fsck(table, checksums=True).findings == ()
 
 
+@pytest.mark.hazard("W6")
+@pytest.mark.parametrize("spelled", ["optional", "int64"])
+def test_an_audit_names_a_segment_over_whose_footer_arrow_ends_the_process(spelled):
+    element = b"\x15\x04\x25\x02\x18\x04seen"  # of the footer's schema: an optional INT64
+    other = {"optional": b"\x15\x04\x25\x00\x18\x04seen", "int64": b"\x15\x0a\x25\x02\x18\x04seen"}
+    body = stored(rows_of([1, 2]))
+    assert body.count(element) == 1
+    table = table_of()
+    append(table, rows_of([7]))
+    foreign(table, body.replace(element, other[spelled]), rows=2)
+    (found,) = fsck(table, checksums=True).findings
+    words = {"optional": "has a histogram of 2 levels", "int64": "has another type than its column"}
+    assert "readers refuse the segment" in found.message
+    assert words[spelled] in found.message
+
+
 def test_a_segment_without_rows_is_read_with_a_filter():
     table = odd_one("no rows", {})
     assert scan(table, where="id = 1").to_table().num_rows == 1

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.fsck.contents.footer_check import check_footer
+
 _FAILURES = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
@@ -24,6 +26,10 @@ class GroupStatistics:
 
     def __init__(self) -> None:
         self.problems: dict[str, str] = {}
+
+    def check_footer(self, end: bytes) -> None:
+        """See `FileAudit.check_footer`."""
+        check_footer(end)
 
     def look_at(self, group: Any, rows: pa.RecordBatch) -> None:
         """Compare some rows of one row group.

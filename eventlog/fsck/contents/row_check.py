@@ -164,7 +164,7 @@ class RowCheck:
         counts: dict[str, int] = {}
         statistics = Statistics(self._described(segment, places=places))
         groups = GroupStatistics()
-        reading = replace(self._reading_of(segment), look_at=groups.look_at)
+        reading = replace(self._reading_of(segment), audit=groups)
         for rows in reading.batches([segment]):
             self._count_nulls(rows, counts)
             statistics.look_at(rows)
