@@ -67,6 +67,9 @@ class Merged:
         left_out: the changes of one of the two that were left out, where `take` was needed.
         followed: whether the target just followed the source, since it had no commits that the
             source lacks; then no transaction and no segment is counted.
+        differing: properties, or the granularity, of which both have different values although
+            nothing is left to merge: choices by way of a third copy excluded each other. Set them
+            on one of the two, and merge again.
     """
 
     source: str
@@ -82,6 +85,7 @@ class Merged:
     bytes: int = 0
     left_out: tuple[LeftOut, ...] = ()
     followed: bool = False
+    differing: tuple[str, ...] = ()
 
 
 @dataclass
@@ -414,7 +418,10 @@ class Merger:
         return self._advice.loss(gone, repeated=gone[0].id in self._again.values())
 
     def _merged(self, head: Snapshot) -> Merged:
-        done = self._done
+        done, nothing = self._done, not (self._commits.commits or self._dry_run)
+        differing: tuple[str, ...] = ()
+        if nothing and self._fork.origin is not None:
+            differing = self._inputs.left_differing(self._source_head, head)
         return Merged(
             self._source.uri,
             self._target.uri,
@@ -428,6 +435,7 @@ class Merger:
             self._copies.segments,
             self._copies.bytes,
             done.left_out,
+            differing=differing,
         )
 
 

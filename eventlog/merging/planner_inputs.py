@@ -13,6 +13,7 @@ from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMarks
 from eventlog.merging.planning.by_state.sides import Side
 from eventlog.merging.planning.carried import Divergence
+from eventlog.merging.planning.merged_settings import differing, settings_of
 from eventlog.merging.segment_copies import is_there
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
@@ -61,6 +62,26 @@ class PlannerInputs:
             steps,
             self._marks.seen(target, source),
         )
+
+    def left_differing(self, source: Snapshot, target: Snapshot) -> tuple[str, ...]:
+        """Return the settings that no further merge makes equal, after one with nothing to merge.
+
+        The target has not set them in a way that the source lacks. Two choices that exclude each
+        other, by way of a third log, end so. Where a setting differs, the commits of both logs
+        since the fork point are read.
+        """
+        found = differing(source.meta, target.meta)
+        if not found:
+            return ()
+        first = self._fork.common + 1
+        known = log_acts.KnownCommits(self._source_commits.steps(first, source.version))
+        seen = self._marks.seen(target, source)
+        steps = self._target_commits.steps(first, target.version)
+        own = settings_of(
+            (act for step in steps for act in step.acts),
+            lambda act: act.version <= seen or known.has(act),
+        )
+        return tuple(setting.what for setting in found if not own.get(setting.name))
 
     def sides(self, source: Snapshot, target: Snapshot) -> tuple[Side, Side]:
         """Return the source and the target, at these heads, as a union compares them."""

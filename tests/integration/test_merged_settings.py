@@ -117,3 +117,50 @@ def test_settings_of_random_histories_end_alike_or_in_a_conflict(seed):
     assert ends[0] == ends[1]
     if len(changed) == 1:
         assert ends[0] in changed.values()
+
+
+def to_the_end(pairs):
+    """Merge all pairs until none of them has anything to commit."""
+    while sum(merge(source, target).commits for source, target in pairs):
+        pass
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("again", ["one", "two", "three"])
+def test_w18_what_three_copies_chose_differently_is_named_and_set_once_more(again):
+    stores = {"one": MemoryStore(), "two": MemoryStore(), "three": MemoryStore()}
+    tables = {"one": create(stores["one"])}
+    for seed, name in enumerate(("two", "three"), 2):
+        follow(tables["one"], Table(stores[name]))
+        tables[name] = Table(stores[name], ManualClock(START_MS, seed))
+    one, two, three = tables.values()
+    for table, value in ((three, "21"), (two, "22"), (one, "22")):
+        table.set_properties({NAME: value})
+    merge(three, two, take="source")
+    merge(three, one, take="target")
+    merge(two, three)
+    merge(one, three)
+    merge(two, one, take="source")
+    merge(one, two)
+    every = [(two, three), (three, two), (two, one), (one, two), (three, one), (one, three)]
+    to_the_end(every)
+    values = {name: table.refresh().properties[NAME] for name, table in tables.items()}
+    assert len(set(values.values())) == 2
+    named = [merge(source, target).differing for source, target in every]
+    assert sum(bool(found) for found in named) == 4
+    assert {name for found in named for name in found} == {f"property {NAME!r}"}
+    tables[again].set_properties({NAME: "33"})
+    to_the_end(every)
+    assert {table.refresh().properties[NAME] for table in tables.values()} == {"33"}
+    assert not any(merge(source, target).differing for source, target in every)
+
+
+def test_a_value_that_the_other_direction_brings_is_not_named():
+    one, two = pair(branch=False)
+    append(one, events(1, first=5))
+    one.set_properties({NAME: "20"})
+    append(two, events(1, first=6))
+    assert merge(two, one).commits == 1
+    assert merge(two, one).differing == ()
+    assert merge(one, two).commits == 2
+    assert merge(one, two).differing == ()

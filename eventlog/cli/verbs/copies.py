@@ -200,6 +200,12 @@ def merge(
     if dry_run:
         text = f"{carried} to carry; nothing was committed"
     _tell(place, msgspec.to_builtins(done), text)
+    for what in done.differing:
+        terminal.note(
+            f"{what} has another value in {done.target} than in {done.source}, and no merge would "
+            "change it: set it in one of them (`Table.set_properties`, `Table.set_granularity`), "
+            "and merge again"
+        )
     for left in done.left_out:
         versions = ", ".join(map(str, left.versions))
         rows = f" ({count_text(left.rows, 'row')})" if left.rows else ""

@@ -79,6 +79,13 @@ def value_of(meta: Meta, name: str) -> str | None:
     return meta.properties.get(name)
 
 
+def differing(theirs: Meta, ours: Meta) -> list[SettingChange]:
+    """Return the settings of which two logs have different values, by name: ours and theirs."""
+    names = sorted({_GRANULARITY, *theirs.properties, *ours.properties})
+    values = [(name, value_of(ours, name), value_of(theirs, name)) for name in names]
+    return [SettingChange(name, old, new) for name, old, new in values if old != new]
+
+
 def with_settings(meta: Meta, changes: Iterable[SettingChange]) -> Meta:
     """Return the small state after changes of settings."""
     layout, values = meta.layout, dict(meta.properties)
