@@ -74,8 +74,8 @@ class Act:
         if carried is None:
             return {self.commit: self.version}
         more = () if isinstance(carried.commits, UnsetType) else carried.commits
-        found = {name: version for version, name in more} or {carried.commit: carried.version}
-        return found | {self.commit: self.version} if self.unites else found
+        named = {name: version for version, name in more} or {carried.commit: carried.version}
+        return named | {self.commit: self.version} if self.unites else named
 
     @property
     def is_state(self) -> bool:
@@ -128,12 +128,12 @@ class Act:
     @property
     def forgets(self) -> dict[str, int]:
         """For each app, the sequence above which earlier units no longer count as done (R12.3)."""
-        found: dict[str, int] = {}
+        lows: dict[str, int] = {}
         for restore, app, reset in self._resets():
             new = _NONE if reset.new is None else reset.new
             if restore.origin is not UNSET or (reset.old is not None and new < reset.old):
-                found[app] = min(new, found.get(app, new))
-        return found
+                lows[app] = min(new, lows.get(app, new))
+        return lows
 
     @property
     def recalls(self) -> dict[str, tuple[int, int]]:
@@ -241,39 +241,39 @@ class Units:
     """
 
     def __init__(self, acts: Iterable[Act]) -> None:
-        found: dict[str, list[tuple[int, int, Act]]] = {}
+        counting: dict[str, list[tuple[int, int, Act]]] = {}
         ever: dict[str, list[tuple[int, int, Act]]] = {}
         for act in acts:
             for app, seq in act.forgets.items():
                 # against forgotten-units-skipped
-                found[app] = list(_upto(found.get(app, ()), seq))
+                counting[app] = list(_upto(counting.get(app, ()), seq))
             for app, (seq, version) in act.recalls.items():
                 back = (run for run in ever.get(app, ()) if run[2].version <= version)
-                found.setdefault(app, []).extend(_upto(back, seq))
+                counting.setdefault(app, []).extend(_upto(back, seq))
             for app, runs in act.units.items():
                 done = [(first, last, act) for first, last in runs]
                 ever.setdefault(app, []).extend(done)
-                found.setdefault(app, []).extend(done)
+                counting.setdefault(app, []).extend(done)
         self.done: dict[str, Runs] = {
             app: joined_runs((), tuple((first, last) for first, last, _ in runs))
-            for app, runs in found.items()
+            for app, runs in counting.items()
         }
-        self._runs = {app: sorted(runs, key=_first) for app, runs in found.items()}
+        self._runs = {app: sorted(runs, key=_first) for app, runs in counting.items()}
         self._longest = {
             app: max((last - first + 1 for first, last, _ in runs), default=0)
-            for app, runs in found.items()
+            for app, runs in counting.items()
         }
 
     def shared(self, act: Act) -> list[Act]:
         """Return the transactions of this log that did some of the units of another transaction."""
-        found: dict[int, Act] = {}
+        shared: dict[int, Act] = {}
         for app, runs in act.units.items():
             done, longest = self._runs.get(app, []), self._longest.get(app, 0)
             for first, last in runs:
                 low = bisect_left(done, first - longest + 1, key=_first)
                 high = bisect_right(done, last, key=_first)
-                found.update((id(one), one) for _, end, one in done[low:high] if end >= first)
-        return [*found.values()]
+                shared.update((id(ours), ours) for _, end, ours in done[low:high] if end >= first)
+        return [*shared.values()]
 
 
 def _upto(runs: Iterable[tuple[int, int, Act]], seq: int) -> Iterator[tuple[int, int, Act]]:

@@ -59,14 +59,14 @@ class OriginMarks:
     def of(self, head: Snapshot, origin: str) -> OriginMark:
         """Return the origin's name at the target, and how far the target has merged it (R19.3)."""
         marks = origins_of(head.meta)
-        found = [
+        applied = [
             (mark.version, name)
             for name, mark in marks.items()
             if self._fork.common < mark.version <= self._from.version
             and self._source.log.hash_at(self._from, mark.version) == mark.commit
         ]
-        if found:
-            version, name = max(found)
+        if applied:
+            version, name = max(applied)
             return OriginMark(name, version, version)
         if origin not in marks:
             return OriginMark(origin, None, self._fork.common)
@@ -89,8 +89,8 @@ class OriginMarks:
             The version; -1 if the source has merged none.
         """
         marks = origins_of(at.meta).values()
-        found = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
-        return max(found, default=-1)
+        versions = (m.version for m in marks if self._is_ours(head, m.version, m.commit))
+        return max(versions, default=-1)
 
     def pair(
         self, head: Snapshot, mark: OriginMark, steps: Sequence[AppliedStep], *, keyed: bool

@@ -199,7 +199,7 @@ class Merger:
         self._looked = fork.common  # no version up to here has anything left to carry
 
     def run(self) -> Merged:
-        """Carry everything up to the head that the source's session knows.
+        """Carry everything up to the head of the source, as it was when the merge began.
 
         Raises:
             CommitConflict: both changed the same thing, and `take` is None. Nothing was committed,
@@ -341,7 +341,7 @@ class Merger:
         """Unite the target with the source by their states.
 
         Args:
-            union: the planned union, on the head that the target's session knows.
+            union: the planned union, on the head of the target's session.
             origin: the hash of the source's first commit after the fork point.
             why: why transactions cannot be carried one by one.
 

@@ -60,7 +60,7 @@ def attaching(
 
 
 def acking(meta: Meta, name: str, token: int, version: int) -> tuple[Action, ...]:
-    """Return the action that acknowledges a version; none if the source knows it already.
+    """Return the action that acknowledges a version; none if the source records it already.
 
     Args:
         meta: the small state of the source.

@@ -171,7 +171,7 @@ class Filler:
         return found + sum(self.fill(start, given_up) for start in starts)
 
     def fill(self, start: Start, given_up: int) -> int:
-        """Copy the versions that one start left out; return their number.
+        """Copy the versions that a start left out; return their number.
 
         Args:
             start: the start.

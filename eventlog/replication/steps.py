@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Target:
-    """The state of the copy, as far as a follower knows it.
+    """The state of the copy, as far as a follower has read it.
 
     Attributes:
         version: the copy's newest version; -1: it has none.

@@ -357,7 +357,7 @@ class Table:
         return restoration.undone(self.refresh(), self.snapshot(version))
 
     def drop_segments(self, segments: Iterable[Segment], *, reason: str) -> int:
-        """Drop segments whose rows are lost for good, and return the committed version.
+        """Drop segments whose rows are lost, and return the committed version.
 
         Their rows disappear from this version on, whatever else is committed in the meantime, so
         that the table reads again. Nothing is deleted, and nothing is looked for: a segment that is

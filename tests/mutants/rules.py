@@ -56,7 +56,7 @@ RULES = (
         "forgotten-units-skipped",
         "R19.5 W18",
         "a merge skips no unit that was loaded again",
-        becomes("found.get(app, [])"),
+        becomes("counting.get(app, [])"),
         "test_w18_a_unit_that_was_left_out_can_be_loaded_again",
     ),
     mutant(

@@ -42,7 +42,7 @@ def open_json(
     Args:
         source: the file.
         wanted: the table's columns.
-        time_column: the one of the event times.
+        time_column: the column of the event times.
         needed: the fields that an object must have, perhaps as null, unless it is a delete.
     """
     schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])

@@ -196,7 +196,7 @@ class EventLogStreamWriter(_StreamWriter):
 
 
 def _repeated(table: Table, app: App) -> bool:
-    """Return whether the batch is in the table already, as far as this process knows.
+    """Return whether the batch is in the table already, as far as this process has read.
 
     Raises:
         CommitConflict: a later one is. Spark repeats only the last batch of a query, with the same
@@ -305,7 +305,9 @@ def _opened(
         try:
             _look(known, incoming, missing)
         except TableNotFound:
-            known = None  # removed; perhaps there is another one by now, or one is to be created
+            known = (
+                None  # removed; perhaps another one is there by now, or the batch will create one
+            )
         except EventLogError:
             _open.forget(place)
             raise

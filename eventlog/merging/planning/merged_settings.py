@@ -60,16 +60,16 @@ def settings_of(
         shared: whether the other log has a transaction's changes. Such a change replaces all
             changes before it: whoever merged it has decided about these.
     """
-    found: dict[str, list[SettingChange]] = {}
+    by_name: dict[str, list[SettingChange]] = {}
     for act in acts:
         for action in act.transaction.actions:
             for setting in settings(action, act.version):
-                changes = found.setdefault(setting.name, [])
+                changes = by_name.setdefault(setting.name, [])
                 if shared(act):
                     changes.clear()
                 else:
                     changes.append(setting)
-    return found
+    return by_name
 
 
 def value_of(meta: Meta, name: str) -> str | None:
@@ -101,13 +101,13 @@ def with_settings(meta: Meta, changes: Iterable[SettingChange]) -> Meta:
 
 def actions_for(changes: Sequence[SettingChange]) -> list[Action]:
     """Return the actions that make these changes, which all have different names."""
-    found: list[Action] = [
+    actions: list[Action] = [
         SetGranularity(c.old, c.new)  # type: ignore[arg-type]
         for c in changes
         if c.name == _GRANULARITY
     ]
     others = [PropertyChange(c.name, c.old, c.new) for c in changes if c.name != _GRANULARITY]
-    return [*found, SetProperties(tuple(others))] if others else found
+    return [*actions, SetProperties(tuple(others))] if others else actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,12 @@ def decisions(
         theirs: the source's small state.
         ours: the target's small state.
     """
-    found = {}
+    decided = {}
     for name, changes in source.items():
         own = target.get(name, [])
         choice = _choice(changes, value_of(theirs, name), own, value_of(ours, name))
-        found[name] = Decision(choice, own[-1].version if own else None)
-    return found
+        decided[name] = Decision(choice, own[-1].version if own else None)
+    return decided
 
 
 def _choice(

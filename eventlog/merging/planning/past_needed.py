@@ -76,7 +76,7 @@ def _needs_rows(pair: Pair, act: Act, live: set[str]) -> bool:
 
 
 def _needs_order(pair: Pair, act: Act, first: int, ties: Ties) -> bool:
-    """Return whether the place of an act's rows among those of the target is to be decided.
+    """Return whether an act's rows need a place among those of the target.
 
     Args:
         pair: the two logs.

@@ -128,7 +128,7 @@ class RowGroups:
             Differs: the target's segments contain other rows as well, or the target has dropped
                 the rows itself.
         """
-        found: list[str] = []
+        forms: list[str] = []
         for root in dict.fromkeys(self._find(i) for i in missing):
             group = self._members[root]
             for member in group:
@@ -140,10 +140,10 @@ class RowGroups:
                     raise Differs(reason, self._fresh[member])
                 if member not in missing and member not in live and self._at_source(member):
                     raise Differs("has rewritten them together with rows that stay")
-            found += [m for m in group if m in live and not self._at_source(m)]
-            if not found and all(m not in self._dropped for m in group):
+            forms += [m for m in group if m in live and not self._at_source(m)]
+            if not forms and all(m not in self._dropped for m in group):
                 raise Differs("does not have them")
-        return found
+        return forms
 
     def remaining(self, act: Act, ours: Act, live: Collection[str]) -> list[str]:
         """Return the target's live segments that contain rows which a unit of work dropped.
@@ -162,15 +162,15 @@ class RowGroups:
         # against restored-above-a-unit-dropped-by-it
         drops = [d for d in act.drops if self._went.get(d.id, ours.version + 1) > ours.version]
         stay = {d.id for d in act.drops if d not in drops}
-        found = [drop.id for drop in drops if drop.id in live]
+        remains = [drop.id for drop in drops if drop.id in live]
         for drop in drops:
             group = self._members[self._find(drop.id)]
-            rest = [m for m in group if m in live and m not in found and not self._at_source(m)]
+            rest = [m for m in group if m in live and m not in remains and not self._at_source(m)]
             if drop.id not in live and rest:
                 if not stay.isdisjoint(group):
                     raise Differs("has rewritten them together with rows that it restored")
-                found += self.counterpart(act, [drop.id], live)
-        return list(dict.fromkeys(found))
+                remains += self.counterpart(act, [drop.id], live)
+        return list(dict.fromkeys(remains))
 
     def _at_source(self, segment_id: str) -> bool:
         there = segment_id in self._arrived or segment_id not in self._made

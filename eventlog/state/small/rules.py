@@ -208,7 +208,7 @@ def _rise_problem(app: str, rise: AppRise, action: SetOrigin, meta: Meta) -> str
         return f"the runs of sequences of app {app!r} are empty, or not in order"
     if rise.old is None or rise.first > rise.old:
         return None
-    # The mark stays as it is, so it does not tell whether another merge has carried the same.
+    # The mark stays as it is, so it does not show whether another merge has carried the same.
     if action.checked is None:  # against app-not-looked-up
         return f"it was not looked whether these transactions of app {app!r} are done already"
     return None

@@ -122,7 +122,7 @@ def _delete_fork(session: Session, root: str) -> None:
 
 
 def _delete_objects(session: Session, name: str) -> None:
-    """Delete what lies under the root of a branch, but for a branch that was made since."""
+    """Delete the objects under the root of a branch, unless a new branch of that name is there."""
     root = f"{keys.branch_root(name)}/"
     rows = (row.key for row in session.store.list(root))
     while batch := list(islice(rows, _BATCH)):

@@ -1,4 +1,4 @@
-"""What a table keeps for the branches under its root, whatever its log says of them.
+"""What a table keeps for the branches under its root, even those that its log does not record.
 
 A pin in the log holds a branch (FORMAT.md R16.6). But the log may come from elsewhere: a table that
 followed a copy has the pins of that copy, and branches of its own. So `_fork.json` is a hold, too:

@@ -45,7 +45,7 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
     )
     key, body = f"{keys.branch_root(name)}/{keys.FORK_KEY}", codec.encode_fork(fork)
     created = retrying(session.clock)(session.store.put_if_absent, key, body)
-    # Its id tells it from every other.
+    # No other branch has its id.
     if not created and session.store.get(key, length=len(body) + 1) != body:
         raise _exists(session, name)
     # A program that deletes an unfinished branch may have removed the pin in the meantime.
@@ -61,9 +61,9 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
 def pin_actions(name: str, version: int, known: Pin | None, held: int = 0) -> list[Action]:
     """Return the actions that hold a version for a branch under the pin `name`.
 
-    A pin that is there already is of a making that was interrupted, or is under way: the new one
-    protects what that one does, too. But no making pins a version below `held`: such a pin came
-    with the log of the parent, and keeps nothing here.
+    A pin of that name belongs to a making that was interrupted, or that is under way: the new pin
+    protects what the old one protects, too. But no making pins a version below `held`: such a pin
+    came with the log of the parent, and keeps nothing here.
 
     Args:
         name: of the pin.

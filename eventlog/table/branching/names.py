@@ -112,7 +112,7 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
 def forks_below(store: ObjectStore, place: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each `_fork.json` of a branch of a branch: the names on the way to it, and its key.
 
-    It tells of branches where those above them cannot be opened. Lists every object there.
+    So it finds branches even if those above them cannot be opened. Lists every object there.
 
     Args:
         store: of the parent.

@@ -26,8 +26,8 @@ from eventlog.state.appends import Appends
 
 COMMIT_DIGITS = 16  # of a commit's hash, in an offset
 BEGINNING = ""  # the place before the first segment of a snapshot
-# Versions without new rows make no batch, until there are so many that a restart should not read
-# their commits again.
+# Versions without new rows make no batch until there are this many: a restart should not have to
+# read more of their commits again.
 MOST_HELD = 100
 
 _Key = tuple[int, int, int, int]

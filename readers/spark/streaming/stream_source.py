@@ -88,8 +88,8 @@ _Record = dict[str, str | int]
 class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the rows that are appended to a table.
 
-    Spark keeps one on the driver for a run of a query, and makes another one for the tasks, which
-    are told everything by their partitions. So nothing is opened before it is needed.
+    Spark keeps one reader on the driver for a run of a query, and makes another one for the tasks,
+    which get everything from their partitions. So nothing is opened before it is needed.
     """
 
     def __init__(self, source: Source) -> None:
@@ -404,7 +404,7 @@ class Source:
         """Return where reading goes on: at the horizon, if that has passed and is no error."""
         horizon = self.tail.horizon
         begin = start.version + 1
-        if start.place is not None or self._read_changes:  # changes are told by the version before
+        if start.place is not None or self._read_changes:  # changes begin at the version before
             begin = start.version
         if begin >= horizon:
             return start

@@ -35,7 +35,7 @@ def app_changes(source: LogDifference, target: LogDifference, lost: Collection[A
     Args:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
-        lost: the transactions of which the union leaves out everything.
+        lost: the transactions that the union leaves out as a whole.
     """
     theirs = _units_of(source.acts)
     left = _units_of(lost)

@@ -145,20 +145,20 @@ class Doubles:
         log: dict[str, list[Row]] = {}
         for row in old:
             log.setdefault(row.extent.chunk, []).append(row)
-        found: dict[int, Unit] = {}
+        done: dict[int, Unit] = {}
         for act in acts:
             twins = self._twins.get(id(act), ())
             if twins:
                 # against repeated-rows-taken-for-the-unit
-                rows = [s for one in (act, *twins) for s in one.adds if not repeats(s.id)]
+                rows = [s for form in (act, *twins) for s in form.adds if not repeats(s.id)]
                 segments = {self._firsts.of(s.id): self._extent(s) for s in rows}
                 before = {chunk: len(rows) for chunk, rows in log.items()}
                 again = {self._firsts.of(s.id) for s in act.adds if repeats(s.id)}
-                found[id(act)] = Unit(act, twins, segments, log, before, again)
+                done[id(act)] = Unit(act, twins, segments, log, before, again)
             for segment, row in zip(_rows_of(act), self._rows(act), strict=True):
                 if not repeats(segment.id):
                     log.setdefault(segment.chunk, []).append(row)
-        return found
+        return done
 
     def broken(
         self, acts: Iterable[Act], more: Iterable[Segment], chunks: Collection[str] | None = None
@@ -174,9 +174,9 @@ class Doubles:
             return None
         order = _Order(self._firsts, [*self._undecided(acts), *more])
         for unit in self._units.values():
-            found = self._above(unit, order, chunks)
-            if found is not None:
-                return found[0], unit
+            highest = self._above(unit, order, chunks)
+            if highest is not None:
+                return highest[0], unit
         return None
 
     def overtaken(
@@ -221,10 +221,10 @@ class Doubles:
         for _ in range(_PASSES):
             before = order
             for unit in self._units.values():
-                found = self._above(unit, order, chunks)
-                if found is None:
+                highest = self._above(unit, order, chunks)
+                if highest is None:
                     continue
-                moved = self._moved(order, unit, found[1], fresh)
+                moved = self._moved(order, unit, highest[1], fresh)
                 if moved == order.segments or not unit.is_alone:
                     return None
                 order = _Order(self._firsts, moved)
@@ -240,7 +240,7 @@ class Doubles:
         self, unit: Unit, order: _Order, chunks: Collection[str] | None
     ) -> tuple[Row, int] | None:
         """Return the highest rows that lie above a unit but belong below it, and their place."""
-        found: tuple[Row, int] | None = None
+        highest: tuple[Row, int] | None = None
         units = [(order.places.get(n, _BELOW), extent) for n, extent in unit.segments.items()]
         for chunk in unit.chunks:
             mine = [(place, extent) for place, extent in units if extent.chunk == chunk]
@@ -251,12 +251,12 @@ class Doubles:
                 continue
             for row in unit.rows(chunk):
                 at = order.place(row)
-                if at <= (lowest if found is None else max(lowest, found[1])):
+                if at <= (lowest if highest is None else max(lowest, highest[1])):
                     continue
                 met = (place for place, extent in mine if extent.meets(row.extent))
                 if at > max(met, default=at) and self._counts(row, unit):
-                    found = row, at
-        return found
+                    highest = row, at
+        return highest
 
     def _counts(self, row: Row, unit: Unit) -> bool:
         """Return whether rows belong below a unit, even if the other log has them above it.
@@ -358,27 +358,27 @@ class Doubles:
 
     def _undecided(self, acts: Iterable[Act]) -> list[Segment]:
         """Return the rows of a log whose order no union has decided, the last form of each."""
-        found: list[tuple[int, str, Segment]] = []  # above which version, and the name
+        rows: list[tuple[int, str, Segment]] = []  # above which version, and the name
         for act in acts:
             if act.merges_slices:
                 continue
             adds = list(act.adds)
             # against order-of-a-union-questioned
             if act.is_state and act.carried and act.carried.commit in self._commits:
-                found, adds = [], []
+                rows, adds = [], []
             elif act.is_state and act.drops:
                 gone = {drop.chunk for drop in act.drops}
-                found = [one for one in found if one[2].chunk not in gone]
+                rows = [row for row in rows if row[2].chunk not in gone]
                 adds = sorted((s for s in adds if not slice_of(s).level), key=_place)
             names = {self._firsts.of(s.id) for s in adds}
-            found = [one for one in found if one[1] not in names]
+            rows = [row for row in rows if row[1] not in names]
             for segment in adds:
                 low = span(segment)[0] if not act.is_state else act.version
-                at = len(found)
-                while at and found[at - 1][0] > low:  # rows of an overwrite lie lower
+                at = len(rows)
+                while at and rows[at - 1][0] > low:  # rows of an overwrite lie lower
                     at -= 1
-                found.insert(at, (low, self._firsts.of(segment.id), segment))
-        return [segment for _, _, segment in found]
+                rows.insert(at, (low, self._firsts.of(segment.id), segment))
+        return [segment for _, _, segment in rows]
 
 
 class _Order:

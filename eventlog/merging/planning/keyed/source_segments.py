@@ -13,7 +13,7 @@ from eventlog.model.entries import Segment
 class SourceSegments:
     """The segments of the source, kept up to date commit by commit.
 
-    A segment that repeats another one has that one's rows, so both go by the name of the first.
+    A segment that repeats another one has the same rows, so both go by the id of the first form.
 
     Args:
         ids: ids of segments of the target, which those of the source may repeat.
