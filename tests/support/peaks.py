@@ -1,15 +1,12 @@
-"""A program that does one thing with a table, and prints by how much its process grew meanwhile.
+"""Does one thing with a table in a process of its own, and says by how much it grew: Linux only."""
 
-`python -m support.peaks WHAT ROOT MEMORY_BYTES`, run by `grown`. Linux only.
-"""
-
-import subprocess
-import sys
+import traceback
 from pathlib import Path
 from threading import Event, Thread
 
 import pyarrow.dataset
 import pyarrow.parquet  # noqa: F401
+from support.racers import processes
 
 from eventlog import Table
 from eventlog.compaction import Policy, run, vacuum
@@ -18,6 +15,8 @@ from eventlog.readers import changes, count, scan
 from eventlog.replication import merge
 from eventlog.writers import append, delete
 from eventlog.writers.files import open_rows
+
+_SECONDS = 280  # which only a hang takes
 
 
 def grown(what, root, memory_bytes):
@@ -28,12 +27,19 @@ def grown(what, root, memory_bytes):
         root: the table's root.
         memory_bytes: the bound that it is given.
     """
-    command = [sys.executable, "-m", "support.peaks", what, str(root), str(memory_bytes)]
-    folder = Path(__file__).parent.parent
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-    assert done.returncode == 0, done.stderr
-    size, answer = done.stdout.split()
-    return int(size), int(answer)
+    ours, theirs = processes.Pipe(duplex=False)
+    worker = processes.Process(target=_work, args=(theirs, what, root, memory_bytes), daemon=True)
+    worker.start()
+    theirs.close()
+    try:
+        assert ours.poll(_SECONDS), f"{what}: no answer after {_SECONDS} s"
+        size, answer, problem = ours.recv()
+    finally:
+        worker.kill()
+        worker.join()
+        ours.close()
+    assert problem is None, problem
+    return size, answer
 
 
 def scanned(t, memory):
@@ -95,8 +101,7 @@ def vacuumed(t, memory):
     return vacuum(t, dry_run=True).version
 
 
-def main():
-    what, root, memory = sys.argv[1:]
+def _work(answers, what, root, memory):
     t = Table.open(root)
     before, ended, peak = held(), Event(), [0]
 
@@ -106,10 +111,14 @@ def main():
 
     watcher = Thread(target=watch, daemon=True)  # it ends with work that fails
     watcher.start()
-    answer = globals()[what](t, int(memory))
+    try:
+        answer = globals()[what](t, memory)
+    except Exception:  # noqa: BLE001 - raised again where the answer is taken
+        answers.send((0, None, traceback.format_exc()))
+        return
     ended.set()
     watcher.join()
-    sys.stdout.write(f"{peak[0] - before} {answer}\n")
+    answers.send((peak[0] - before, answer, None))
 
 
 def held():
@@ -117,7 +126,3 @@ def held():
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (found,) = (line for line in lines if line.startswith("RssAnon"))
     return int(found.split()[1]) * 1024
-
-
-if __name__ == "__main__":
-    main()

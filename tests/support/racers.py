@@ -18,14 +18,17 @@ from eventlog.store.location import open_store
 from eventlog.writers import append
 
 # Each is forked from a process without threads that has imported all needed modules.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(
     [
         "boto3",
         "pyarrow.dataset",
         "eventlog",
+        "eventlog.compaction",
+        "eventlog.fsck.check",
         "eventlog.readers",
         "eventlog.writers",
+        "eventlog.writers.files",
         "eventlog.replication",
         "support.racers",
     ]
@@ -38,9 +41,9 @@ def run(target, count, *args, environment=None, seconds=280):
     All start at once, when every one is ready. All are ended with the call, or after `seconds`,
     which only a hang reaches.
     """
-    start, results = _processes.Barrier(count), _processes.Queue()
+    start, results = processes.Barrier(count), processes.Queue()
     workers = [
-        _processes.Process(
+        processes.Process(
             target=_work,
             args=(target, number, start, results, args, environment or {}),
             daemon=True,
@@ -99,7 +102,7 @@ def killed_at(request, when, operation, *args, seconds=280, **options):
     by `SIGKILL` `before` it is sent, or `after` its answer has come, with all that other threads
     have under way.
     """
-    worker = _processes.Process(
+    worker = processes.Process(
         target=_mortal, args=(request, when, operation, args, options), daemon=True
     )
     worker.start()
