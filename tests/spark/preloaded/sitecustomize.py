@@ -9,8 +9,10 @@ import sys
 
 if "pyspark.daemon" in sys.orig_argv:
     import boto3  # noqa: F401
-    import pandas  # noqa: ICN001, F401
     import pyarrow.parquet  # noqa: F401
+
+    if not sys.orig_argv[-1].startswith("pyspark.sql.worker."):  # those of data sources need none
+        import pandas  # noqa: ICN001, F401
 
     import eventlog.readers.spark.workers
     import eventlog.writers.spark
