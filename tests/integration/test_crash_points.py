@@ -34,12 +34,18 @@ SEEN = [how for how in HOWS if FULL or how != "after"]
 FRAMED = ("append", "overwrite", "replace", "published append", "vacuum", "repair", "compact")
 CASES = [(name, "64") for name in OPERATIONS]
 CASES += [(name, "1") for name in (OPERATIONS if FULL else FRAMED)]
+
+
+def is_long(name, every, how):
+    """An answer that is lost or refused leaves what a death leaves, whatever frames there are."""
+    if FULL or how == "before":
+        return False
+    return every == "1" or (how == "refused" and name not in FRAMED)
+
+
 RUNS = [
-    # An answer that is lost or refused leaves what a death leaves, whatever frames there are.
-    pytest.param(
-        name, every, how, marks=[pytest.mark.long] * (every == "1" and how != "before" and not FULL)
-    )
-    for name, every in CASES
+    pytest.param(*case, how, marks=[pytest.mark.long] * is_long(*case, how))
+    for case in CASES
     for how in SEEN
 ]
 

@@ -264,7 +264,7 @@ def copy_of_a_branch():
     return copy, [50, 51]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=4)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("made", [late_copy, copy_of_a_branch])
 @pytest.mark.parametrize("hours", [0, 4, 30, 1000])

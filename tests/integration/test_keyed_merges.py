@@ -674,7 +674,7 @@ def test_g4_of_rows_that_came_in_one_version_an_overwrite_drops_its_own():
 WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=4)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("way", WAYS)

@@ -41,7 +41,7 @@ def table_of(versions):
     return t
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=4)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("since", [1, 2, 3, 7, 8, 16, 20, 33])
 def test_a_copy_that_began_late_is_merged_however_much_was_written_since(since):

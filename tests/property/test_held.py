@@ -14,7 +14,7 @@ SEEDS = (0, 2, 15)
 LONG = max(EXAMPLES, 300)
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.hazard("W11")
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize("seed", SEEDS)

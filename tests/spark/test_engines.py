@@ -230,7 +230,9 @@ DAYS = {
 GAP = ("1582-10-05", "1582-10-10", "1582-10-14")
 
 
-@pytest.mark.parametrize("first", ["1582-10-04", "2013-01-07"])
+@pytest.mark.parametrize(
+    "first", ["1582-10-04", pytest.param("2013-01-07", marks=pytest.mark.long)]
+)
 def test_days_that_the_hybrid_calendar_lacks_are_found(spark, tmp_path, monkeypatch, first):
     """Spark pushes dates and instants into Parquet in a calendar without 1582-10-05 to 14."""
     monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 1)

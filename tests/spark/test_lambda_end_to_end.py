@@ -50,6 +50,7 @@ def in_order(rows):
     return sorted((row["id"], row["ts"], row["name"]) for row in rows.collect())
 
 
+@pytest.mark.long  # what queue tests show without Spark
 @pytest.mark.scenario("S3.7")
 @pytest.mark.parametrize(
     "stack", ["EventBridge", pytest.param("S3", marks=pytest.mark.soak)], indirect=True

@@ -1,7 +1,8 @@
 """Which tests a run leaves to a longer one, besides those marked `verify` and `long`.
 
 `make test` leaves to `make verify` the tests that use the Spark session, except those marked
-`everyday`, and of a test marked `sample(n)` all parameter sets but n.
+`everyday`, and of a test marked `sample(n)` all parameter sets but n. `make verify` leaves to
+`make test-long`, of a test marked `sample(n, verify=m)`, all but m.
 
 A test that runs on S3 and in a directory does so in `make test-long`. In the other runs it has one
 of the two places, by its name: that both stores do the same is for `contract/`.
@@ -24,17 +25,23 @@ def assign(items):
         elif item.get_closest_marker("sample") and not is_left_out(item):
             sampled[item.nodeid.split("[")[0]].append(item)
     for cases in sampled.values():
-        for item in beyond_sample(cases):
+        left, long = beyond_sample(cases)
+        for item in left:
             item.add_marker("verify")
+        for item in long:
+            item.add_marker("long")
 
 
 def beyond_sample(cases):
-    """Return the cases of one test that its mark `sample(n)` leaves out: all but n.
+    """Return the cases of one test that its mark leaves to `make verify`, and to `make test-long`.
 
     The choice depends on the ids alone, and on no order, so that it has values of every parameter.
     """
-    (count,) = cases[0].get_closest_marker("sample").args
-    return sorted(cases, key=lambda item: _number(item.nodeid))[count:]
+    mark = cases[0].get_closest_marker("sample")
+    (count,) = mark.args
+    most = mark.kwargs.get("verify", len(cases))
+    ordered = sorted(cases, key=lambda item: _number(item.nodeid))
+    return ordered[count:most], ordered[most:]
 
 
 def is_left_out(item):

@@ -43,6 +43,16 @@ def test_of_a_sampled_test_a_fixed_choice_is_in_make_test_and_no_test_is_lost():
     assert sorted(chosen(again)) == sorted(first)
 
 
+def test_of_a_sampled_test_make_verify_may_have_a_larger_choice_that_has_the_smaller_one():
+    items = cases(range(20), pytest.mark.sample(3, verify=8))
+    first = chosen(items)
+    assert len(first) == 3
+    long = [item.nodeid for item in items if item.get_closest_marker("long")]
+    left = [item.nodeid for item in items if item.get_closest_marker("verify")]
+    assert (len(long), len(left)) == (12, 5)
+    assert sorted([*first, *left, *long]) == sorted(item.nodeid for item in items)
+
+
 def test_a_sample_is_of_what_no_mark_leaves_out():
     long = cases(range(10), pytest.mark.sample(2), pytest.mark.long)
     others = cases(range(10, 13), pytest.mark.sample(2))
