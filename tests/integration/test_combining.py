@@ -602,7 +602,7 @@ def large(table, rows=1):
 def test_more_than_fits_into_one_commit_is_spread_over_several():
     store = table_at()
     table = crowded(store, 42)
-    waiting = [large(table) for _ in range(50)]
+    waiting = [large(table) for _ in range(36)]
     assert sum(len(codec.encode_transaction(t, "")) for t in waiting) > codec.MAX_COMMIT_BYTES
     for transaction in waiting:
         put_intent(store, transaction)
