@@ -110,7 +110,7 @@ class Committer:
             head: the newest known snapshot.
 
         Raises:
-            EventLogError: see `committing.commit`.
+            EventLogError: see `protocol.commit.commit`.
         """
         with self._locks.hold(transaction.id):  # two threads may commit it through one handle
             return self._drive(committing.commit(self.writer, transaction, head))

@@ -54,7 +54,7 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         id: 32 hexadecimal digits, unique; the same in every retry.
-        operation: name for histories: create, append, replace, overwrite, schema, properties, …
+        operation: name for histories: create, append, overwrite, compact, schema, properties, …
         writer: name of the writer, for histories; at most 120 characters.
         read_version: the version that the intent is based on; -1 when creating the table.
         until: the last version at which the transaction may take effect; set if it was published

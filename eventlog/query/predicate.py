@@ -33,7 +33,7 @@ MAX_EXPRESSION_BYTES = 64 * 2**20
 
 
 class Predicate(Protocol):
-    """The interface of a predicate. Entries have the columns of `format.entry_columns`."""
+    """The interface of a predicate. Entries have the columns of `format.frames.entry_columns`."""
 
     @property
     def schema(self) -> Schema:

@@ -28,13 +28,13 @@ from eventlog.state.version import VersionState
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A `fold.View` of what was looked up for given transactions.
+    """A `fold.FoldView` of what was looked up for given transactions.
 
     Asking it about anything else is a programming error and raises LookupError.
 
     Attributes:
-        version: see `fold.View`.
-        meta: see `fold.View`.
+        version: see `fold.FoldView`.
+        meta: see `fold.FoldView`.
         hashes: the sum of the entry hashes of the live segments; None unless a transaction needs
             it.
         segments: the segments that were looked up, by id; None for one that is not live.
@@ -50,26 +50,26 @@ class KnownState:
     chunks: Mapping[str, Sequence[Segment]] = field(default_factory=dict)
 
     def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
-        """See `fold.View.live`."""
+        """See `fold.FoldView.live`."""
         looked_up = ((drop.id, self.segments[drop.id]) for drop in drops)
         return {i: segment for i, segment in looked_up if segment is not None}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
-        """See `fold.View.arrived`."""
+        """See `fold.FoldView.arrived`."""
         return self.arrivals[start, end, after]
 
     def present(self, adds: Sequence[Add]) -> set[str]:
-        """See `fold.View.present`."""
+        """See `fold.FoldView.present`."""
         return {add.id for add in adds if self.segments[add.id] is not None}
 
     def hash_sum(self) -> str:
-        """See `fold.View.hash_sum`."""
+        """See `fold.FoldView.hash_sum`."""
         if self.hashes is None:
             raise LookupError("none of these transactions needs the sum of the entry hashes")
         return self.hashes
 
     def chunk(self, name: str) -> Sequence[Segment]:
-        """See `fold.View.chunk`."""
+        """See `fold.FoldView.chunk`."""
         return self.chunks.get(name, ())  # a name that is no chunk has no segments
 
 

@@ -14,9 +14,10 @@ _TOUR = re.compile(r"^## (.+)\n((?:.*\n)*?)(?=^## |\Z)", re.MULTILINE)
 _STEP = re.compile(r"^\d+\. .*\n(?:   .*\n)*", re.MULTILINE)
 _ROOM = re.compile(r"\*\*(\w+)\*\*")
 _CODE = re.compile(r"`([^`]+)`")
-# In steps of tours: properties of a table, and words of options, of Spark and of the format.
+# Properties of a table, arguments, and words of options, of Spark and of the format.
 OTHER_WORDS = {
-    "_op", "arrow", "data/", "jvm", "mapInArrow", "origin", "retention_hours", "staging_hours",
+    "_op", "app_id", "app_seq", "arrow", "data/", "jvm", "mapInArrow", "origin", "retention_hours",
+    "staging_hours",
 }  # fmt: skip
 
 
@@ -36,23 +37,31 @@ def test_the_picture_has_the_floors():
     assert set().union(*rows_of(beside)) == set(PACKAGE_MAY_IMPORT) - {"eventlog"}
 
 
+DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@cache
+def modules_of(folder):
+    """Return the syntax of each module of a folder and of the folders in it."""
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
+
+
+def paths_in(folder):
+    """Return the names of the modules and folders in a folder."""
+    paths = folder.rglob("*")
+    return {path.stem for path in paths if path.suffix == ".py" or path.is_dir()}
+
+
 @cache
 def names_in(room):
     """Return the modules, folders, functions, classes and parameters of a room or of the core."""
     folder = (CORE / room).resolve()
-    paths = list(folder.rglob("*"))
-    nodes = [
-        node
-        for path in paths
-        if path.suffix == ".py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    nodes = [node for module in modules_of(folder) for node in ast.walk(module)]
     names = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    names |= {node.name for node in nodes if isinstance(node, definitions)}
+    names |= {node.name for node in nodes if isinstance(node, DEFINITIONS)}
     fields = (node.target for node in nodes if isinstance(node, ast.AnnAssign))
     names |= {field.id for field in fields if isinstance(field, ast.Name)}
-    return names | {path.stem for path in paths if path.suffix == ".py" or path.is_dir()}
+    return names | paths_in(folder)
 
 
 def is_known(code, rooms):
@@ -88,3 +97,35 @@ def test_a_name_that_is_in_no_room_is_found():
     tour = "1. **compaction**: `plan`, `nobody`,\n   `planner/x`.\n2. **keyed**: `slices`, `Nil`.\n"
     assert unknown_names(tour) == ["nobody", "planner/x", "Nil"]
     assert unknown_names("1. **readers**, `spark`: for slices `slices`.\n") == ["slices"]
+
+
+def unknown_words(docstring, folder):
+    """Return the words in backticks that name nothing in a folder, beside it or above it.
+
+    Methods do not count: modules that were renamed are often called as one.
+    """
+    public = (node for module in modules_of(folder) for node in module.body)
+    known = paths_in(folder) | {node.name for node in public if isinstance(node, DEFINITIONS)}
+    above = [CORE, *(parent for parent in folder.parents if parent.is_relative_to(ROOT))]
+    known |= {path.stem for parent in above for path in parent.glob("*")}
+    words = {code for code in _CODE.findall(docstring) if code.isidentifier() and code.islower()}
+    return sorted(words - known - OTHER_WORDS)
+
+
+ROOMS = {
+    str(path.parent.relative_to(ROOT)): path
+    for top in ("eventlog", "readers", "writers", "compaction")
+    for path in sorted((ROOT / top).rglob("__init__.py"))
+    if path.parent != CORE
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_docstring_of_a_room_names_what_is_there(room):
+    docstring = ast.get_docstring(ast.parse(ROOMS[room].read_text(encoding="utf-8")))
+    assert unknown_words(docstring, ROOMS[room].parent) == []
+
+
+def test_a_word_of_a_docstring_that_is_in_no_room_is_found():
+    text = "Start at `encoding`, then `nobody`. Imports `commit`; not looked up: `Nil`, `a.b`."
+    assert unknown_words(text, CORE / "staging") == ["nobody"]

@@ -1,4 +1,5 @@
 """What is in the segments: rows that readers refuse, rows in wrong places, and keys.
 
-Start at `rows`; `key_check` and `key_rows` are for keyed tables.
+Start at `row_check`, which asks `footer_check` and `group_statistics`; `key_check` and `key_rows`
+are for keyed tables.
 """
