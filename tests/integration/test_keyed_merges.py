@@ -926,3 +926,22 @@ def test_g4_copies_that_agree_agree_still_when_the_ring_is_closed(seed):
     agreed = [shown(side) for side in sides.values()]
     told(sides, "c>b, b>a, b>c, a>c")
     assert [shown(side) for side in sides.values()] == agreed == [agreed[0]] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(3))  # the order of the names of the origins depends on it
+def test_g4_what_a_restore_brings_back_above_a_union_with_a_unit_of_work_stays(seed):
+    """The unit came from a branch, all at once; a third copy did it, too."""
+    table = keyed(buckets=1, properties={"merge": "first", "user.seed": str(seed)})
+    put(table, (1, "old", None))
+    a, b = cut_off(table)
+    c = b.branch("c")
+    told({"a": a, "c": c}, "c 3, a 2")
+    unit = {"app_id": "job", "app_seq": 1, "missing": "null"}
+    new = pa.Table.from_pylist([{"k": 5, "at": 0, "v": "new", "w": None}], SCHEMA)
+    overwrite(c, new, **unit)
+    told({"a": a, "b": b, "c": c}, "a>c, c>b, b restore")
+    overwrite(a, new, **unit)
+    told({"a": a, "b": b, "c": c}, "a>b, b>a, a>b")
+    assert shown(b)[1] == ("old", None)
+    assert shown(a) == shown(b)

@@ -221,6 +221,20 @@ MERGES = (
         "test_g4_copies_that_agree_agree_still_when_the_ring_is_closed",
     ),
     mutant(
+        "rows-that-the-source-dropped-added",
+        "R19.5 G3",
+        "rows that the source has dropped by what the target has do not come back",
+        becomes("()"),
+        "test_g3_a_row_that_a_choice_left_out_does_not_come_back_from_where_it_was_dropped",
+    ),
+    mutant(
+        "rows-restored-above-a-union-dropped",
+        "R19.8 G4",
+        "what a union dropped with a unit, and a restore brought back, stays",
+        becomes("not act.is_state"),
+        "test_g4_what_a_restore_brings_back_above_a_union_with_a_unit_of_work_stays",
+    ),
+    mutant(
         "own-unit-kept-from-a-later-overwrite",
         "R19.8 G4",
         "an overwrite drops the rows of a unit that both did also after they were merged",

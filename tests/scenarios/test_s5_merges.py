@@ -397,6 +397,27 @@ def test_g3_what_a_restore_brings_back_stays_where_others_have_the_undone_unit(p
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_g3_a_row_that_a_choice_left_out_does_not_come_back_from_where_it_was_dropped(pair, first):
+    """Two copies did the unit of the row; one of them got the chosen state from the other."""
+    one, two = pair
+    three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
+    sides = [one, two, three][first:] + [one, two, three][:first]
+    a, b, c = sides
+    for table in (b, c):
+        append(table, events(1, first=100), app_id="job", app_seq=2)
+    append(b, events(1, first=200))
+    replication.merge(b, c)
+    for n, table in enumerate((a, c)):
+        overwrite(table, events(1, first=300 + n), start="1970-01-01", end="1970-01-02")
+    replication.merge(c, a, take="target")
+    for source, target in ((a, c), (c, b), (b, a), (a, b), (c, a)):
+        replication.merge(source, target)
+    kept = [n for n in range(12) if n % 3]
+    assert [names(table) for table in sides] == [rows(*kept, 300)] * 3
+
+
+@pytest.mark.hazard("G3")
 def test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one(pair):
     one, two = pair
     branch = one.branch("loads", at=one.head().version)

@@ -107,6 +107,7 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._live = pair, set(live)
         self._applied = AlreadyApplied(pair, meta, past)
+        self._gone = self._applied.dropped(past.later)
         self._small_state = SmallStatePlan(pair, meta, past)
         self._rows = RowGroups(
             past.source, past.target, KnownCommits(past.target), KnownCommits(past.source)
@@ -155,7 +156,9 @@ class Planner:
             exact = False
         else:
             drops, exact = self._drops(act)
-            adds = tuple(s for s in act.adds if s.id not in self._live)
+            moves = act.restores or act.rewrites  # these rows were there before
+            gone = () if moves else self._gone  # against rows-that-the-source-dropped-added
+            adds = tuple(s for s in act.adds if s.id not in self._live and s.id not in gone)
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
         rises = self._applied.rises(act)

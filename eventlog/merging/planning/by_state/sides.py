@@ -128,8 +128,10 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
     """
     dropped_there: dict[str, int] = {}  # by the other log: the first version in which it did
     for act in other.acts:
-        if not act.is_state:
-            for drop in act.drops:
+        for drop in act.drops:
+            # A union drops what it puts elsewhere, too; what is live again was restored.
+            # against rows-restored-above-a-union-dropped
+            if not act.is_state or drop.id in other.live:
                 dropped_there.setdefault(drop.id, act.version)
     gone: set[str] = set()
     for name, act in dropped_segments(side.acts).items():
