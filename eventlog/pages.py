@@ -138,7 +138,7 @@ def _after(kind: int, body: bytes, at: int) -> int:
         return at + _LENGTHS[kind]
     if kind not in (_I16, _I64, _BINARY):
         raise pa.ArrowInvalid("a page's header has a field of an unknown type")
-    number, at = _varint(body, at)
+    number, at = varint(body, at)
     return at + number if kind == _BINARY else at
 
 
@@ -146,13 +146,19 @@ def _signed(body: bytes, at: int) -> tuple[int, int]:
     number = body[at]
     if number < 128:
         return number >> 1 ^ -(number & 1), at + 1
-    number, at = _varint(body, at)
+    number, at = varint(body, at)
     if number >= 2**32:
         raise pa.ArrowInvalid("a number in a page's header is too long")
     return number >> 1 ^ -(number & 1), at
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
+def varint(body: bytes, at: int) -> tuple[int, int]:
+    """Return a number of Thrift's compact protocol, and where it ends.
+
+    Raises:
+        IndexError: the bytes end before it.
+        pa.ArrowInvalid: it has more than 64 bits.
+    """
     number = shift = 0
     while True:
         byte = body[at]
@@ -162,4 +168,4 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
             return number, at
         shift += 7
         if shift > 63:
-            raise pa.ArrowInvalid("a number in a page's header is too long")
+            raise pa.ArrowInvalid("a number in its metadata is too long")

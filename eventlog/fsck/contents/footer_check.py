@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from eventlog.pages import varint
+
 # Types of Thrift's compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _MOST_DEPTH = 64
@@ -103,7 +105,7 @@ def _value(kind: int, body: bytes, at: int, depth: int) -> tuple[Any, int]:
     if kind == _DOUBLE:
         return None, at + 8
     if kind == _BINARY:
-        length, at = _varint(body, at)
+        length, at = varint(body, at)
         return None, at + length
     if kind == _STRUCT:
         return _struct(body, at, depth + 1)
@@ -116,7 +118,7 @@ def _list(body: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     count, kind = body[at] >> 4, body[at] & 15
     at += 1
     if count == 15:
-        count, at = _varint(body, at)
+        count, at = varint(body, at)
     found = []
     for _ in range(count):
         if kind in (_TRUE, _FALSE):  # a byte each, unlike in structs
@@ -128,18 +130,5 @@ def _list(body: bytes, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
-    number, at = _varint(body, at)
+    number, at = varint(body, at)
     return number >> 1 ^ -(number & 1), at
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number in its footer is too long")

@@ -576,7 +576,7 @@ def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted)
     assert t.refresh().version == 1
 
 
-FEW = (("\n", 0), ('\n""', 2**22 - 100))
+FEW = (("x", 3000), ('""', 2**22 - 100), ("\n", 0), ('\n""', 2**21))
 
 
 @pytest.mark.verify

@@ -1,4 +1,4 @@
-"""What the target has of each time chunk after a union (MERGING.md R19.10). No I/O.
+"""The rows of each time chunk of the target after a union (MERGING.md R19.10). No I/O.
 
 Where only one of the two logs did something that the other one lacks, the target gets the segments
 of that log. Where one of them only added rows, these come beside the segments of the other one.
@@ -46,7 +46,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class UnitedChunks:
-    """What the target has of chunks that overlap after the union.
+    """The rows of the target after the union, in chunks that overlap.
 
     Attributes:
         chunks: the chunks.
@@ -125,7 +125,7 @@ class ChunkRules:
         self._repeats = ties == "repeat"
 
     def state(self, chunks: frozenset[str]) -> UnitedChunks:
-        """Return what the target has of these chunks, which overlap, after the union.
+        """Return the rows of the target after the union, in these chunks, which overlap.
 
         Raises:
             MergeConflict: both did something to the chunks, and nobody has chosen.

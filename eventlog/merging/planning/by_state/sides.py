@@ -122,9 +122,9 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
 def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
     """Return the segments that a log dropped by units of work that both did, and their repeats.
 
-    The other log did not have these rows when it did the unit. Rows that it had dropped by then,
-    and restored later, are not among them, nor those of a unit that it has from the same log:
-    what that one restored later, it has, too.
+    The other log did not have these rows when it did the unit. Left out are rows that it had
+    dropped by then and restored later. Left out are also rows of a unit that the other log has
+    from a third one: it has what the third log restored later, too.
     """
     dropped_there: dict[str, int] = {}  # by the other log: the first version in which it did
     for act in other.acts:
