@@ -310,6 +310,7 @@ class _Sweep:
         self._of_branches: dict[str, str] = {}  # keys that are kept for a branch, and its name
         self._absent = 0  # below it this copy may lack versions whose objects it must keep
         self._of_absent = set[str]()  # keys that are kept for these versions
+        self._of_ids = set[str]()  # keys that are kept for the ids in them alone
         self._candidates = _Candidates()
         self._gone: dict[str, VacuumSums] = {"dropped": VacuumSums(), "unnamed": VacuumSums()}
         self._previous: Sweep | None = None  # the last vacuum's record
@@ -317,7 +318,7 @@ class _Sweep:
         self._all_dropped: dict[str, Dropped] = {}  # all dropped segments, also of other roots
         self._recorded: set[str] = set()  # keys of drops that only the record names
         self._corrected = False  # whether the record names versions that the log does not confirm
-        self._every: frozenset[bytes] | None = None
+        self._every: dict[bytes, int] | None = None  # the epochs of all live segments, by id
 
     def gather(self, last: Sweep | None) -> None:
         """Collect dropped segments: those that the last vacuum left, and those of later commits.
@@ -366,10 +367,12 @@ class _Sweep:
         candidates, marks = self._candidates, self._marks
         if self._last is None:
             # Without a record there are many candidates: read all leaves once, not once per part.
-            self._every = frozenset(self._head.entries().column("id").to_pylist())
+            ids, epochs = (self._head.entries().column(name) for name in ("id", "epoch"))
+            self._every = dict(zip(ids.to_pylist(), epochs.to_pylist(), strict=True))
         live = self._live(candidates.dropped)
         verdict = garbage.verdict(candidates.dropped, live, marks.fence, marks.horizon)
         candidates.waiting = [*verdict.waiting]
+        self._spare(garbage.spared(candidates.dropped.values(), live))
         alive = self._still_shown([d for d in verdict.garbage if d.key in self._recorded])
         candidates.waiting += alive.values()
         deletable = [item for item in verdict.garbage if item.key not in alive]
@@ -383,9 +386,17 @@ class _Sweep:
             candidates.waiting += alive.values()
             deletable = [item for item in deletable if item.key not in alive]
             self._take("unnamed", deletable, delete=delete)
+            self._spare(
+                garbage.spared(garbage.unnamed(listed, {}, candidates.dropped, marks.fence), live)
+            )
             for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
                 if garbage.segment_epoch(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
+
+    def _spare(self, spared: Sequence[Dropped]) -> None:
+        """Leave objects to the next vacuum whose ids are live in other objects."""
+        self._of_ids |= {item.key for item in spared}
+        self._candidates.waiting += spared  # against spared-by-its-id-not-recorded
 
     def record(self) -> None:
         """Record how far this vacuum got, so that the next one starts there."""
@@ -423,6 +434,8 @@ class _Sweep:
             why = f"branch {branch!r}" if branch else garbage.reason(waiting, self._marks)
             if waiting.key in self._of_absent:
                 why = "versions that this copy lacks"
+            if waiting.key in self._of_ids:
+                why = "segments of the same ids"
             kept.setdefault(why, VacuumSums()).add(waiting.bytes)
         if self._candidates.young.objects:
             staging = kept.setdefault("staging", VacuumSums())
@@ -467,20 +480,26 @@ class _Sweep:
                 part = {}
         yield part
 
-    def _live(self, candidates: Iterable[str]) -> set[str]:
+    def _live(self, candidates: Iterable[str]) -> dict[str, int]:
         """Return the keys whose segment's id is live at the version that has the marks.
 
         A live id is enough to keep an object, even if the log names it with another key.
+
+        Returns:
+            For each key the epoch in the key of the live segment.
         """
-        live: set[str] = set()
+        live: dict[str, int] = {}
         left = iter(candidates)
         while batch := list(islice(left, _LOOKED_UP)):
             named = {key: parsed for key in batch if (parsed := keys.parse_segment_key(key))}
-            if self._every is not None:
-                ids = {p[2] for p in named.values() if bytes.fromhex(p[2]) in self._every}
+            if self._every is None:
+                drops = [Drop(p[2], p[1], "") for p in named.values()]
+                epochs = {name: s.epoch for name, s in self._head.live(drops).items()}
             else:
-                ids = set(self._head.live([Drop(p[2], p[1], "") for p in named.values()]))
-            live |= {key for key, parsed in named.items() if parsed[2] in ids}
+                every = self._every
+                ids = {p[2]: bytes.fromhex(p[2]) for p in named.values()}
+                epochs = {name: every[raw] for name, raw in ids.items() if raw in every}
+            live |= {key: epochs[p[2]] for key, p in named.items() if p[2] in epochs}
         return live
 
     def _still_shown(self, deletable: Sequence[Dropped]) -> dict[str, Dropped]:

@@ -7,8 +7,7 @@ loses rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -78,7 +77,7 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
 
 
 def verdict(
-    dropped: Mapping[str, Dropped], live: AbstractSet[str], fence: int, horizon: int
+    dropped: Mapping[str, Dropped], live: Container[str], fence: int, horizon: int
 ) -> Verdict:
     """Split dropped segments into garbage and waiting; those that are live again are neither.
 
@@ -98,7 +97,7 @@ def verdict(
 
 
 def unnamed(
-    listed: Mapping[str, int], live: AbstractSet[str], dropped: Mapping[str, Dropped], fence: int
+    listed: Mapping[str, int], live: Container[str], dropped: Mapping[str, Dropped], fence: int
 ) -> list[Dropped]:
     """Return the listed objects that no commit made live: staged, and abandoned.
 
@@ -114,6 +113,16 @@ def unnamed(
         # against unnamed-above-the-fence-deleted, live-uploads-deleted
         if key not in live and key not in dropped and segment_epoch(key) < fence
     ]
+
+
+def spared(objects: Iterable[Dropped], live: Mapping[str, int]) -> list[Dropped]:
+    """Return the objects whose ids are live in other objects, which alone keeps them.
+
+    Args:
+        objects: dropped or abandoned objects.
+        live: for the keys whose ids are live, the epochs of the live segments.
+    """
+    return [d for d in objects if d.key in live and segment_epoch(d.key) != live[d.key]]
 
 
 def reason(dropped: Dropped, limits: Marks) -> str:

@@ -329,6 +329,18 @@ def test_a_restored_segment_survives_below_the_fence():
     assert objects(table.store) == live_keys(table)
 
 
+def test_what_was_dropped_and_restored_since_the_last_vacuum_stays():
+    table = replaced_twice()
+    vacuum(table, dry_run=False, **NOW)
+    before = table.refresh().version
+    overwrite(table, events(1, first=50))
+    table.restore(before)
+    later(table, 30)
+    vacuum(table, dry_run=False, **NOW)
+    assert "row 50" not in row_names(table)
+    assert objects(table.store) == live_keys(table)
+
+
 def test_what_is_given_up_cannot_be_restored_nor_pinned():
     table = replaced_twice()
     vacuum(table, dry_run=False, **NOW)

@@ -14,6 +14,7 @@ from support.builders import (
     replace_object,
     replaced,
     row_names,
+    sorted_names,
 )
 from support.damage import Damaged
 from support.forked_histories import copied
@@ -21,7 +22,8 @@ from support.parted_logs import take_over
 from support.vacuumed import DAY, NOW, pinned_and_vacuumed
 
 from eventlog import Table, errors
-from eventlog.compaction import vacuum
+from eventlog.compaction import Policy, vacuum
+from eventlog.compaction import run as compact
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.model.actions import Fence, Horizon, Swept
@@ -400,6 +402,32 @@ def test_what_stays_by_its_id_alone_is_not_put_down_to_the_record(recorded, full
     assert full or heads[1] == heads[2]
     assert table.store.get(key)
     assert fsck(Table(table.store)).findings == ()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_is_live_again_in_another_object_waits_in_the_record(full):
+    table = create(key="name", buckets=1)
+    append(table, events(1))
+    branch = table.branch("b")
+    [old] = table.head().segments()
+    compact(table, policy=Policy(min_gain=0))
+    overwrite(branch, events(1, first=5), read_version=0)
+    table.merge(branch)
+    table.delete_branch("b")
+    table.clock.advance(10**9)
+    report = vacuum(table, dry_run=False, full=full, **NOW)
+    assert fsck(Table(table.store)).findings == ()
+    if report.gone["dropped"].objects == 0:
+        assert table.store.get(keys.key_of(old))
+    overwrite(table, events(1, first=7))
+    for _ in range(2):
+        table.clock.advance(10**9)
+        append(table, events(1, first=8))
+        vacuum(table, dry_run=False, **NOW)
+        assert fsck(Table(table.store)).findings == ()
+    with pytest.raises(errors.KeyNotFound):
+        table.store.get(keys.key_of(old))
+    assert sorted_names(table) == ["row 7", "row 8"]
 
 
 class Reads(Spy):

@@ -71,7 +71,7 @@ SWEEPS = (
         "V2",
         "a dropped segment that was restored is live",
         becomes("[one for key, one in sorted(dropped.items())]"),
-        "test_a_restored_segment_survives_below_the_fence",
+        "test_what_was_dropped_and_restored_since_the_last_vacuum_stays",
     ),
     mutant(
         "live-uploads-deleted",
@@ -139,6 +139,13 @@ SWEEPS = (
         "pending segments are left to the next vacuum",
         never,
         "test_what_waits_is_remembered_by_the_next_vacuum",
+    ),
+    mutant(
+        "spared-by-its-id-not-recorded",
+        "R12.9",
+        "what is kept since its id is live elsewhere is left to the next vacuum",
+        becomes("[]"),
+        "test_what_is_live_again_in_another_object_waits_in_the_record",
     ),
     mutant(
         "lost-record-taken-for-empty",
