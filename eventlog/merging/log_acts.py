@@ -98,12 +98,16 @@ class Act:
         """Whether it changed anything that a merge has to consider.
 
         That is: segments, those parts of the small state that a merge carries, which units of work
-        count as done, or which transactions of other logs the log has.
+        count as done, or which transactions of other logs the log has. Several of these may undo
+        each other, and another log may have some of them.
         """
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
         done = kept(self.units)  # against unit-that-changed-nothing-left-out
-        return bool(self.adds or self.drops or changes or done or self.resets or self.is_state)
+        several = len(self.originals) > 1  # against what-was-undone-at-once-forgotten
+        return bool(
+            self.adds or self.drops or changes or done or several or self.resets or self.is_state
+        )
 
     @property
     def rewrites(self) -> bool:

@@ -4,7 +4,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from support.builders import START_MS, Spy, check_sound
+from support.builders import START_MS, Spy, check_sound, create
 from support.crashes import MortalStore
 from support.forked_histories import copied
 from support.keyed_tables import merged
@@ -945,3 +945,78 @@ def test_g4_what_a_restore_brings_back_above_a_union_with_a_unit_of_work_stays(s
     told({"a": a, "b": b, "c": c}, "a>b, b>a, a>b")
     assert shown(b)[1] == ("old", None)
     assert shown(a) == shown(b)
+
+
+def third_copy(table, seed=200):
+    return Table.open("", store=copied(table.store), clock=ManualClock(START_MS + 10**8, seed))
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("unit", [{}, {"app_id": "job", "app_seq": 1}], ids=["", "unit"])
+def test_g4_an_overwrite_is_not_passed_over_where_a_union_brought_compacted_rows(unit):
+    table = keyed()
+    put(table, (1, "old", None))
+    put(table, (1, "new", None))
+    a, c = cut_off(table)
+    b = a.branch("b")
+    merge_all(a)
+    version = a.refresh().version
+    put(a, (2, "late", None))
+    a.restore(version)
+    overwrite(c, SCHEMA.empty_table(), **unit)
+    replication.merge(a, b)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(c, b)
+    assert shown(b) == {1: ("new", None)}
+    replication.merge(c, b, take="source")
+    assert shown(b) == {}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_g4_a_unit_of_work_that_the_chosen_log_did_itself_is_done(take):
+    """What is left out is the same unit, as another copy did it."""
+    unit = {"app_id": "job", "app_seq": 1}
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us")), ("n", pa.int64())])
+    a = create(
+        schema=schema, key="k", buckets=1, properties={"merge": "aggregate", "merge.n": "sum"}
+    )
+
+    def add(table, n, **unit):
+        upsert(table, pa.Table.from_pylist([{"k": 1, "at": 0, "n": n}], schema), **unit)
+
+    b = third_copy(a)
+    add(b, 100, **unit)
+    add(a, 1)
+    c = third_copy(a, 201)
+    add(a, 10)
+    add(a, 100, **unit)
+    replication.merge(c, b)
+    replication.merge(b, c)
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        replication.merge(a, c)
+    replication.merge(a, c, take=take)
+    replication.merge(c, a)
+    for table in (a, c):
+        add(table, 100, **unit)
+        total = 111 if take == "source" else 101
+        assert scan(table, ["n"]).to_table().to_pylist() == [{"n": total}]
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("rule", ["last", "first"])
+@pytest.mark.parametrize("unit", [{}, {"app_id": "job", "app_seq": 1}], ids=["", "unit"])
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_what_came_at_once_with_what_dropped_it_stays_away(rule, unit, seed):
+    table = keyed(properties={"merge": rule, "user.seed": str(seed)})
+    put(table, (2, "old", None))
+    a, b = cut_off(table)
+    overwrite(a, SCHEMA.empty_table(), **unit)
+    c, d = third_copy(a), third_copy(a, 201)
+    sides = {"a": a, "b": b, "c": c, "d": d}
+    told(sides, "d 7, b 1, b>a")
+    overwrite(b, SCHEMA.empty_table(), **unit)
+    told(sides, "b>c, c>d, a>c, a>d")
+    assert (shown(c), shown(d)) == ({}, {7: ("7", None)})
+    told(sides, "c>a, d>b, d>c, d>a")
+    assert [shown(side) for side in sides.values()] == [{7: ("7", None)}] * 4

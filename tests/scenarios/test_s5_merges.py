@@ -602,3 +602,19 @@ def test_a_copy_that_did_nothing_follows(pair):
     done = replication.merge(one, two)
     assert (done.commits, done.transactions, done.followed) == (1, 0, True)
     assert two.refresh().commit_hash == one.refresh().commit_hash
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_a_branch_wrote_and_dropped_by_a_shared_unit_of_work_stays_away(pair):
+    """Its parent gets both at once; a copy has what the branch wrote, and not the unit."""
+    table, copy = pair
+    branch = table.branch("b")
+    unit = {"app_id": "job", "app_seq": 2}
+    overwrite(table, events(0), **unit)
+    append(branch, events(1, first=100))
+    replication.merge(branch, copy)
+    overwrite(branch, events(0), **unit)
+    table.merge(branch)
+    table.delete_branch("b")
+    replication.merge(table, copy)
+    assert (names(table), names(copy)) == ([], [])

@@ -162,7 +162,7 @@ class Planner:
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
         rises = self._applied.rises(act)
-        if not (adds or drops or changes or rises):
+        if not (adds or drops or changes or rises or len(act.originals) > 1):
             return None
         replaces = [a for a in act.transaction.actions if isinstance(a, Replace)]
         whole = exact and not changes and len(adds) == len(act.adds)
@@ -224,7 +224,8 @@ class Planner:
             ) from None
         self._live.difference_update(gone)
         drops = tuple((i, self._rows.chunks[i]) for i in gone)
-        return Carried(act.version, "", drops=drops) if drops else None
+        commits = act.originals  # against unit-undone-at-once-forgotten
+        return Carried(act.version, "", drops=drops, commits=commits) if drops else None
 
 
 def joined(step: AppliedStep, parts: Sequence[Carried | None]) -> Carried | None:

@@ -38,7 +38,7 @@ def app_changes(source: LogDifference, target: LogDifference, lost: Collection[A
         lost: the transactions that the union leaves out as a whole.
     """
     theirs = _units_of(source.acts)
-    left = _units_of(lost)
+    left = _left_out(source, target, lost)
     ours = _units_of(act for act in target.acts if act not in lost)
     there, here = source.units.done, target.units.done
     # against units-forgotten-here-done-again
@@ -68,6 +68,20 @@ def app_changes(source: LogDifference, target: LogDifference, lost: Collection[A
         if last != low:
             second[app] = AppReset(_or_none(low), _or_none(last))
     return AppChanges(rises, (first, second) if second else (first,))
+
+
+def _left_out(
+    source: LogDifference, target: LogDifference, lost: Collection[Act]
+) -> dict[str, Runs]:
+    """Return the units of work that are left out, and that the other log has not done itself."""
+    left: dict[str, Runs] = {}
+    for log in (source, target):
+        for app, runs in _units_of(act for act in log.acts if act in lost).items():
+            # against unit-of-the-chosen-log-left-out
+            rest = runs_without(runs, log.other_units.done.get(app, ()))
+            if rest:
+                left[app] = joined_runs(left.get(app, ()), rest)
+    return left
 
 
 def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:

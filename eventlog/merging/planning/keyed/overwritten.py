@@ -35,7 +35,10 @@ class OverwrittenRows:
         acts = list(acts)
         added = {s.id for act in acts for s in act.adds}
         live_then = {s.id: s for s in live if s.id not in added}
+        # Of before the fork point: what is live since then, and what was dropped first.
+        self._old = set(live_then)
         for act in acts:
+            self._old.update(d.id for d in act.drops if d.id not in self._added)
             self._added.update((s.id, s) for s in act.adds)
             if act.merges_slices:
                 self._made_of.update((s.id, tuple(_inputs(s, act, live_then))) for s in act.adds)
@@ -84,7 +87,7 @@ class OverwrittenRows:
         return parts
 
     def _loses(self, name: str, entry: Segment, act: Act, seen: int) -> bool | None:
-        """Return whether the source drops the rows of a target's segment; None: a part of them."""
+        """Return whether the source drops the rows of a target's segment; None: perhaps some."""
         first = self._source.firsts.of(name)  # against renamed-rows-kept-from-an-overwrite
         if self._source.has_arrived(first):
             # against rows-beside-a-carried-overwrite-dropped
@@ -92,6 +95,10 @@ class OverwrittenRows:
         if first in self._by:
             ours = self._by[first]
             return ours.transaction.id not in self._unseen or ours.version <= seen
+        # A union brought rows that a third log had merged, the source's among them perhaps.
+        # against rows-of-a-third-log-taken-for-kept
+        if first not in self._old and slice_of(self._added.get(name, entry)).level:
+            return None
         kept = self._source.keeps(first, {drop.id for drop in act.drops})
         return None if kept is None else not kept
 

@@ -155,7 +155,7 @@ class KeyedPlanner:
         adds = tuple(as_new_rows(self._small_state.translated(s)) for s in act.adds)
         self._rows.add(adds)
         rises = self._applied.rises(act)
-        if not (adds or drops or changes or rises):
+        if not (adds or drops or changes or rises or len(act.originals) > 1):
             return None
         is_ordered = self._ties == "refuse" or self._repeats
         return Carried(
@@ -208,7 +208,8 @@ class KeyedPlanner:
             # against rows-before-a-unit-kept-in-a-keyed-table
             drops, seen = self._drops(act, unit)
             if drops:
-                parts.append(Carried(act.version, "", drops=drops, seen=seen))
+                commits = act.originals  # against keyed-unit-undone-at-once-forgotten
+                parts.append(Carried(act.version, "", drops=drops, commits=commits, seen=seen))
         return reduce(Carried.then, parts) if parts else None
 
     def _drops(self, act: Act, unit: Act | None) -> tuple[tuple[tuple[str, str], ...], int]:
