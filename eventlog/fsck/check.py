@@ -22,11 +22,11 @@ from eventlog.fsck.contents.key_check import check_keys
 from eventlog.fsck.contents.key_rows import KeyColumns
 from eventlog.fsck.contents.row_check import RowCheck, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
-from eventlog.fsck.held_segments import HeldSegments, held_segments
-from eventlog.fsck.leftovers import PLACES
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
+from eventlog.fsck.objects.held_segments import HeldSegments, held_segments
+from eventlog.fsck.objects.leftovers import PLACES
+from eventlog.fsck.objects.vacuum_record import RecordCheck, waiting_of
 from eventlog.fsck.repair import repair as repair_frames
-from eventlog.fsck.vacuum_record import RecordCheck, waiting_of
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable_runs
 from eventlog.log.log import Log

@@ -13,7 +13,7 @@ from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit
 from eventlog.fsck.findings import Findings
-from eventlog.fsck.leftovers import UnnamedObjects
+from eventlog.fsck.objects.leftovers import UnnamedObjects
 from eventlog.log.log import Log
 from eventlog.model.records import KeyFrame, Leaf
 from eventlog.state import keyframe

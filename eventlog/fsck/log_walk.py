@@ -27,8 +27,8 @@ from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.keyframe_check import KeyFrameAudit, KeyFrameCheck
-from eventlog.fsck.leftovers import UnnamedObjects
-from eventlog.fsck.vacuum_record import Waiting
+from eventlog.fsck.objects.leftovers import UnnamedObjects
+from eventlog.fsck.objects.vacuum_record import Waiting
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot

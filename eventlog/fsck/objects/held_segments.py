@@ -14,7 +14,7 @@ from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Walk
-from eventlog.fsck.vacuum_record import RecordCheck, lacking
+from eventlog.fsck.objects.vacuum_record import RecordCheck, lacking
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta
 from eventlog.state.small.holds import holds
