@@ -1,5 +1,5 @@
 """What is in the segments: rows that readers refuse, rows in wrong places, and keys.
 
-Start at `row_check`, which asks `footer_check` and `group_statistics`; `key_check` and `key_rows`
-are for keyed tables.
+Start at `checksums`, which asks `row_check`, and that `footer_check` and `group_statistics`;
+`key_check` and `key_rows` are for keyed tables.
 """

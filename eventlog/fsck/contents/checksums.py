@@ -1,0 +1,121 @@
+"""The comparison of segments with the log: their sha256, and what readers make of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.errors import Corrupt
+from eventlog.format import keys
+from eventlog.fsck.contents.row_check import RowCheck, SeenRows, read_segments
+from eventlog.fsck.findings import Findings
+from eventlog.fsck.log_walk import Progress, Walk
+from eventlog.fsck.objects.held_segments import HeldSegment
+from eventlog.fsck.objects.sought_segments import Lost, SoughtSegments
+from eventlog.model.entries import Segment
+from eventlog.store.port import ObjectStore
+
+
+@dataclass(slots=True)
+class Compared:
+    """What was read of segments.
+
+    Attributes:
+        bytes: the bytes that were read and hashed.
+        lost: the live segments with other bytes than those in the log.
+        refused: the ids of the segments that readers refuse.
+    """
+
+    bytes: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+
+def compare_checksums(
+    store: ObjectStore,
+    walk: Walk,
+    sought: SoughtSegments,
+    held: Sequence[HeldSegment],
+    findings: Findings,
+    *,
+    keys_follow: bool,
+    progress: Progress,
+) -> Compared:
+    """Read segments, and compare them with the log.
+
+    Args:
+        store: of the table.
+        walk: the completed walk over the log.
+        sought: the segments of the version to check.
+        held: the segments that are only held.
+        findings: receives the problems, besides those of lost segments.
+        keys_follow: whether the live rows in wrong places are reported by a check of the keys.
+        progress: called with the number of bytes that were read, and their total.
+    """
+    holders = {one.segment.id: one for one in held}
+    checks = _row_checks(store, walk, sought, held, findings)
+    both = [*sought.segments.values(), *(one.segment for one in held)]
+    compared, total, done = Compared(), sum(segment.bytes for segment in both), 0
+
+    def problems(segment: Segment) -> list[str]:
+        holder = holders.get(segment.id)
+        check = checks.get(holder.version if holder else sought.version)
+        if check is None:
+            return []  # nothing can be read, which was reported
+        return check.problems(segment, places=holder is not None or not keys_follow)
+
+    for seen in read_segments(store, sorted(both, key=_by_age), problems):
+        segment, holder = seen.segment, holders.get(seen.segment.id)
+        done += segment.bytes
+        progress("bytes", done, total)
+        if seen.digest is None:
+            continue  # reported as missing
+        compared.bytes += segment.bytes
+        if seen.refused:
+            compared.refused.add(segment.id)
+        if holder is None and seen.digest != segment.checksum:
+            compared.lost.append((f"the segment's {_other_digest(seen)}", segment))
+            continue
+        for message in _messages(seen):
+            named = message if holder is None else f"{holder.named} is damaged: {message}"
+            version = segment.version if holder is None else holder.version
+            findings.add("error", named, keys.key_of(segment), version)
+    return compared
+
+
+def _row_checks(
+    store: ObjectStore,
+    walk: Walk,
+    sought: SoughtSegments,
+    held: Sequence[HeldSegment],
+    findings: Findings,
+) -> dict[int, RowCheck]:
+    """Return how the rows of versions are read whose segments are looked at."""
+    metas = {one.version: one.meta for one in held} | {sought.version: sought.meta}
+    checks: dict[int, RowCheck] = {}
+    for version, meta in metas.items():
+        try:
+            check = RowCheck.of(store, version, meta)
+        except Corrupt as error:
+            if not walk.unfit:
+                findings.add("error", error.message, keys.commit_key(version), version)
+            continue
+        if check is not None:
+            checks[version] = check
+    return checks
+
+
+def _messages(seen: SeenRows) -> Iterator[str]:
+    """Yield what is wrong with a segment."""
+    if seen.digest == seen.segment.checksum:
+        yield from seen.problems
+    else:
+        yield f"its {_other_digest(seen)}"
+
+
+def _other_digest(seen: SeenRows) -> str:
+    return f"sha256 is {seen.digest}, but {seen.segment.checksum} in the log"
+
+
+def _by_age(segment: Segment) -> tuple[int, int]:
+    return segment.version, segment.partition
