@@ -1020,3 +1020,51 @@ def test_g4_what_came_at_once_with_what_dropped_it_stays_away(rule, unit, seed):
     assert (shown(c), shown(d)) == ({}, {7: ("7", None)})
     told(sides, "c>a, d>b, d>c, d>a")
     assert [shown(side) for side in sides.values()] == [{7: ("7", None)}] * 4
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", [2, 3, 4])  # the order of the names of the origins depends on it
+def test_g4_rows_that_came_at_once_with_a_unit_of_work_and_its_restore_are_not_lost(seed):
+    """Nothing tells whether the copy that did the unit, too, had dropped the row by it."""
+    table = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(table, (1, "old", None))
+    b = table.branch("b")
+    a, c = cut_off(table)
+    version = c.head().version
+    unit = {"app_id": "job", "app_seq": 1}
+    row = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA)
+    overwrite(c, row, **unit)
+    c.restore(version)
+    overwrite(a, row, **unit)
+    replication.merge(c, b)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(b, a)
+    replication.merge(b, a, take="source")
+    replication.merge(a, c)
+    replication.merge(c, a)
+    assert [shown(side) for side in (a, b, c)] == [{1: ("old", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(2))  # the order of the names of the origins depends on it
+def test_g4_a_unit_of_work_is_not_lost_where_another_copys_doing_of_it_was_left_out(seed):
+    properties = {"merge": "aggregate", "merge.v": "first", "user.seed": str(seed)}
+    a = keyed(buckets=1, properties=properties)
+    b, c = third_copy(a), a.branch("c")
+    unit = {"app_id": "job", "app_seq": 1}
+
+    def replace(table, v, **unit):
+        overwrite(
+            table, pa.Table.from_pylist([{"k": 1, "at": 0, "v": v, "w": None}], SCHEMA), **unit
+        )
+
+    replace(a, "thirty")
+    replace(b, "fifty", **unit)
+    replication.merge(b, c)
+    replication.merge(a, b, take="source")
+    replace(a, "fifty", **unit)
+    replication.merge(a, c)
+    replication.merge(b, c)
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        replication.merge(c, a)
+    assert shown(a) == {1: ("fifty", None)}

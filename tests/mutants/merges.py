@@ -214,6 +214,27 @@ MERGES = (
         "test_g3_a_unit_of_work_that_changed_nothing_is_done_in_both",
     ),
     mutant(
+        "row-restored-since-dropped",
+        "R19.5 G3",
+        "what the source dropped before it restored the row keeps no row away",
+        skip,
+        "test_g3_a_row_that_was_dropped_and_restored_by_another_copy_is_there",
+    ),
+    mutant(
+        "restored-at-once-with-a-unit-dropped",
+        "R19.8 G4",
+        "somebody chooses where nothing tells whether a row was restored",
+        never,
+        "test_g4_rows_that_came_at_once_with_a_unit_of_work_and_its_restore_are_not_lost",
+    ),
+    mutant(
+        "left-out-for-a-unit-that-was-forgotten",
+        "R19.10 G4",
+        "a unit of work that was left out for another doing of it is missing without that",
+        becomes("act.version <= other.seen"),
+        "test_g4_a_unit_of_work_is_not_lost_where_another_copys_doing_of_it_was_left_out",
+    ),
+    mutant(
         "what-was-undone-at-once-forgotten",
         "R19.5 G4",
         "several transactions that undid each other count as applied",

@@ -618,3 +618,19 @@ def test_g3_what_a_branch_wrote_and_dropped_by_a_shared_unit_of_work_stays_away(
     table.delete_branch("b")
     replication.merge(table, copy)
     assert (names(table), names(copy)) == ([], [])
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("forget_units", [False, True])
+def test_g3_a_row_that_was_dropped_and_restored_by_another_copy_is_there(pair, forget_units):
+    """What dropped the row came to a copy directly, what restored it by way of its table."""
+    table, copy = pair
+    branch, version = table.branch("b"), table.head().version
+    append(copy, events(1, first=100))
+    overwrite(branch, events(1, first=300))
+    replication.merge(copy, branch)
+    replication.merge(branch, copy)
+    branch.restore(version, forget_units=forget_units)
+    for source, target in ((branch, table), (copy, table), (table, copy), (branch, copy)):
+        replication.merge(source, target)
+    assert [names(one) for one in (table, copy, branch)] == [rows(*range(12))] * 3

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog.merging import log_acts
-from eventlog.merging.log_acts import Act, AppliedStep
+from eventlog.merging.log_acts import Act
 from eventlog.merging.planning.carried import Divergence, MergeConflict, Pair
 from eventlog.model.actions import AppRise
 from eventlog.model.records import Meta
@@ -72,19 +72,20 @@ class AlreadyApplied:
         """Return whether the target has all changes of a transaction, from whatever log."""
         return self._target_commits.has(act)
 
-    def dropped(self, steps: Iterable[AppliedStep]) -> set[str]:
+    def dropped(self, acts: Iterable[Act]) -> list[str]:
         """Return the ids of segments that the source dropped by what the target has already.
 
         Args:
-            steps: the source's commits.
+            acts: transactions of the source.
         """
-        return {
+        return [
             drop.id
-            for act in (act for step in steps for act in step.acts if act.drops)
-            if not (act.rewrites or act.merges_slices)  # these drop no rows
+            for act in acts
+            if act.drops
+            and not (act.rewrites or act.merges_slices)  # these drop no rows
             and (came_from_target(self._pair, act) or self.has(act))
             for drop in act.drops
-        }
+        ]
 
     def find(self, act: Act) -> Already | None:
         """Return why the target needs nothing of a transaction; None if the transaction is new.

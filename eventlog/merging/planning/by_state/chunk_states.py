@@ -132,7 +132,8 @@ class ChunkRules:
         """
         theirs = _new_in(self._source, self._source_acts, chunks)
         ours = _new_in(self._target, self._target_acts, chunks)
-        for base, new in self._ways(theirs, ours):
+        ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)
+        for base, new in ways:
             rows = self._above(base, new, chunks)
             if rows is not None:
                 return UnitedChunks(chunks, base, rows)
@@ -147,6 +148,15 @@ class ChunkRules:
             f"both changed rows of {first} in ways that exclude each other",
             min(theirs.versions, default=self._source.side.version),
             min(ours.versions, default=None),
+        )
+
+    def _is_doubtful(self, chunks: frozenset[str]) -> bool:
+        """Return whether one log has rows of which nothing tells whether a unit dropped them."""
+        return any(
+            segment.chunk in chunks
+            for log in (self._source, self._target)
+            for name, segment in log.other.live.items()
+            if name in log.doubtful
         )
 
     def _ways(self, theirs: _New, ours: _New) -> Iterator[tuple[Take, Sequence[Segment]]]:

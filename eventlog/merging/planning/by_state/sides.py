@@ -77,6 +77,8 @@ class LogDifference:
             of slices, and units of work that both did.
         dropped: the segments that the log dropped by units of work that both did, with the segments
             that repeat them.
+        doubtful: further such segments, of units that came to the other log at once with other
+            transactions, which may have restored the rows.
     """
 
     side: Side
@@ -85,6 +87,7 @@ class LogDifference:
     other_units: Units
     acts: Sequence[Act]
     dropped: Collection[str]
+    doubtful: Collection[str]
 
 
 def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifference]:
@@ -98,7 +101,7 @@ def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifferenc
             units[n],
             units[1 - n],
             _missing_acts(sides[n], sides[1 - n], units[1 - n]),
-            _dropped_by_units(sides[n], sides[1 - n], units[1 - n]),
+            *_dropped_by_units(sides[n], sides[1 - n], units[1 - n]),
         )
         for n in (0, 1)
     )
@@ -107,20 +110,39 @@ def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifferenc
 
 def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     """Return what one log did, and the other log does not have."""
-    return [
-        act
-        for act in side.acts
-        if act.does_anything
-        and not act.rewrites
-        and not act.merges_slices
-        and act.version > other.seen
-        and not other.has.has(act)
-        and not (act.unit is not None and other_units.shared(act))
-    ]
+    missing = []
+    for act in side.acts:
+        # against left-out-for-a-unit-that-was-forgotten
+        is_seen = act.version <= other.seen and not _is_left_without(act, side, other)
+        is_done = act.unit is not None and other_units.shared(act)
+        changes = act.does_anything and not (act.rewrites or act.merges_slices)
+        if changes and not (is_seen or is_done or other.has.has(act)):
+            missing.append(act)
+    return missing
 
 
-def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
+def _is_left_without(act: Act, side: Side, other: Side) -> bool:
+    """Return whether the other log has left out a unit of work, and forgotten its own doing of it.
+
+    What made it forget, such as a choice in a third log, forgets the doings that it had seen.
+
+    Args:
+        act: a transaction of `side` that the other log has seen, and does not have.
+        side: the log that did it.
+        other: the other log.
+    """
+    if act.unit is None:
+        return False
+    ours = {mine.commit for mine in side.acts}
+    forgetting = [theirs for theirs in other.acts if act.unit[0] in theirs.forgets]
+    known = (v for theirs in forgetting for name, v in theirs.originals.items() if name in ours)
+    return bool(forgetting) and max(known, default=-1) < act.version
+
+
+def _dropped_by_units(side: Side, other: Side, other_units: Units) -> tuple[set[str], set[str]]:
     """Return the segments that a log dropped by units of work that both did, and their repeats.
+
+    Returned apart are those of which nothing tells whether the other log restored them.
 
     The other log did not have these rows when it did the unit. Left out are rows that it had
     dropped by then and restored later. Left out are also rows of a unit that the other log has
@@ -134,14 +156,20 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> set[str]:
             if not act.is_state or drop.id in other.live:
                 dropped_there.setdefault(drop.id, act.version)
     gone: set[str] = set()
+    doubtful: set[str] = set()
     for name, act in dropped_segments(side.acts).items():
         # against rows-restored-in-a-third-log-dropped
         known = act.version <= other.seen or other.has.has(act)
         twins = other_units.shared(act) if act.unit and not known else ()
         # against restored-above-a-unit-dropped-by-the-other
-        if any(dropped_there.get(name, twin.version + 1) > twin.version for twin in twins):
+        twins = [t for t in twins if dropped_there.get(name, t.version + 1) > t.version]
+        if any(twin.unit is not None for twin in twins):
             gone.add(name)
-    return gone | repeated((*other.live, *(s.id for act in side.acts for s in act.adds)), gone)
+        elif twins:  # against restored-at-once-with-a-unit-dropped
+            doubtful.add(name)
+    names = [*other.live, *(s.id for act in side.acts for s in act.adds)]
+    gone |= repeated(names, gone)
+    return gone, (doubtful | repeated(names, doubtful)) - gone
 
 
 def crossed_unions(source: LogDifference, target: LogDifference) -> set[str]:
