@@ -84,8 +84,9 @@ class KeyedPlanner:
         """Note the source's segments for units of work that both logs did."""
         for act in step.acts:
             for ours in self._applied.units.shared(act) if act.unit is not None else ():
+                is_same = not act.originals.keys().isdisjoint(ours.originals)
                 # against own-unit-kept-from-a-later-overwrite
-                if ours.unit is not None and not self._applied.has(act):
+                if ours.unit is not None and not is_same:
                     self._source.arrive_as(act, ours.adds)
 
     def carry(self, step: AppliedStep) -> Carried | None:
