@@ -180,7 +180,8 @@ class Act:
     @property
     def unit(self) -> tuple[str, int] | None:
         """The app and the sequence if it is exactly one unit of work, else None."""
-        if len(self.units) != 1 or self.count != 1:
+        several = self.count != 1 or self.unites  # against choice-taken-for-the-unit-in-it
+        if len(self.units) != 1 or several:
             return None
         [(app, runs)] = self.units.items()
         return app, runs[0][0]
@@ -341,8 +342,8 @@ def chunks_of(acts: Iterable[Act]) -> set[str]:
 def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
     """Return the segments whose rows a log has dropped, each with the transaction that did so.
 
-    A rewrite does not drop rows. A union of two states is left out, since it does not show which
-    rows it dropped.
+    A rewrite does not drop rows. What a union of two states drops is left out, since it does not
+    show which rows it dropped.
 
     Args:
         acts: the transactions of the log, in order.
@@ -354,14 +355,15 @@ def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
             for segment in act.adds:
                 inputs = [drop.id for drop in act.drops if drop.chunk == segment.chunk]
                 made[segment.id] = inputs
-        elif not act.is_state:
-            pending = [drop.id for drop in act.drops]
-            while pending:
-                name = pending.pop()
-                pending += made.get(name, ())
-                gone[name] = act
-            for segment in act.adds:
-                gone.pop(segment.id, None)
+            continue
+        pending = [] if act.is_state else [drop.id for drop in act.drops]
+        while pending:
+            name = pending.pop()
+            pending += made.get(name, ())
+            gone[name] = act
+        added = act.adds  # against rows-that-a-union-brought-back-taken-for-dropped
+        for segment in added:
+            gone.pop(segment.id, None)
     return gone
 
 

@@ -27,6 +27,8 @@ from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
 from eventlog.merging.planner_inputs import PlannerInputs, live_segments, overwritten_chunks
+from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
+from eventlog.merging.planning.by_state.same_states import shows_the_same
 from eventlog.merging.planning.by_state.sides import LeftOut, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
@@ -273,6 +275,9 @@ class Merger:
         plan = self._plan(pair, head, steps)
         planned = plan.transactions
         why: _Why | None = plan.conflict
+        # against copies-that-agree-changed-one-by-one
+        if why is None and self._agree(pair, head, planned):
+            why = MergeConflict("both logs have the same rows", self._source_head.version)
         if why is None and not self._has_all(planned, steps):
             why = self._loss()
         union = None if why is None else self._union(head, why)
@@ -292,6 +297,17 @@ class Merger:
         if why is not None and union is not None:
             self._unite(union, origin, why)
         self._looked = self._source_head.version
+
+    def _agree(self, pair: Pair, head: Snapshot, planned: Sequence[Carried]) -> bool:
+        """Return whether both logs have the same rows already, which a merge then leaves alone.
+
+        Between two logs that merged each other alone that follows from what they did.
+        """
+        if pair.alone or not any(carried.adds or carried.drops for carried in planned):
+            return False
+        source, target = self._inputs.sides(self._source_head, head)
+        acts = [act for side in (source, target) for act in side.acts]
+        return all(shows_the_same(source, target, chunks) for chunks in overlapping_chunks(acts))
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.

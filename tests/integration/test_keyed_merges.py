@@ -1068,3 +1068,73 @@ def test_g4_a_unit_of_work_is_not_lost_where_another_copys_doing_of_it_was_left_
     with pytest.raises(errors.CommitConflict, match="--take"):
         replication.merge(c, a)
     assert shown(a) == {1: ("fifty", None)}
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", [4, 5, 6])  # the order of the names of the origins depends on it
+def test_g4_copies_that_agree_are_left_as_they_are(seed):
+    """A delete was undone at one, two did a unit of work, somebody chose a state without it."""
+    table = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(table, (1, "old", None))
+    sides = dict(zip("abc", cut_off(table, 3), strict=True))
+    a, version = sides["a"], table.head().version
+    delete(a, keys=pa.table({"k": [1]}))
+    told(sides, "b UNIT")
+    a.restore(version)
+    told(sides, "c word")
+    replication.merge(sides["c"], sides["b"], take="target")
+    told(sides, "c UNIT, a>c, a>b, b>a")
+    replication.merge(sides["c"], a, take="target")
+    told(sides, ", ".join(["a>c, a>b, a>c, c>a, b>a"] * 3))
+    agreed = [shown(side) for side in sides.values()]
+    told(sides, "b>c, c>a, a>b, a>c")
+    assert [shown(side) for side in sides.values()] == agreed == [agreed[0]] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_an_overwrite_replaces_a_unit_of_work_that_came_elsewhere_in_a_union(seed):
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us")), ("n", pa.int64())])
+    properties = {"merge": "aggregate", "merge.n": "sum", "user.seed": str(seed)}
+    a = create(schema=schema, key="k", buckets=1, properties=properties)
+    b, c = a.branch("b"), third_copy(a)
+    unit = {"app_id": "job", "app_seq": 1}
+
+    def rows(n):
+        return pa.Table.from_pylist([{"k": 1, "at": 0, "n": n}], schema)
+
+    version = b.head().version
+    upsert(b, rows(64))
+    upsert(c, rows(250), **unit)
+    b.restore(version)
+    upsert(b, rows(250), **unit)
+    ways = [(b, a), (a, b), (c, a), (a, c), (b, a), (a, b), (c, b), (b, c)]
+    for source, target in ways * 2:
+        replication.merge(source, target)
+    overwrite(c, rows(7))
+    for source, target in ways * 2:
+        replication.merge(source, target)
+    for side in (a, b, c):
+        assert scan(side.refresh() and side, ["n"]).to_table().to_pylist() == [{"n": 7}]
+
+
+@pytest.mark.hazard("G4")
+def test_g4_a_chosen_state_stays_where_the_unit_that_it_left_out_was_done_too():
+    a = keyed(buckets=1)
+    put(a, (1, "old", None))
+    version = a.head().version
+    put(a, (1, "new", None))
+    b, c = third_copy(a), a.branch("c")
+    before = b.head().version
+    unit = {"app_id": "job", "app_seq": 1}
+    b.restore(version)
+    overwrite(c, SCHEMA.empty_table(), **unit)
+    replication.merge(b, a)
+    b.restore(before)
+    overwrite(a, SCHEMA.empty_table(), **unit)
+    replication.merge(a, c)
+    replication.merge(b, c, take="source")
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(c, a)
+    replication.merge(c, a, take="source")
+    assert shown(a) == shown(b) == shown(c) == {1: ("new", None)}

@@ -520,10 +520,11 @@ def test_w18_a_unit_that_the_other_side_did_by_itself_stays_when_it_is_forgotten
 def test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice(take, turn):
     one, two = parted(2)
     version = one.head().version
-    for table in (one, two):
+    for number, table in ((21, one), (22, two)):
         job(table, 11)
         table.restore(version, forget_units=True)
-    before = numbers(one)
+        one_more(table, number)
+    before = numbers(one if take == "source" else two)
     with pytest.raises(errors.CommitConflict, match="--take"):
         merge(one, two)
     merge(one, two, take=take)
@@ -532,7 +533,24 @@ def test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice(take
     job(first, 11)
     both_ways(one, two)
     job(second, 11)  # done
-    assert numbers(one) == numbers(two) == [*before, 11]
+    assert numbers(one) == numbers(two) == sorted([*before, 11])
+
+
+@pytest.mark.hazard("W18")
+@pytest.mark.parametrize("turn", [1, -1])
+def test_w18_nobody_chooses_where_both_have_forgotten_a_unit_and_have_the_same_rows(turn):
+    one, two = parted(2)
+    version = one.head().version
+    for table in (one, two):
+        job(table, 11)
+        table.restore(version, forget_units=True)
+    before = numbers(one)
+    both_ways(one, two)
+    first, second = (one, two)[::turn]
+    job(first, 11)
+    both_ways(one, two)
+    job(second, 11)  # done
+    assert numbers(one) == numbers(two) == sorted([*before, 11])
 
 
 @pytest.mark.hazard("W18")

@@ -634,3 +634,73 @@ def test_g3_a_row_that_was_dropped_and_restored_by_another_copy_is_there(pair, f
     for source, target in ((branch, table), (copy, table), (table, copy), (branch, copy)):
         replication.merge(source, target)
     assert [names(one) for one in (table, copy, branch)] == [rows(*range(12))] * 3
+
+
+@pytest.fixture
+def trio(pair):
+    """A table with one row, and two copies of it."""
+    one = create()
+    append(one, events(1))
+    return [one, *(third(one, n) for n in range(2))]
+
+
+def third(table, number=0):
+    clock = ManualClock(START_MS + 10**8, 90 + number)
+    return Table.open("", store=copied(table.store), clock=clock)
+
+
+def merge_all(*ways):
+    for source, target in ways:
+        replication.merge(source, target)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_choice_is_more_than_the_unit_of_work_that_it_chose(trio):
+    """The unit was done at a third log, too, and undone there."""
+    a, b, c = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    version = a.head().version
+    for table in (b, a):
+        overwrite(table, events(1, first=250), **unit)
+    overwrite(c, events(1, first=60))
+    a.restore(version)
+    replication.merge(c, a)
+    replication.merge(b, c, take="source")
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(c, a)
+    replication.merge(c, a, take="source")
+    merge_all((c, b), (a, b), (a, c))
+    assert [names(table) for table in trio] == [["row 250"]] * 3
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_a_choice_left_out_is_left_out_where_it_was_merged_before(trio):
+    a, c, _ = trio
+    version = a.head().version
+    overwrite(a, events(1, first=250), app_id="job", app_seq=1)
+    overwrite(c, events(0))
+    b = third(a, 5)
+    a.restore(version)
+    replication.merge(c, a)
+    replication.merge(b, c, take="source")
+    merge_all((c, b), (a, b), (b, c), (b, a))
+    assert names(a) == names(b) == names(c) == ["row 0"]
+
+
+@pytest.mark.hazard("G3")
+def test_g3_copies_that_agree_are_left_as_they_are(trio):
+    """A unit of work was done at two, undone and forgotten at one of these, and left out."""
+    a = trio[0]
+    b, d = a.branch("b"), third(a, 5)
+    unit = {"app_id": "job", "app_seq": 1}
+    version = d.head().version
+    for table in (b, d):
+        overwrite(table, events(1, first=250), **unit)
+    d.restore(version, forget_units=True)
+    merge_all((b, a), (a, b))
+    replication.merge(d, b, take="source")
+    merge_all((b, d), (b, a), (b, d), (a, b), (d, b))
+    sides = [a, b, d]
+    assert [names(table) for table in sides] == [["row 0"]] * 3
+    merge_all((d, a), (a, b), (a, d))
+    assert [names(table) for table in sides] == [["row 0"]] * 3

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from eventlog.keyed.placement import span
 from eventlog.keyed.repetition import repeated
 from eventlog.merging.log_acts import Act, chunks_of, dropped_segments, old_rows
+from eventlog.merging.planning.by_state.same_states import shows_the_same
 from eventlog.merging.planning.by_state.sides import (
     LeftOut,
     LogDifference,
@@ -130,6 +131,9 @@ class ChunkRules:
         Raises:
             MergeConflict: both did something to the chunks, and nobody has chosen.
         """
+        # against copies-that-agree-changed
+        if shows_the_same(self._source.side, self._target.side, chunks):
+            return UnitedChunks(chunks, None)
         theirs = _new_in(self._source, self._source_acts, chunks)
         ours = _new_in(self._target, self._target_acts, chunks)
         ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)

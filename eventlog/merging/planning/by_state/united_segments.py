@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from eventlog.format import keys
-from eventlog.keyed import placement, slices
-from eventlog.keyed.rule import keyed_of, splits_of
+from eventlog.keyed import placement
+from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
+from eventlog.merging.planning.by_state.same_states import same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
 from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
@@ -97,7 +98,7 @@ class UnitedSegments:
         self, here: Sequence[Segment], there: Sequence[Segment], rows: Sequence[Addition]
     ) -> None:
         """The target gets the source's segments in their places, and the rows above them."""
-        if not rows and self._same(here, there):
+        if not rows and same_slices(self._source.side, self._target.side, there, here):
             return
         ends = {v for s in there for v in placement.span(s) if v > self._common}
         places = {v: self._common + 1 + n for n, v in enumerate(sorted(ends))}
@@ -110,20 +111,6 @@ class UnitedSegments:
             self._add(entry, ((False, keys.key_of(segment)),))
         for row in rows:
             self._add_rows(row)
-
-    def _same(self, here: Sequence[Segment], there: Sequence[Segment]) -> bool:
-        """Return whether the same rows count in the same slices, in the same order.
-
-        A segment that got another place has another id, and the same object.
-        """
-        layouts = [log.side.meta.layout for log in (self._source, self._target)]
-        splits = max(
-            splits_of(keyed)
-            for layout in layouts
-            if layout is not None and (keyed := keyed_of(layout)) is not None
-        )
-        ours, theirs = ([_counted(run) for run in slices.runs(x, splits)] for x in (here, there))
-        return ours == theirs
 
     def _add_rows(self, row: Addition) -> None:
         segment = as_new_rows(row.segment) if self._keyed else row.segment
@@ -144,9 +131,3 @@ class UnitedSegments:
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "again"))
         self.adds.append(segment)
         self.copies[segment.id] = places
-
-
-def _counted(run: slices.Run) -> tuple[str, int, int, list[str]]:
-    """Return the place of a run of slices, and the checksums of the objects that count there."""
-    objects = [s.checksum for s in run.segments]  # against another-place-taken-for-other-rows
-    return run.chunk, run.first, run.last, objects

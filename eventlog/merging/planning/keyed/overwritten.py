@@ -95,6 +95,8 @@ class OverwrittenRows:
         if first in self._by:
             ours = self._by[first]
             return ours.transaction.id not in self._unseen or ours.version <= seen
+        if self._source.is_mixed(first):  # against rows-of-a-unit-in-a-union-kept
+            return None
         # A union brought rows that a third log had merged, the source's among them perhaps.
         # against rows-of-a-third-log-taken-for-kept
         if first not in self._old and slice_of(self._added.get(name, entry)).level:

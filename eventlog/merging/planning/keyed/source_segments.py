@@ -28,6 +28,8 @@ class SourceSegments:
             self.firsts.note(name)
         # Segments that arrived at the source since the fork point: their ids there, by first name.
         self._arrived: dict[str, list[str]] = {}
+        # Of the target: it got them at once with a unit of work that the source did, too.
+        self._mixed: set[str] = set()
         self._gone: set[str] = set()  # dropped at the source since the fork point
         self._merged_to: dict[str, tuple[str, ...]] = {}  # by input, the outputs
 
@@ -53,6 +55,14 @@ class SourceSegments:
         """Note that an act of the source has the rows of the target's segments, chunk by chunk."""
         for segment in segments:
             self.arrive(segment.id, (s.id for s in act.adds if s.chunk == segment.chunk))
+
+    def mix(self, ids: Iterable[str]) -> None:
+        """Note segments of the target that may have rows of a unit which the source did, too."""
+        self._mixed.update(map(self.firsts.of, ids))
+
+    def is_mixed(self, first: str) -> bool:
+        """Return whether nothing tells which rows of the source are those of a segment."""
+        return first in self._mixed
 
     def has_arrived(self, first: str) -> bool:
         """Return whether rows arrived at the source since the fork point, by their first name."""

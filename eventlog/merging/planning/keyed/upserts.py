@@ -84,6 +84,8 @@ class KeyedPlanner:
         """Note the source's segments for units of work that both logs did."""
         for act in step.acts:
             for ours in self._applied.units.shared(act) if act.unit is not None else ():
+                if ours.is_state and ours.unit is None:
+                    self._source.mix(s.id for s in ours.adds)
                 is_same = not act.originals.keys().isdisjoint(ours.originals)
                 # against own-unit-kept-from-a-later-overwrite
                 if ours.unit is not None and not is_same:
@@ -104,6 +106,7 @@ class KeyedPlanner:
             else:
                 add_count(self.skipped, act, act.does_anything)
                 parts.append(self._place(act, already.unit))
+        self._note_units(step)
         self._last = Carried(step.version, step.commit)
         self._source.note(step)
         carried = joined(step, parts)
