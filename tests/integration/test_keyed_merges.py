@@ -1138,3 +1138,19 @@ def test_g4_a_chosen_state_stays_where_the_unit_that_it_left_out_was_done_too():
         replication.merge(c, a)
     replication.merge(c, a, take="source")
     assert shown(a) == shown(b) == shown(c) == {1: ("new", None)}
+
+
+@pytest.mark.hazard("G4")
+def test_g4_equal_rows_that_two_copies_wrote_count_twice():
+    """Their objects are the same, byte by byte; both copies have the rows of a third one."""
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us")), ("n", pa.int64())])
+    a = create(
+        schema=schema, key="k", buckets=1, properties={"merge": "aggregate", "merge.n": "sum"}
+    )
+    b, c = third_copy(a), third_copy(a, 201)
+    for table, n in ((a, 5), (b, 5), (c, 64)):
+        upsert(table, pa.Table.from_pylist([{"k": 1, "at": 0, "n": n}], schema))
+    for source, target in ((c, a), (c, b), (a, b), (b, a)):
+        replication.merge(source, target)
+    for table in (a, b):
+        assert scan(table.refresh() and table, ["n"]).to_table().to_pylist() == [{"n": 74}]

@@ -221,6 +221,13 @@ MERGES = (
         "test_g4_a_chosen_state_stays_where_the_unit_that_it_left_out_was_done_too",
     ),
     mutant(
+        "equal-rows-of-two-writers-taken-for-the-same",
+        "R19.10 G4",
+        "equal rows that two copies wrote count twice",
+        becomes("[s.checksum for s in run.segments]"),
+        "test_g4_equal_rows_that_two_copies_wrote_count_twice",
+    ),
+    mutant(
         "copies-that-agree-changed",
         "R19.10 G4",
         "a merge leaves two logs alone that show the same rows",

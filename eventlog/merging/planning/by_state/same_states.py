@@ -1,29 +1,44 @@
-"""Whether two logs show the same rows in time chunks, by the same objects. No I/O."""
+"""Whether two logs show the same rows in time chunks. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from eventlog.keyed import slices
+from eventlog.keyed.repetition import Firsts
 from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.merging.planning.by_state.sides import Side
 from eventlog.model.entries import Segment
 
 
 def shows_the_same(source: Side, target: Side, chunks: Collection[str]) -> bool:
-    """Return whether both logs have the same objects live in chunks, and so the same rows."""
-    there, here = ([s for s in x.live.values() if s.chunk in chunks] for x in (source, target))
-    layout = target.meta.layout
-    if layout is not None and keyed_of(layout) is not None:
-        return same_slices(source, target, there, here)
-    ours, theirs = (sorted((s.chunk, s.checksum) for s in x) for x in (here, there))
-    return ours == theirs
+    """Return whether both logs have the same segments live in chunks, and so the same rows.
+
+    In a keyed table also whether these count in the same slices, in the same order. Segments that
+    repeat others count as these. Equal objects of two writers are not the same segment.
+    """
+    firsts = Firsts()
+    for act in (act for side in (source, target) for act in side.acts):
+        for name in (*(s.id for s in act.adds), *(d.id for d in act.drops)):
+            firsts.note(name)
+    both = [[s for s in side.live.values() if s.chunk in chunks] for side in (source, target)]
+    if (splits := _splits(source, target)) is None:
+        theirs, ours = ({s.id for s in segments} for segments in both)
+        return theirs == ours
+
+    def counted(run: slices.Run) -> tuple[str, int, int, list[str]]:
+        # against equal-rows-of-two-writers-taken-for-the-same
+        names = [firsts.of(s.id) for s in run.segments]
+        return run.chunk, run.first, run.last, names
+
+    there, here = ([counted(run) for run in slices.runs(x, splits)] for x in both)
+    return there == here
 
 
 def same_slices(
     source: Side, target: Side, there: Sequence[Segment], here: Sequence[Segment]
 ) -> bool:
-    """Return whether the same rows count in the same slices, in the same order.
+    """Return whether the same objects count in the same slices, in the same order.
 
     A segment that got another place has another id, and the same object.
 
@@ -33,13 +48,16 @@ def same_slices(
         there: segments of the source.
         here: segments of the target.
     """
-    splits = max(
-        splits_of(keyed)
-        for layout in (source.meta.layout, target.meta.layout)
-        if layout is not None and (keyed := keyed_of(layout)) is not None
-    )
+    splits = _splits(source, target) or 0
     ours, theirs = ([_counted(run) for run in slices.runs(x, splits)] for x in (here, there))
     return ours == theirs
+
+
+def _splits(source: Side, target: Side) -> int | None:
+    """Return how often the buckets of a keyed table were doubled; None if it is not keyed."""
+    layouts = (source.meta.layout, target.meta.layout)
+    keyed = (keyed_of(layout) for layout in layouts if layout is not None)
+    return max((splits_of(one) for one in keyed if one is not None), default=None)
 
 
 def _counted(run: slices.Run) -> tuple[str, int, int, list[str]]:
