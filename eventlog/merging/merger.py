@@ -301,7 +301,7 @@ class Merger:
     def _agree(self, pair: Pair, head: Snapshot, planned: Sequence[Carried]) -> bool:
         """Return whether both logs have the same rows already, which a merge then leaves alone.
 
-        Between two logs that merged each other alone that follows from what they did.
+        Where the target has merged no third log, what the two logs did decides, and is enough.
         """
         if pair.alone or not any(carried.adds or carried.drops for carried in planned):
             return False

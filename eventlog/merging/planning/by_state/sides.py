@@ -113,7 +113,7 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     missing = []
     for act in side.acts:
         # against left-out-for-a-unit-that-was-forgotten
-        is_seen = act.version <= other.seen and not _is_left_without(act, side, other)
+        is_seen = act.version <= other.seen and not _is_missing_again(act, side, other)
         is_done = act.unit is not None and other_units.shared(act)
         changes = act.does_anything and not (act.rewrites or act.merges_slices)
         if changes and not (is_seen or is_done or other.has.has(act)):
@@ -121,7 +121,7 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     return missing
 
 
-def _is_left_without(act: Act, side: Side, other: Side) -> bool:
+def _is_missing_again(act: Act, side: Side, other: Side) -> bool:
     """Return whether the other log has left out a unit of work, and forgotten its own doing of it.
 
     What made it forget, such as a choice in a third log, forgets the doings that it had seen.
@@ -142,7 +142,7 @@ def _is_left_without(act: Act, side: Side, other: Side) -> bool:
 def _dropped_by_units(side: Side, other: Side, other_units: Units) -> tuple[set[str], set[str]]:
     """Return the segments that a log dropped by units of work that both did, and their repeats.
 
-    Returned apart are those of which nothing tells whether the other log restored them.
+    Those of which nothing tells whether the other log has restored them come second.
 
     The other log did not have these rows when it did the unit. Left out are rows that it had
     dropped by then and restored later. Left out are also rows of a unit that the other log has
