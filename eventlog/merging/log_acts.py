@@ -104,10 +104,22 @@ class Act:
         kinds = (SetSchema, SetProperties, SetGranularity, SetBuckets)
         changes = any(isinstance(action, kinds) for action in self.transaction.actions)
         done = kept(self.units)  # against unit-that-changed-nothing-left-out
-        several = len(self.originals) > 1  # against what-was-undone-at-once-forgotten
+        merged = self.carried is not None  # against what-was-undone-at-once-forgotten
         return bool(
-            self.adds or self.drops or changes or done or several or self.resets or self.is_state
+            self.adds or self.drops or changes or done or merged or self.resets or self.is_state
         )
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a merge records it also where it changes nothing at the target.
+
+        Else it would stay new there, and a later merge would undo with it what the target has
+        restored since.
+        """
+        is_record = self.carried is not None and not (self.adds or self.drops)
+        # against drops-of-what-is-gone-not-recorded
+        drops_rows = bool(self.drops) and not (self.rewrites or self.merges_slices)
+        return is_record or drops_rows or len(self.originals) > 1
 
     @property
     def rewrites(self) -> bool:
@@ -185,6 +197,12 @@ class Act:
             return None
         [(app, runs)] = self.units.items()
         return app, runs[0][0]
+
+    @property
+    def unit_segments(self) -> tuple[Segment, ...]:
+        """The segments that a unit of work added, without other rows that it repeats (R19.8)."""
+        # against rows-repeated-beside-a-unit-taken-for-its-own
+        return tuple(segment for segment in self.adds if not repeats(segment.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1154,3 +1154,19 @@ def test_g4_equal_rows_that_two_copies_wrote_count_twice():
         replication.merge(source, target)
     for table in (a, b):
         assert scan(table.refresh() and table, ["n"]).to_table().to_pylist() == [{"n": 74}]
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_a_row_that_is_repeated_beside_a_unit_of_work_is_not_dropped_with_that(seed):
+    """A copy got the unit from a second one; a third one did it, too, and overwrote it."""
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    b, c = third_copy(a), third_copy(a, 300)
+    unit = {"app_id": "job", "app_seq": 1}
+    put(b, (1, "own", None))
+    for copy in (c, a):
+        overwrite(copy, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA), **unit)
+    overwrite(c, SCHEMA.empty_table())
+    for source, target in ((a, b), (c, b), (b, a), (b, c), (c, a)):
+        replication.merge(source, target)
+    assert [shown(copy) for copy in (a, b, c)] == [{1: ("own", None)}] * 3

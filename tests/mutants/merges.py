@@ -299,6 +299,20 @@ MERGES = (
         "test_g4_what_came_at_once_with_what_dropped_it_stays_away",
     ),
     mutant(
+        "drops-of-what-is-gone-not-recorded",
+        "R19.5 G3",
+        "a drop of what the target has dropped is recorded, and drops nothing later",
+        becomes("False"),
+        "test_g3_a_row_that_was_restored_after_a_merge_stays",
+    ),
+    mutant(
+        "rows-repeated-beside-a-unit-taken-for-its-own",
+        "R19.8 G4",
+        "rows that a copy repeats above a unit of work are none of the unit's",
+        becomes("self.adds"),
+        "test_g4_a_row_that_is_repeated_beside_a_unit_of_work_is_not_dropped_with_that",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -704,3 +704,19 @@ def test_g3_copies_that_agree_are_left_as_they_are(trio):
     assert [names(table) for table in sides] == [["row 0"]] * 3
     merge_all((d, a), (a, b), (a, d))
     assert [names(table) for table in sides] == [["row 0"]] * 3
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("way", ["directly", "by another copy"])
+def test_g3_a_row_that_was_restored_after_a_merge_stays(trio, way):
+    """All three had dropped it, so that the merge dropped nothing."""
+    a, b, c = trio
+    version = a.head().version
+    for table in trio:
+        overwrite(table, events(0))
+    merge_all(*([(b, a)] if way == "directly" else [(b, c), (c, a)]))
+    a.restore(version)
+    again = replication.merge(b, a)
+    assert (again.commits, names(a)) == (0, ["row 0"])
+    merge_all((a, b))
+    assert names(b) == ["row 0"]

@@ -132,9 +132,8 @@ class Carried:
     @property
     def is_empty(self) -> bool:
         """Whether the target would be the same without it."""
-        # Of several that undid each other the target has to know.
-        several = len(self.commits) > 1  # against what-was-undone-at-once-not-recorded
-        return not (self.adds or self.drops or self.changes or self.apps or several)
+        records = bool(self.commits)  # against what-was-undone-at-once-not-recorded
+        return not (self.adds or self.drops or self.changes or self.apps or records)
 
     def then(self, later: Carried) -> Carried:
         """Return the one transaction that has the effect of both."""

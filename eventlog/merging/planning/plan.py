@@ -167,7 +167,7 @@ class Planner:
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
         rises = self._applied.rises(act)
-        if not (adds or drops or changes or rises or len(act.originals) > 1):
+        if not (adds or drops or changes or rises or act.is_recorded):
             return None
         replaces = [a for a in act.transaction.actions if isinstance(a, Replace)]
         whole = exact and not changes and len(adds) == len(act.adds)

@@ -51,10 +51,16 @@ class SourceSegments:
         """Note that the source has the rows of a segment in these segments."""
         self._arrived.setdefault(self.firsts.of(name), []).extend(forms)
 
-    def arrive_as(self, act: Act, segments: Iterable[Segment]) -> None:
-        """Note that an act of the source has the rows of the target's segments, chunk by chunk."""
-        for segment in segments:
-            self.arrive(segment.id, (s.id for s in act.adds if s.chunk == segment.chunk))
+    def arrive_as(self, act: Act, unit: Act) -> None:
+        """Note that the source has the rows of a unit of work that both did, chunk by chunk.
+
+        Args:
+            act: the source's transaction that did the unit.
+            unit: the target's transaction that did the unit.
+        """
+        for segment in unit.unit_segments:
+            forms = (s.id for s in act.unit_segments if s.chunk == segment.chunk)
+            self.arrive(segment.id, forms)
 
     def mix(self, ids: Iterable[str]) -> None:
         """Note segments of the target that may have rows of a unit which the source did, too."""

@@ -89,7 +89,7 @@ class KeyedPlanner:
                 is_same = not act.originals.keys().isdisjoint(ours.originals)
                 # against own-unit-kept-from-a-later-overwrite
                 if ours.unit is not None and not is_same:
-                    self._source.arrive_as(act, ours.adds)
+                    self._source.arrive_as(act, ours)
 
     def carry(self, step: AppliedStep) -> Carried | None:
         """Return the transaction to commit for a commit of the source; None if there is none.
@@ -159,7 +159,7 @@ class KeyedPlanner:
         adds = tuple(as_new_rows(self._small_state.translated(s)) for s in act.adds)
         self._rows.add(adds)
         rises = self._applied.rises(act)
-        if not (adds or drops or changes or rises or len(act.originals) > 1):
+        if not (adds or drops or changes or rises or act.is_recorded):
             return None
         is_ordered = self._ties == "refuse" or self._repeats
         return Carried(
@@ -203,10 +203,10 @@ class KeyedPlanner:
             for segment in act.adds:
                 self._source.arrive(segment.id, [segment.id])
         else:
-            self._source.arrive_as(act, unit.adds)
+            self._source.arrive_as(act, unit)
         parts = []
         if self._repeats:
-            mine = act.adds if unit is None else unit.adds
+            mine = act.adds if unit is None else unit.unit_segments
             parts.append(self._rows.repeat(act, mine, self._source.drops))
         if unit is not None and act.drops and not act.merges_slices:
             # against rows-before-a-unit-kept-in-a-keyed-table
