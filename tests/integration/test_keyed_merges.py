@@ -1170,3 +1170,60 @@ def test_g4_a_row_that_is_repeated_beside_a_unit_of_work_is_not_dropped_with_tha
     for source, target in ((a, b), (c, b), (b, a), (b, c), (c, a)):
         replication.merge(source, target)
     assert [shown(copy) for copy in (a, b, c)] == [{1: ("own", None)}] * 3
+
+
+UNIT = {"app_id": "job", "app_seq": 1}
+
+
+def as_units(v, *tables):
+    """Each of them replaces everything by one row, in one unit of work."""
+    for table in tables:
+        overwrite(table, pa.Table.from_pylist([{"k": 1, "at": 0, "v": v}], SCHEMA), **UNIT)
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("rule", ["last", "first"])
+def test_g4_what_a_branch_restored_is_not_dropped_by_another_doing_of_the_unit(rule):
+    a = keyed(buckets=1, properties={"merge": rule})
+    put(a, (1, "old", None))
+    b, c = a.branch("b"), a.branch("c")
+    as_units("unit", b, a)
+    replication.merge(b, c)
+    c.restore(c.head().version - 1)
+    for source, target in ((c, a), (b, a), (a, b), (a, c)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, c)] == [{1: ("old", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_a_unit_of_work_that_came_in_a_union_is_replaced_by_a_later_overwrite(seed):
+    a = keyed(buckets=1, properties={"merge": "aggregate", "user.seed": str(seed)})
+    b, c = a.branch("b"), third_copy(a)
+    put(a, (1, "early", None))
+    a.restore(a.head().version - 1)
+    as_units("unit", b, a)
+    for source, target in ((a, b), (b, a), (b, c), (c, a), (a, b), (b, c)):
+        replication.merge(source, target)
+    replace_all(c, 2, "new")
+    for source, target in ((c, b), (c, a), (a, b)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, c)] == [{2: ("new", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_forgotten(seed):
+    """A choice forgets it: it leaves out all that its log had of the unit."""
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(a, (1, "old", None))
+    b, c = third_copy(a), third_copy(a, 300)
+    put_unit = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA)
+    upsert(c, put_unit, **UNIT)
+    replace_all(c, 1, "new")
+    b.restore(b.head().version - 1)
+    upsert(a, put_unit, **UNIT)
+    replication.merge(c, a)
+    replication.merge(b, c, take="source")
+    replication.merge(c, a)
+    assert (shown(c), shown(a)) == ({}, {})

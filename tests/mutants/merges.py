@@ -313,6 +313,20 @@ MERGES = (
         "test_g4_a_row_that_is_repeated_beside_a_unit_of_work_is_not_dropped_with_that",
     ),
     mutant(
+        "restored-above-a-unit-dropped-in-a-keyed-table",
+        "R19.8 G4",
+        "what was restored by another copy is not dropped by another doing of the undone unit",
+        never,
+        "test_g4_what_a_branch_restored_is_not_dropped_by_another_doing_of_the_unit",
+    ),
+    mutant(
+        "rows-dropped-by-both-added",
+        "R19.10 G4",
+        "a union adds no rows that both logs have dropped",
+        becomes("set()"),
+        "test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_forgotten",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -236,7 +236,8 @@ def overlapping_chunks(acts: Iterable[Act]) -> list[frozenset[str]]:
 def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
     """Return what one log did to these chunks, and the other log does not have.
 
-    Segments that the log dropped by a unit of work that both did are left out.
+    Segments that the log dropped by what the other log has, or by a unit of work that both did, are
+    left out.
 
     Args:
         log: the log.
@@ -247,7 +248,7 @@ def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> 
     side, other, units = log.side, log.other, log.other_units
     old = old_rows(acts, acts)
     gone = (d.id for a in other.acts if not a.merges_slices for d in a.drops if d.chunk in chunks)
-    replaced = repeated(old, gone) | set(log.dropped)
+    replaced = repeated(old, gone) | {*log.dropped, *log.replaced}
     for act in acts:
         adds = [s for s in act.adds if s.chunk in chunks and s.id not in replaced]
         drops = [d for d in act.drops if d.chunk in chunks]

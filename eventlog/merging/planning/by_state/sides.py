@@ -79,6 +79,7 @@ class LogDifference:
             that repeat them.
         doubtful: further such segments, of units that came to the other log at once with other
             transactions, which may have restored the rows.
+        replaced: the segments that the log dropped by transactions which the other one has, too.
     """
 
     side: Side
@@ -88,20 +89,23 @@ class LogDifference:
     acts: Sequence[Act]
     dropped: Collection[str]
     doubtful: Collection[str]
+    replaced: Collection[str]
 
 
 def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifference]:
     """Return what the source did, compared with the target, and what the target did."""
     sides = (source, target)
     units = [Units(side.acts) for side in sides]
+    missing = [_missing_acts(sides[n], sides[1 - n], units[1 - n]) for n in (0, 1)]
     source_difference, target_difference = (
         LogDifference(
             sides[n],
             sides[1 - n],
             units[n],
             units[1 - n],
-            _missing_acts(sides[n], sides[1 - n], units[1 - n]),
+            missing[n],
             *_dropped_by_units(sides[n], sides[1 - n], units[1 - n]),
+            _dropped_by_others(sides[n], missing[n]),
         )
         for n in (0, 1)
     )
@@ -170,6 +174,13 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> tuple[set[
     names = [*other.live, *(s.id for act in side.acts for s in act.adds)]
     gone |= repeated(names, gone)
     return gone, (doubtful | repeated(names, doubtful)) - gone
+
+
+def _dropped_by_others(side: Side, acts: Sequence[Act]) -> set[str]:
+    """Return the segments that a log dropped by other transactions than these."""
+    these = {id(act) for act in acts}
+    # against rows-dropped-by-both-added
+    return {name for name, act in dropped_segments(side.acts).items() if id(act) not in these}
 
 
 def crossed_unions(source: LogDifference, target: LogDifference) -> set[str]:

@@ -28,6 +28,8 @@ class SourceSegments:
             self.firsts.note(name)
         # Segments that arrived at the source since the fork point: their ids there, by first name.
         self._arrived: dict[str, list[str]] = {}
+        # By first name, those that arrived at once with others: their forms are among these.
+        self._among: set[str] = set()
         # Of the target: it got them at once with a unit of work that the source did, too.
         self._mixed: set[str] = set()
         self._gone: set[str] = set()  # dropped at the source since the fork point
@@ -55,12 +57,14 @@ class SourceSegments:
         """Note that the source has the rows of a unit of work that both did, chunk by chunk.
 
         Args:
-            act: the source's transaction that did the unit.
+            act: the source's transaction that did the unit, perhaps at once with others.
             unit: the target's transaction that did the unit.
         """
         for segment in unit.unit_segments:
             forms = (s.id for s in act.unit_segments if s.chunk == segment.chunk)
             self.arrive(segment.id, forms)
+            if act.unit is None:
+                self._among.add(self.firsts.of(segment.id))
 
     def mix(self, ids: Iterable[str]) -> None:
         """Note segments of the target that may have rows of a unit which the source did, too."""
@@ -97,9 +101,9 @@ class SourceSegments:
             MergeConflict: the source drops a part of the rows.
         """
         dropped = {drop.id for drop in act.drops}
-        forms = self._arrived.get(self.firsts.of(entry.id), ())
-        kept = {self.keeps(name, dropped) for name in forms}
-        if None in kept:
+        first = self.firsts.of(entry.id)
+        kept = {self.keeps(name, dropped) for name in self._arrived.get(first, ())}
+        if None in kept or (first in self._among and len(kept) > 1):
             raise MergeConflict(
                 f"it overwrites chunk {entry.chunk}, where it has compacted rows that it drops "
                 "together with rows that stay",

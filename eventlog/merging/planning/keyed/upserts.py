@@ -83,8 +83,8 @@ class KeyedPlanner:
     def _note_units(self, step: AppliedStep) -> None:
         """Note the source's segments for units of work that both logs did."""
         for act in step.acts:
-            for ours in self._applied.units.shared(act) if act.unit is not None else ():
-                if ours.is_state and ours.unit is None:
+            for ours in self._applied.units.shared(act):
+                if act.unit is not None and ours.is_state and ours.unit is None:
                     self._source.mix(s.id for s in ours.adds)
                 is_same = not act.originals.keys().isdisjoint(ours.originals)
                 # against own-unit-kept-from-a-later-overwrite
@@ -237,6 +237,8 @@ class KeyedPlanner:
         drops = []
         for chunk in chunks:
             entries = self._rows.live(chunk)
+            if unit is not None:  # against restored-above-a-unit-dropped-in-a-keyed-table
+                entries = [s for s in entries if not self._overwritten.is_restored(s, act, unit)]
             gone = [s.id for s in entries if self._overwritten.is_dropped(s, act, self._seen)]
             drops += [(name, chunk) for name in gone]
             self._rows.drop(chunk, set(gone))
