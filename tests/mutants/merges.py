@@ -327,6 +327,13 @@ MERGES = (
         "test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_forgotten",
     ),
     mutant(
+        "rows-dropped-by-a-unit-that-is-undone",
+        "R19.8 G3",
+        "a unit of work that the target has undone drops no other rows there",
+        never,
+        "test_g3_rows_that_a_unit_of_work_replaced_are_not_dropped_where_it_is_undone",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -720,3 +720,20 @@ def test_g3_a_row_that_was_restored_after_a_merge_stays(trio, way):
     assert (again.commits, names(a)) == (0, ["row 0"])
     merge_all((a, b))
     assert names(b) == ["row 0"]
+
+
+@pytest.mark.hazard("G3")
+def test_g3_rows_that_a_unit_of_work_replaced_are_not_dropped_where_it_is_undone(trio):
+    _, b, c = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    version = b.head().version
+    overwrite(b, events(1, first=250), **unit)
+    b.restore(version)
+    overwrite(c, events(1, first=40))
+    overwrite(c, events(1, first=250), **unit)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(c, b)
+    assert names(b) == ["row 0"]
+    replication.merge(c, b, take="source")
+    merge_all((b, c))
+    assert names(b) == names(c) == ["row 250"]

@@ -227,6 +227,7 @@ class Planner:
                 act.version,
                 differs.version,
             ) from None
+        self._applied.check_not_undone(act, unit, {self._rows.chunks[i] for i in gone})
         self._live.difference_update(gone)
         drops = tuple((i, self._rows.chunks[i]) for i in gone)
         commits = act.originals  # against unit-undone-at-once-forgotten
