@@ -1064,10 +1064,10 @@ def test_g4_a_unit_of_work_is_not_lost_where_another_copys_doing_of_it_was_left_
     replication.merge(a, b, take="source")
     replace(a, "fifty", **unit)
     replication.merge(a, c)
-    replication.merge(b, c)
     with pytest.raises(errors.CommitConflict, match="--take"):
-        replication.merge(c, a)
-    assert shown(a) == {1: ("fifty", None)}
+        replication.merge(b, c)
+    replication.merge(c, a)
+    assert shown(a) == shown(c) == {1: ("fifty", None)}
 
 
 @pytest.mark.hazard("G4")
@@ -1134,9 +1134,7 @@ def test_g4_a_chosen_state_stays_where_the_unit_that_it_left_out_was_done_too():
     overwrite(a, SCHEMA.empty_table(), **unit)
     replication.merge(a, c)
     replication.merge(b, c, take="source")
-    with pytest.raises(errors.CommitConflict, match="--take source"):
-        replication.merge(c, a)
-    replication.merge(c, a, take="source")
+    replication.merge(c, a)
     assert shown(a) == shown(b) == shown(c) == {1: ("new", None)}
 
 
@@ -1227,3 +1225,19 @@ def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_f
     replication.merge(b, c, take="source")
     replication.merge(c, a)
     assert (shown(c), shown(a)) == ({}, {})
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree(seed):
+    """The first copy gets the unit from the third one, which had nothing that it replaced."""
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    b = third_copy(a)
+    c = b.branch("c")
+    put(a, (2, "early", None))
+    as_units("unit", c)
+    replication.merge(a, b)
+    as_units("unit", b)
+    for source, target in ((c, a), (c, b), (b, c), (a, c), (c, a), (c, b)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3

@@ -334,6 +334,13 @@ MERGES = (
         "test_g3_rows_that_a_unit_of_work_replaced_are_not_dropped_where_it_is_undone",
     ),
     mutant(
+        "drops-of-a-unit-in-a-union-not-recorded",
+        "R19.10 G4",
+        "what a shared unit of work dropped in a union is dropped further along a tree",
+        becomes("[]"),
+        "test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -91,6 +91,18 @@ class LogDifference:
     doubtful: Collection[str]
     replaced: Collection[str]
 
+    @property
+    def shared_units(self) -> list[Act]:
+        """The units of work that both did, and whose doing here the other log does not have."""
+        return [
+            act
+            for act in self.side.acts
+            if act.unit is not None
+            and act.version > self.other.seen
+            and not self.other.has.has(act)
+            and self.other_units.shared(act)
+        ]
+
 
 def differences(source: Side, target: Side) -> tuple[LogDifference, LogDifference]:
     """Return what the source did, compared with the target, and what the target did."""

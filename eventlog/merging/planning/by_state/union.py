@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, chunks_of
+from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of
 from eventlog.merging.planning.by_state.app_marks import app_changes
 from eventlog.merging.planning.by_state.chunk_states import ChunkRules, overlapping_chunks
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
-from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take, differences
+from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take, differences
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
 from eventlog.merging.planning.carried import Carried
 from eventlog.merging.planning.keyed.ties import Ties
@@ -80,7 +80,7 @@ def unite(
         tuple(segments.adds),
         tuple((s.id, s.chunk) for s in segments.drops),
         settings.changes,
-        {name: version for a in theirs.acts for name, version in a.originals.items()},
+        {n: v for a in (*theirs.acts, *_units(theirs)) for n, v in a.originals.items()},
         apps.rises,
         operations=tuple(act.transaction.operation for act in theirs.acts),
         transactions=sum(act.count for act in theirs.acts),
@@ -93,3 +93,11 @@ def unite(
     seen = all(a.version <= target.seen or not a.does_anything for a in source.acts)
     left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
     return Union(None if seen and not chosen else carried, left_out, segments.room)
+
+
+def _units(theirs: LogDifference) -> list[Act]:
+    """Return the units of work that both did, and by which the source dropped rows of the union."""
+    rows = {*theirs.other.live, *(s.id for act in theirs.acts for s in act.adds)}
+    gone = rows.intersection(theirs.dropped)
+    # against drops-of-a-unit-in-a-union-not-recorded
+    return [act for act in theirs.shared_units if any(drop.id in gone for drop in act.drops)]
