@@ -1241,3 +1241,18 @@ def test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree(see
     for source, target in ((c, a), (c, b), (b, c), (a, c), (c, a), (c, b)):
         replication.merge(source, target)
     assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("rule", [{}, {"merge": "aggregate", "merge.v": "max", "merge.w": "max"}])
+def test_g4_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_brought_it(rule):
+    a = keyed(buckets=1, properties=rule)
+    put(a, (1, "old", None))
+    b, c = third_copy(a), third_copy(a, 300)
+    put(a, (2, "early", None))
+    as_units("unit", a, c)
+    overwrite(b, SCHEMA.empty_table())
+    replication.merge(c, b, take="source")
+    for source, target in ((b, c), (a, b), (b, c), (b, a)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3

@@ -341,6 +341,13 @@ MERGES = (
         "test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree",
     ),
     mutant(
+        "rows-kept-from-a-unit-done-at-once",
+        "R19.8 G3",
+        "rows that a unit of work dropped do not stay where the unit came at once with others",
+        never,
+        "test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_brought_the_unit",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

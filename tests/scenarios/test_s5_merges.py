@@ -737,3 +737,26 @@ def test_g3_rows_that_a_unit_of_work_replaced_are_not_dropped_where_it_is_undone
     replication.merge(c, b, take="source")
     merge_all((b, c))
     assert names(b) == names(c) == ["row 250"]
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_that_replaced_rows_at_one_and_added_some_at_the_other(pair):
+    one, two = pair
+    unit = {"app_id": "job", "app_seq": 2}
+    overwrite(one, events(1, first=100), **unit)
+    append(two, events(1, first=100), **unit)
+    both_ways(one, two)
+    assert names(one) == rows(100)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_brought_the_unit(trio):
+    a, b, c = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    append(a, events(1, first=41))
+    for table in (a, c):
+        overwrite(table, events(1, first=250), **unit)
+    overwrite(b, events(0))
+    replication.merge(c, b, take="source")
+    merge_all((b, c), (a, b), (b, c), (b, a))
+    assert [names(table) for table in trio] == [["row 250"]] * 3

@@ -39,9 +39,11 @@ class Already:
     Attributes:
         unit: the target's transaction that did the same unit of work, and nothing else; None if the
             target has the transaction itself, or if nothing tells which rows are the same.
+        among: the target's transaction that did the unit at once with others; None: there is none.
     """
 
     unit: Act | None = None
+    among: Act | None = None
 
 
 class AlreadyApplied:
@@ -121,7 +123,7 @@ class AlreadyApplied:
                 act.version,
                 done.version,
             )
-        return Already(None if done.unit is None else done)
+        return Already(among=done) if done.unit is None else Already(done)
 
     def check_not_undone(self, act: Act, unit: Act, chunks: Collection[str]) -> None:
         """Refuse to drop rows by a unit of work that both did, where the target has undone it.
