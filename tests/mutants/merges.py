@@ -272,10 +272,10 @@ MERGES = (
     ),
     mutant(
         "left-out-for-a-unit-that-was-forgotten",
-        "R19.10 G4",
+        "R19.10 G3",
         "a unit of work that was left out for another doing of it is missing without that",
         becomes("act.version <= other.seen"),
-        "test_g4_a_unit_of_work_is_not_lost_where_another_copys_doing_of_it_was_left_out",
+        "test_g3_a_unit_of_work_that_another_copy_forgot_after_it_left_this_doing_out_counts",
     ),
     mutant(
         "what-was-undone-at-once-forgotten",

@@ -760,3 +760,18 @@ def test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_broug
     replication.merge(c, b, take="source")
     merge_all((b, c), (a, b), (b, c), (b, a))
     assert [names(table) for table in trio] == [["row 250"]] * 3
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_that_another_copy_forgot_after_it_left_this_doing_out_counts(trio):
+    """A restore forgets what its own log did."""
+    _, b, c = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    version = c.head().version
+    for table in (b, c):
+        append(table, events(1, first=100), **unit)
+    append(b, events(1, first=5))
+    replication.merge(b, c)
+    c.restore(version, forget_units=True)
+    merge_all((b, c), (c, b), (b, c))
+    assert names(b) == names(c) == rows(0, 100)
