@@ -348,6 +348,13 @@ MERGES = (
         "test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_brought_the_unit",
     ),
     mutant(
+        "units-below-a-forgotten-one-brought-twice",
+        "R19.10 G3",
+        "a union names the units of work that it brings, also those below forgotten ones",
+        becomes("()"),
+        "test_g3_a_unit_of_work_below_one_that_a_choice_left_out_is_there_once",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -775,3 +775,16 @@ def test_g3_a_unit_of_work_that_another_copy_forgot_after_it_left_this_doing_out
     c.restore(version, forget_units=True)
     merge_all((b, c), (c, b), (b, c))
     assert names(b) == names(c) == rows(0, 100)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_below_one_that_a_choice_left_out_is_there_once(trio):
+    a, c, d = trio
+    overwrite(a, events(1, first=2))
+    append(a, events(1, first=250), app_id="job", app_seq=2)
+    overwrite(d, events(1, first=3), app_id="job", app_seq=3)
+    append(c, events(1, first=250), app_id="job", app_seq=2)
+    replication.merge(a, c)
+    replication.merge(d, a, take="target")
+    merge_all((a, d), (a, c), (d, c), (c, a), (a, d))
+    assert [names(table) for table in trio] == [rows(2, 250)] * 3

@@ -54,7 +54,8 @@ def app_changes(source: LogDifference, target: LogDifference, lost: Collection[A
         done = runs_without(done, here.get(app, ()))
         if app in lows:
             every = joined_runs(there.get(app, ()), ours.get(app, ()))
-            done = runs_without(every, ((0, lows[app]),))
+            below = done  # against units-below-a-forgotten-one-brought-twice
+            done = joined_runs(below, runs_without(every, ((0, lows[app]),)))
         mark = _mark(target.side, app)
         if done:
             rises[app] = AppRise(_or_none(mark), done)
