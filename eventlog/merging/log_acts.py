@@ -193,6 +193,8 @@ class Act:
     def unit(self) -> tuple[str, int] | None:
         """The app and the sequence if it is exactly one unit of work, else None."""
         several = self.count != 1 or self.unites  # against choice-taken-for-the-unit-in-it
+        # against forgetting-union-taken-for-the-unit-that-counts-still
+        several = several or (self.is_state and self.resets)
         if len(self.units) != 1 or several:
             return None
         [(app, runs)] = self.units.items()

@@ -1256,3 +1256,40 @@ def test_g4_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_broug
     for source, target in ((b, c), (a, b), (b, c), (b, a)):
         replication.merge(source, target)
     assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_a_row_from_before_a_branch_that_a_union_brought_back_is_overwritten(seed):
+    """It was compacted with a row that another copy had dropped."""
+    a = keyed(properties={"user.seed": str(seed)})
+    put(a, (1, "old", None))
+    c = third_copy(a)
+    put(a, (2, "early", None))
+    merge_all(a)
+    overwrite(c, SCHEMA.empty_table())
+    b = a.branch("b")
+    replace_all(a, 3, "new")
+    replication.merge(c, b)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        replication.merge(a, b)
+    replication.merge(a, b, take="source")
+    for source, target in ((b, a), (b, c), (c, a)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, c)] == [{3: ("new", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwritten(seed):
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(a, (1, "old", None))
+    b, d = third_copy(a), third_copy(a, 300)
+    put(b, (1, "own", None))
+    d.restore(d.head().version - 1)
+    replication.merge(d, b)
+    overwrite(b, SCHEMA.empty_table())
+    put(a, (1, "new", None))
+    for source, target in ((a, b), (b, a), (b, d)):
+        replication.merge(source, target)
+    assert [shown(side) for side in (a, b, d)] == [{1: ("new", None)}] * 3

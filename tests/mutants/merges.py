@@ -337,7 +337,7 @@ MERGES = (
         "drops-of-a-unit-in-a-union-not-recorded",
         "R19.10 G4",
         "what a shared unit of work dropped in a union is dropped further along a tree",
-        becomes("[]"),
+        becomes("set()"),
         "test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree",
     ),
     mutant(
@@ -353,6 +353,27 @@ MERGES = (
         "a union names the units of work that it brings, also those below forgotten ones",
         becomes("()"),
         "test_g3_a_unit_of_work_below_one_that_a_choice_left_out_is_there_once",
+    ),
+    mutant(
+        "forgetting-union-taken-for-the-unit-that-counts-still",
+        "R19.10 G3",
+        "a union that forgets units of work is no doing of those that count still",
+        becomes("several"),
+        "test_g3_a_union_that_forgets_a_unit_of_work_is_not_taken_for_another_unit",
+    ),
+    mutant(
+        "rows-of-before-the-fork-taken-for-new-ones",
+        "R19.10 G4",
+        "an overwrite is not passed over where a union brought back rows that were compacted",
+        never,
+        "test_g4_a_row_from_before_a_branch_that_a_union_brought_back_is_overwritten",
+    ),
+    mutant(
+        "rows-repeated-that-a-union-had-put-elsewhere",
+        "R19.8 G4",
+        "what the upper log dropped after a union is not repeated",
+        becomes("False"),
+        "test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwritten",
     ),
     mutant(
         "unit-undone-at-once-forgotten",

@@ -788,3 +788,30 @@ def test_g3_a_unit_of_work_below_one_that_a_choice_left_out_is_there_once(trio):
     replication.merge(d, a, take="target")
     merge_all((a, d), (a, c), (d, c), (c, a), (a, d))
     assert [names(table) for table in trio] == [rows(2, 250)] * 3
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_union_that_forgets_a_unit_of_work_is_not_taken_for_another_unit(trio):
+    """The union says which units count still; this is not to have done them."""
+    a, c, d = trio
+    b = a.branch("b")
+    append(c, events(1, first=270), app_id="job", app_seq=3)
+    append(d, events(1, first=250), app_id="job", app_seq=1)
+    replication.merge(d, a)
+    a.restore(a.refresh().version - 1, forget_units=True)
+    merge_all((d, c), (c, d), (d, b), (a, c), (c, a), (c, d), (d, b))
+    assert [names(table) for table in (a, b, c, d)] == [rows(0, 270)] * 4
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_a_unit_of_work_dropped_compacted_is_dropped_further_along_a_tree(pair):
+    a = pair[0]
+    b, c = third(a, 1), third(a, 2)
+    unit = {"app_id": "job", "app_seq": 2}
+    overwrite(a, events(1, first=250), **unit)
+    append(b, events(1, first=30))
+    replication.merge(b, c)
+    rewritten(b)
+    overwrite(b, events(1, first=250), **unit)
+    merge_all((b, a), (a, c), (c, a))
+    assert [names(table) for table in (a, b, c)] == [["row 250"]] * 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of
+from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
 from eventlog.merging.planning.by_state.app_marks import app_changes
 from eventlog.merging.planning.by_state.chunk_states import ChunkRules, overlapping_chunks
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
@@ -98,6 +98,7 @@ def unite(
 def _units(theirs: LogDifference) -> list[Act]:
     """Return the units of work that both did, and by which the source dropped rows of the union."""
     rows = {*theirs.other.live, *(s.id for act in theirs.acts for s in act.adds)}
-    gone = rows.intersection(theirs.dropped)
+    by = dropped_segments(theirs.side.acts)
     # against drops-of-a-unit-in-a-union-not-recorded
-    return [act for act in theirs.shared_units if any(drop.id in gone for drop in act.drops)]
+    doers = {id(by[name]) for name in rows.intersection(theirs.dropped, by)}
+    return [act for act in theirs.shared_units if id(act) in doers]

@@ -32,6 +32,9 @@ class OverwrittenRows:
         self._added: dict[str, Segment] = {}  # by the target since the fork point
         self._made_of: dict[str, tuple[str, ...]] = {}  # by merges of slices: output, inputs
         self._by: dict[str, Act] = {}  # of other segments: the transaction that added them
+        # For rows that a union added: the segments from before the fork point that it dropped. It
+        # has perhaps taken rows out of these.
+        self._instead: dict[str, list[str]] = {}
         self._went: dict[str, int] = {}  # the version in which the target first dropped a segment
         acts, live = list(acts), list(live)
         added = {s.id for act in acts for s in act.adds}
@@ -45,7 +48,14 @@ class OverwrittenRows:
             if act.merges_slices:
                 self._made_of.update((s.id, tuple(_inputs(s, act, live_then))) for s in act.adds)
             else:
-                self._by.update((name, act) for name in _new_segments(act))
+                for segment in _new_segments(act):
+                    self._by[segment.id] = act
+                    if act.is_state:
+                        self._instead[segment.id] = [
+                            drop.id
+                            for drop in act.drops
+                            if drop.chunk == segment.chunk and drop.id not in self._added
+                        ]
             for drop in act.drops:
                 live_then.pop(drop.id, None)
                 # A union drops what it puts elsewhere, too; what is live again was restored.
@@ -125,7 +135,10 @@ class OverwrittenRows:
             # against rows-beside-a-carried-overwrite-dropped
             return self._source.drops(self._added.get(name, entry), act)
         if first in self._by:
-            ours = self._by[first]
+            ours, gone = self._by[first], {drop.id for drop in act.drops}
+            kept = [self._source.keeps(old, gone) for old in self._instead.get(first, ())]
+            if not all(kept):  # against rows-of-before-the-fork-taken-for-new-ones
+                return None
             return ours.transaction.id not in self._unseen or ours.version <= seen
         if self._source.is_mixed(first):  # against rows-of-a-unit-in-a-union-kept
             return None
@@ -156,9 +169,9 @@ def _inputs(made: Segment, act: Act, live: Mapping[str, Segment]) -> Iterator[st
             yield name
 
 
-def _new_segments(act: Act) -> Iterator[str]:
+def _new_segments(act: Act) -> Iterator[Segment]:
     """Yield the segments that a transaction added, without those that a union put lower."""
     for segment in act.adds:
         # against rows-of-a-state-taken-for-new-ones
         if not (act.is_state and span(segment)[0] < act.version):
-            yield segment.id
+            yield segment
