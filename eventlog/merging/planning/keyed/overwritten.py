@@ -136,8 +136,9 @@ class OverwrittenRows:
             return self._source.drops(self._added.get(name, entry), act)
         if first in self._by:
             ours, gone = self._by[first], {drop.id for drop in act.drops}
-            kept = [self._source.keeps(old, gone) for old in self._instead.get(first, ())]
-            if not all(kept):  # against rows-of-before-the-fork-taken-for-new-ones
+            instead = self._instead.get(first, ())
+            # against rows-of-before-the-fork-taken-for-new-ones
+            if not all(self._source.keeps(old, gone) for old in instead):
                 return None
             return ours.transaction.id not in self._unseen or ours.version <= seen
         if self._source.is_mixed(first):  # against rows-of-a-unit-in-a-union-kept
