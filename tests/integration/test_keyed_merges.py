@@ -1293,3 +1293,24 @@ def test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwrit
     for source, target in ((a, b), (b, a), (b, d)):
         replication.merge(source, target)
     assert [shown(side) for side in (a, b, d)] == [{1: ("new", None)}] * 3
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", [2, 5, 6])  # the order of the names of the origins depends on it
+def test_g4_copies_that_got_a_unit_of_work_from_different_ones_are_left_as_they_are(seed):
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    put(a, (1, "old", None))
+    b, c = third_copy(a), third_copy(a, 300)
+    put(a, (1, "new", None))
+    d = third_copy(a, 400)
+    for side in (b, c):
+        upsert(side, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA), **UNIT)
+    sides = [a, b, c, d]
+    along_a_tree = (a, b), (b, a), (b, d), (d, b), (d, c), (c, d)
+    for source, target in ((d, b), (c, d), (b, a), (d, c), *along_a_tree):
+        replication.merge(source, target)
+    before = [shown(side) for side in sides]
+    for source, target in ((a, c), (c, b), (d, a)):
+        replication.merge(source, target)
+    assert before == [shown(side) for side in sides]
+    assert before == before[:1] * 4

@@ -376,6 +376,20 @@ MERGES = (
         "test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwritten",
     ),
     mutant(
+        "form-of-a-unit-in-a-union-not-recorded",
+        "R19.10 G3",
+        "a union names the unit of work of which it takes over the other log's form",
+        becomes("set()"),
+        "test_g3_a_unit_of_work_whose_form_a_union_took_over_comes_further",
+    ),
+    mutant(
+        "doings-of-one-unit-taken-for-other-rows",
+        "R19.10 G4",
+        "copies that differ in who did a unit of work are left as they are",
+        always,
+        "test_g4_copies_that_got_a_unit_of_work_from_different_ones_are_left_as_they_are",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

@@ -815,3 +815,16 @@ def test_g3_what_a_unit_of_work_dropped_compacted_is_dropped_further_along_a_tre
     overwrite(b, events(1, first=250), **unit)
     merge_all((b, a), (a, c), (c, a))
     assert [names(table) for table in (a, b, c)] == [["row 250"]] * 3
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_whose_form_a_union_took_over_comes_further(trio):
+    """The union replaces what its log did by what the other log did of the unit."""
+    a, c, d = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    append(d, events(1, first=250), **unit)
+    a.restore(0)
+    replication.merge(a, c)
+    append(a, events(1, first=250), **unit)
+    merge_all((d, a), (a, d), (c, d), (d, c), (a, d), (d, c))
+    assert [names(table) for table in trio] == [["row 250"]] * 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 from eventlog.keyed import slices
 from eventlog.keyed.repetition import Firsts
@@ -15,24 +16,51 @@ def shows_the_same(source: Side, target: Side, chunks: Collection[str]) -> bool:
     """Return whether both logs have the same segments live in chunks, and so the same rows.
 
     In a keyed table also whether these count in the same slices, in the same order. Segments that
-    repeat others count as these. Equal objects of two writers are not the same segment.
+    repeat others count as these, and of several in a slice the last one counts. So do the segments
+    of a unit of work that both did. Equal objects of two writers are not the same segment.
     """
-    firsts = Firsts()
-    for act in (act for side in (source, target) for act in side.acts):
-        for name in (*(s.id for s in act.adds), *(d.id for d in act.drops)):
-            firsts.note(name)
+    name_of = _names(source, target)
     both = [[s for s in side.live.values() if s.chunk in chunks] for side in (source, target)]
     if (splits := _splits(source, target)) is None:
-        theirs, ours = ({s.id for s in segments} for segments in both)
+        theirs, ours = (Counter(name_of(s.id) for s in segments) for segments in both)
         return theirs == ours
 
-    def counted(run: slices.Run) -> tuple[str, int, int, list[str]]:
+    def counted(run: slices.Run) -> tuple[str, int, int, list[Hashable]]:
         # against equal-rows-of-two-writers-taken-for-the-same
-        names = [firsts.of(s.id) for s in run.segments]
-        return run.chunk, run.first, run.last, names
+        names = [name_of(s.id) for s in run.segments]
+        last = {name: n for n, name in enumerate(names)}
+        return run.chunk, run.first, run.last, [n for i, n in enumerate(names) if last[n] == i]
 
     there, here = ([counted(run) for run in slices.runs(x, splits)] for x in both)
     return there == here
+
+
+def _names(source: Side, target: Side) -> Callable[[str], Hashable]:
+    """Return a function from the id of a segment to the name by which the two logs compare it."""
+    acts = [act for side in (source, target) for act in side.acts]
+    firsts = Firsts()
+    for name in (name for side in (source, target) for name in side.live):
+        firsts.note(name)
+    for act in acts:
+        for name in (*(s.id for s in act.adds), *(d.id for d in act.drops)):
+            firsts.note(name)
+    # What was forgotten may have been done again with other rows.
+    again = {app for act in acts for app in act.forgets}
+    forms: dict[str, Hashable] = {}
+    for act in acts:
+        # against doings-of-one-unit-taken-for-other-rows
+        if act.unit is None or act.unit[0] in again or act.is_state:
+            continue
+        numbers: Counter[str] = Counter()
+        for segment in act.unit_segments:
+            forms[segment.id] = (*act.unit, segment.chunk, numbers[segment.chunk])
+            numbers[segment.chunk] += 1
+
+    def name_of(segment_id: str) -> Hashable:
+        first = firsts.of(segment_id)
+        return forms.get(first, first)
+
+    return name_of
 
 
 def same_slices(

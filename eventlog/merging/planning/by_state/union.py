@@ -6,12 +6,16 @@ What both logs did since the fork point is compared: settings (`setting_choices`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
 from eventlog.merging.planning.by_state.app_marks import app_changes
-from eventlog.merging.planning.by_state.chunk_states import ChunkRules, overlapping_chunks
+from eventlog.merging.planning.by_state.chunk_states import (
+    ChunkRules,
+    UnitedChunks,
+    overlapping_chunks,
+)
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take, differences
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
@@ -80,7 +84,7 @@ def unite(
         tuple(segments.adds),
         tuple((s.id, s.chunk) for s in segments.drops),
         settings.changes,
-        {n: v for a in (*theirs.acts, *_units(theirs)) for n, v in a.originals.items()},
+        {n: v for a in (*theirs.acts, *_units(theirs, states)) for n, v in a.originals.items()},
         apps.rises,
         operations=tuple(act.transaction.operation for act in theirs.acts),
         transactions=sum(act.count for act in theirs.acts),
@@ -95,10 +99,20 @@ def unite(
     return Union(None if seen and not chosen else carried, left_out, segments.room)
 
 
-def _units(theirs: LogDifference) -> list[Act]:
-    """Return the units of work that both did, and by which the source dropped rows of the union."""
+def _units(theirs: LogDifference, states: Sequence[UnitedChunks]) -> list[Act]:
+    """Return the units of work that both did, and whose doing at the source the union brings.
+
+    These are units by which the source dropped rows of the union, and those of chunks that become
+    what they are at the source.
+    """
+    # against form-of-a-unit-in-a-union-not-recorded
+    copied = {chunk for state in states if state.base == "source" for chunk in state.chunks}
     rows = {*theirs.other.live, *(s.id for act in theirs.acts for s in act.adds)}
     by = dropped_segments(theirs.side.acts)
     # against drops-of-a-unit-in-a-union-not-recorded
     doers = {id(by[name]) for name in rows.intersection(theirs.dropped, by)}
-    return [act for act in theirs.shared_units if id(act) in doers]
+    return [
+        act
+        for act in theirs.shared_units
+        if id(act) in doers or not copied.isdisjoint(chunks_of([act]))
+    ]
