@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from eventlog.keyed import slices
 from eventlog.keyed.repetition import Firsts
@@ -19,31 +19,38 @@ def shows_the_same(source: Side, target: Side, chunks: Collection[str]) -> bool:
     repeat others count as these, and of several in a slice the last one counts. So do the segments
     of a unit of work that both did. Equal objects of two writers are not the same segment.
     """
-    name_of = _names(source, target)
+    firsts, forms = _firsts(source, target), _forms_of_units(source, target)
     both = [[s for s in side.live.values() if s.chunk in chunks] for side in (source, target)]
     if (splits := _splits(source, target)) is None:
-        theirs, ours = (Counter(name_of(s.id) for s in segments) for segments in both)
+        theirs, ours = (Counter(forms.get(s.id, s.id) for s in segments) for segments in both)
         return theirs == ours
 
     def counted(run: slices.Run) -> tuple[str, int, int, list[Hashable]]:
         # against equal-rows-of-two-writers-taken-for-the-same
-        names = [name_of(s.id) for s in run.segments]
-        last = {name: n for n, name in enumerate(names)}
-        return run.chunk, run.first, run.last, [n for i, n in enumerate(names) if last[n] == i]
+        ids = [firsts.of(s.id) for s in run.segments]
+        last = {name: n for n, name in enumerate(ids)}
+        names = [forms.get(name, name) for n, name in enumerate(ids) if last[name] == n]
+        return run.chunk, run.first, run.last, names
 
     there, here = ([counted(run) for run in slices.runs(x, splits)] for x in both)
     return there == here
 
 
-def _names(source: Side, target: Side) -> Callable[[str], Hashable]:
-    """Return a function from the id of a segment to the name by which the two logs compare it."""
-    acts = [act for side in (source, target) for act in side.acts]
+def _firsts(source: Side, target: Side) -> Firsts:
+    """Return what finds the first segment that one of the two logs' segments repeats."""
     firsts = Firsts()
-    for name in (name for side in (source, target) for name in side.live):
-        firsts.note(name)
-    for act in acts:
-        for name in (*(s.id for s in act.adds), *(d.id for d in act.drops)):
+    for side in (source, target):
+        for name in side.live:
             firsts.note(name)
+        for act in side.acts:
+            for name in (*(s.id for s in act.adds), *(d.id for d in act.drops)):
+                firsts.note(name)
+    return firsts
+
+
+def _forms_of_units(source: Side, target: Side) -> dict[str, Hashable]:
+    """Return for the segments of units of work what they have in common in the two logs."""
+    acts = [act for side in (source, target) for act in side.acts]
     # What was forgotten may have been done again with other rows.
     again = {app for act in acts for app in act.forgets}
     forms: dict[str, Hashable] = {}
@@ -55,12 +62,7 @@ def _names(source: Side, target: Side) -> Callable[[str], Hashable]:
         for segment in act.unit_segments:
             forms[segment.id] = (*act.unit, segment.chunk, numbers[segment.chunk])
             numbers[segment.chunk] += 1
-
-    def name_of(segment_id: str) -> Hashable:
-        first = firsts.of(segment_id)
-        return forms.get(first, first)
-
-    return name_of
+    return forms
 
 
 def same_slices(
