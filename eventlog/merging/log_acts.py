@@ -25,7 +25,9 @@ from eventlog.model.actions import (
     SetOrigin,
     SetProperties,
     SetSchema,
+    Unchanged,
 )
+from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
@@ -92,6 +94,14 @@ class Act:
     def unites_all(self) -> bool:
         """Whether it is a union that left nothing out."""
         return self.is_state and self.transaction.info.get(UNITED) == BOTH
+
+    def chose(self, chunks: Iterable[str]) -> bool:
+        """Return whether it is a union in which somebody chose the state of one of these chunks."""
+        if not self.is_state or self.transaction.info.get(UNITED) != CHOSEN:
+            return False
+        spans = [a for a in self.transaction.actions if isinstance(a, Unchanged)]
+        names = map(parse_chunk, chunks)
+        return any(c.start < span.end and span.start < c.end for c in names for span in spans)
 
     @property
     def does_anything(self) -> bool:

@@ -390,6 +390,13 @@ MERGES = (
         "test_g4_copies_that_got_a_unit_of_work_from_different_ones_are_left_as_they_are",
     ),
     mutant(
+        "choice-of-what-is-there-forgotten",
+        "R19.10 G4",
+        "a choice for what a log has already is taken over by others",
+        becomes("not chunks.isdisjoint(chunks_of(parts))"),
+        "test_g4_a_choice_that_changes_nothing_is_taken_over",
+    ),
+    mutant(
         "unit-undone-at-once-forgotten",
         "R19.5 G3",
         "what a shared unit of work dropped at once with other transactions is recorded",

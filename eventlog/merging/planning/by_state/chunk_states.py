@@ -257,7 +257,8 @@ def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> 
         parts = [t for t in other.acts if several and t.originals.keys() & act.originals.keys()]
         # against one-of-several-units-seen
         parts = parts + (units.shared(act) if several else [])
-        met = not chunks.isdisjoint(chunks_of(parts))
+        # against choice-of-what-is-there-forgotten
+        met = not chunks.isdisjoint(chunks_of(parts)) or act.chose(chunks)
         if adds or drops or met:
             new.acts.append(act)
             new.adds += adds

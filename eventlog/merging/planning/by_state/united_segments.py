@@ -61,6 +61,8 @@ class UnitedSegments:
             self._add_beside(state)
         elif state.base == "source":
             self._exchange(state)
+        elif state.chosen:
+            self.still |= state.chunks
 
     def _add_beside(self, state: UnitedChunks) -> None:
         """The target keeps its segments of these chunks, and gets the rows."""
