@@ -284,12 +284,13 @@ class KeyedPlanner:
     def _is_dropped_here(self, entry: Segment, act: Act) -> bool:
         """Return whether the target itself dropped the rows that a segment repeats."""
         first = self._ours.get(self._source.firsts.of(entry.id))
+        if first is None:
+            return False
         gone = [self._ours[drop.id] for drop in act.drops if drop.id in self._ours]
         # against rows-repeated-that-a-union-had-put-elsewhere
-        moved = first is not None and any(self._source.firsts.of(s.id) == first.id for s in gone)
-        return moved or (
-            first is not None
-            and any(span(s)[0] <= span(first)[0] <= span(s)[1] and meet(s, first) for s in gone)
+        moved = any(self._source.firsts.of(s.id) == first.id for s in gone)
+        return moved or any(
+            span(s)[0] <= span(first)[0] <= span(s)[1] and meet(s, first) for s in gone
         )
 
     # -------------------------------------------------------------------- what cannot be merged
