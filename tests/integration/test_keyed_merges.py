@@ -69,6 +69,21 @@ def replace_all(table, k, v):
     overwrite(table, pa.Table.from_pylist([{"k": k, "at": 0, "v": v, "w": None}], SCHEMA))
 
 
+UNIT = {"app_id": "job", "app_seq": 1}
+UNIT_ROW = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA)
+
+
+def as_units(*tables):
+    """Each of them replaces everything by one row, in one unit of work."""
+    for table in tables:
+        overwrite(table, UNIT_ROW, **UNIT)
+
+
+def merge_in_turn(*ways):
+    for source, target in ways:
+        replication.merge(source, target)
+
+
 def shown(table):
     table.refresh()
     return {r["k"]: (r["v"], r["w"]) for r in scan(table, ["k", "v", "w"]).to_table().to_pylist()}
@@ -1161,23 +1176,12 @@ def test_g4_a_row_that_is_repeated_beside_a_unit_of_work_is_not_dropped_with_tha
     """A copy got the unit from a second one; a third one did it, too, and overwrote it."""
     a = keyed(buckets=1, properties={"user.seed": str(seed)})
     b, c = third_copy(a), third_copy(a, 300)
-    unit = {"app_id": "job", "app_seq": 1}
     put(b, (1, "own", None))
     for copy in (c, a):
-        overwrite(copy, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA), **unit)
+        overwrite(copy, UNIT_ROW, **UNIT)
     overwrite(c, SCHEMA.empty_table())
-    for source, target in ((a, b), (c, b), (b, a), (b, c), (c, a)):
-        replication.merge(source, target)
+    merge_in_turn((a, b), (c, b), (b, a), (b, c), (c, a))
     assert [shown(copy) for copy in (a, b, c)] == [{1: ("own", None)}] * 3
-
-
-UNIT = {"app_id": "job", "app_seq": 1}
-
-
-def as_units(v, *tables):
-    """Each of them replaces everything by one row, in one unit of work."""
-    for table in tables:
-        overwrite(table, pa.Table.from_pylist([{"k": 1, "at": 0, "v": v}], SCHEMA), **UNIT)
 
 
 @pytest.mark.hazard("G4")
@@ -1186,11 +1190,10 @@ def test_g4_what_a_branch_restored_is_not_dropped_by_another_doing_of_the_unit(r
     a = keyed(buckets=1, properties={"merge": rule})
     put(a, (1, "old", None))
     b, c = a.branch("b"), a.branch("c")
-    as_units("unit", b, a)
+    as_units(b, a)
     replication.merge(b, c)
     c.restore(c.head().version - 1)
-    for source, target in ((c, a), (b, a), (a, b), (a, c)):
-        replication.merge(source, target)
+    merge_in_turn((c, a), (b, a), (a, b), (a, c))
     assert [shown(side) for side in (a, b, c)] == [{1: ("old", None)}] * 3
 
 
@@ -1201,12 +1204,10 @@ def test_g4_a_unit_of_work_that_came_in_a_union_is_replaced_by_a_later_overwrite
     b, c = a.branch("b"), third_copy(a)
     put(a, (1, "early", None))
     a.restore(a.head().version - 1)
-    as_units("unit", b, a)
-    for source, target in ((a, b), (b, a), (b, c), (c, a), (a, b), (b, c)):
-        replication.merge(source, target)
+    as_units(b, a)
+    merge_in_turn((a, b), (b, a), (b, c), (c, a), (a, b), (b, c))
     replace_all(c, 2, "new")
-    for source, target in ((c, b), (c, a), (a, b)):
-        replication.merge(source, target)
+    merge_in_turn((c, b), (c, a), (a, b))
     assert [shown(side) for side in (a, b, c)] == [{2: ("new", None)}] * 3
 
 
@@ -1217,11 +1218,10 @@ def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_f
     a = keyed(buckets=1, properties={"user.seed": str(seed)})
     put(a, (1, "old", None))
     b, c = third_copy(a), third_copy(a, 300)
-    put_unit = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA)
-    upsert(c, put_unit, **UNIT)
+    upsert(c, UNIT_ROW, **UNIT)
     replace_all(c, 1, "new")
     b.restore(b.head().version - 1)
-    upsert(a, put_unit, **UNIT)
+    upsert(a, UNIT_ROW, **UNIT)
     replication.merge(c, a)
     replication.merge(b, c, take="source")
     replication.merge(c, a)
@@ -1236,11 +1236,10 @@ def test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree(see
     b = third_copy(a)
     c = b.branch("c")
     put(a, (2, "early", None))
-    as_units("unit", c)
+    as_units(c)
     replication.merge(a, b)
-    as_units("unit", b)
-    for source, target in ((c, a), (c, b), (b, c), (a, c), (c, a), (c, b)):
-        replication.merge(source, target)
+    as_units(b)
+    merge_in_turn((c, a), (c, b), (b, c), (a, c), (c, a), (c, b))
     assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3
 
 
@@ -1251,11 +1250,10 @@ def test_g4_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_broug
     put(a, (1, "old", None))
     b, c = third_copy(a), third_copy(a, 300)
     put(a, (2, "early", None))
-    as_units("unit", a, c)
+    as_units(a, c)
     overwrite(b, SCHEMA.empty_table())
     replication.merge(c, b, take="source")
-    for source, target in ((b, c), (a, b), (b, c), (b, a)):
-        replication.merge(source, target)
+    merge_in_turn((b, c), (a, b), (b, c), (b, a))
     assert [shown(side) for side in (a, b, c)] == [{1: ("unit", None)}] * 3
 
 
@@ -1275,8 +1273,7 @@ def test_g4_a_row_from_before_a_branch_that_a_union_brought_back_is_overwritten(
     with pytest.raises(errors.CommitConflict, match="--take source"):
         replication.merge(a, b)
     replication.merge(a, b, take="source")
-    for source, target in ((b, a), (b, c), (c, a)):
-        replication.merge(source, target)
+    merge_in_turn((b, a), (b, c), (c, a))
     assert [shown(side) for side in (a, b, c)] == [{3: ("new", None)}] * 3
 
 
@@ -1291,8 +1288,7 @@ def test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwrit
     replication.merge(d, b)
     overwrite(b, SCHEMA.empty_table())
     put(a, (1, "new", None))
-    for source, target in ((a, b), (b, a), (b, d)):
-        replication.merge(source, target)
+    merge_in_turn((a, b), (b, a), (b, d))
     assert [shown(side) for side in (a, b, d)] == [{1: ("new", None)}] * 3
 
 
@@ -1305,7 +1301,7 @@ def test_g4_copies_that_got_a_unit_of_work_from_different_ones_are_left_as_they_
     put(a, (1, "new", None))
     d = third_copy(a, 400)
     for side in (b, c):
-        upsert(side, pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA), **UNIT)
+        upsert(side, UNIT_ROW, **UNIT)
     sides = [a, b, c, d]
     along_a_tree = (a, b), (b, a), (b, d), (d, b), (d, c), (c, d)
     with suppress(errors.CommitConflict):  # of some orders
@@ -1325,11 +1321,10 @@ def test_g4_a_choice_that_changes_nothing_is_taken_over(seed):
     a = keyed(buckets=1, properties={"user.seed": str(seed)})
     b, c, d = third_copy(a), a.branch("c"), third_copy(a, 300)
     replace_all(b, 1, "own")
-    row = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "unit"}], SCHEMA)
-    upsert(c, row, **UNIT)
+    upsert(c, UNIT_ROW, **UNIT)
     replication.merge(b, d)
     replication.merge(b, c)
-    upsert(a, row, **UNIT)
+    upsert(a, UNIT_ROW, **UNIT)
     replication.merge(a, d)
     replication.merge(c, d, take="target")
     replication.merge(d, c)
