@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.distribution import SHORT_JVM
+from spark.programs import PRELOADED, SHORT_SUBMIT
 
 from eventlog import Table
 from eventlog.fsck.check import fsck
@@ -29,7 +29,8 @@ STEPS = {
 def demo(*arguments):
     # Without whatever server this test session leads its own environment to.
     environment = {n: v for n, v in os.environ.items() if not n.startswith("AWS_")}
-    environment["PYSPARK_SUBMIT_ARGS"] = f'--driver-java-options "{SHORT_JVM}" pyspark-shell'
+    environment["PYSPARK_SUBMIT_ARGS"] = SHORT_SUBMIT["PYSPARK_SUBMIT_ARGS"]
+    environment["PYTHONPATH"] = PRELOADED
     return subprocess.run(
         [sys.executable, "-m", "eventlog.cli", "demo", "--quick", *arguments],
         capture_output=True,
