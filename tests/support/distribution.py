@@ -15,7 +15,9 @@ _LONG = (
 )
 
 # In a session of a minute the optimizing compiler does not pay off; it would take half the time.
-SHORT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Nor does it pay to verify the classes that Spark loads.
+_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+SHORT_JVM = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_UNVERIFIED}"
 
 
 def scope_of(nodeid):
