@@ -97,11 +97,26 @@ class Act:
 
     def chose(self, chunks: Iterable[str]) -> bool:
         """Return whether it is a union in which somebody chose the state of one of these chunks."""
-        if not self.is_state or self.transaction.info.get(UNITED) != CHOSEN:
-            return False
+        is_choice = self.is_state and self.transaction.info.get(UNITED) == CHOSEN
+        return is_choice and bool(self._spanned(chunks))
+
+    def met(self, chunks: Iterable[str]) -> set[str]:
+        """Return those of these chunks in which several transactions that it carried did anything.
+
+        They may have undone each other there. A union names the chunks in its `unchanged`.
+        """
+        if self.is_state and any(isinstance(a, Unchanged) for a in self.transaction.actions):
+            return self._spanned(chunks)
+        return set(chunks)
+
+    def _spanned(self, chunks: Iterable[str]) -> set[str]:
         spans = [a for a in self.transaction.actions if isinstance(a, Unchanged)]
-        names = map(parse_chunk, chunks)
-        return any(c.start < span.end and span.start < c.end for c in names for span in spans)
+        parsed = ((name, parse_chunk(name)) for name in chunks)
+        return {
+            name
+            for name, chunk in parsed
+            if any(chunk.start < span.end and span.start < chunk.end for span in spans)
+        }
 
     @property
     def does_anything(self) -> bool:

@@ -27,8 +27,7 @@ from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
 from eventlog.merging.planner_inputs import PlannerInputs, live_segments, overwritten_chunks
-from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
-from eventlog.merging.planning.by_state.same_states import shows_the_same
+from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import LeftOut, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
@@ -272,12 +271,13 @@ class Merger:
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
         above = self._ties == "repeat" and pair.is_upper
         self._in_one = self._at_once or self._ties == "refuse" or above
-        plan = self._plan(pair, head, steps)
+        plan, past_read = self._plan(pair, head, steps)
         planned = plan.transactions
         why: _Why | None = plan.conflict
-        # against copies-that-agree-changed-one-by-one
-        if why is None and self._agree(pair, head, planned):
-            why = MergeConflict("both logs have the same rows", self._source_head.version)
+        if why is None and (past_read or not pair.alone or _brings_back(steps)):
+            sides = self._inputs.sides(self._source_head, head)
+            keyed = self._ties is not None
+            why = objection(*sides, planned, alone=pair.alone, keyed=keyed)
         if why is None and not self._has_all(planned, steps):
             why = self._loss()
         union = None if why is None else self._union(head, why)
@@ -297,17 +297,6 @@ class Merger:
         if why is not None and union is not None:
             self._unite(union, origin, why)
         self._looked = self._source_head.version
-
-    def _agree(self, pair: Pair, head: Snapshot, planned: Sequence[Carried]) -> bool:
-        """Return whether both logs have the same rows already, which a merge then leaves alone.
-
-        Where the target has merged no third log, what the two logs did decides, and is enough.
-        """
-        if pair.alone or not any(carried.adds or carried.drops for carried in planned):
-            return False
-        source, target = self._inputs.sides(self._source_head, head)
-        acts = [act for side in (source, target) for act in side.acts]
-        return all(shows_the_same(source, target, chunks) for chunks in overlapping_chunks(acts))
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.
@@ -399,11 +388,17 @@ class Merger:
                 ) from None
             raise why from None
 
-    def _plan(self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]) -> MergePlan:
-        """Return what to commit for these commits of the source, up to a conflict."""
+    def _plan(
+        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]
+    ) -> tuple[MergePlan, bool]:
+        """Return what to commit for these commits of the source, up to a conflict.
+
+        Second comes whether what both logs did before has been read.
+        """
         ties, past = self._ties, Divergence.unread(steps)
         live = live_segments(head, steps, None) if ties is None else ()
-        if needs_past(pair, head.meta, steps, live=live, ties=ties):
+        needed = needs_past(pair, head.meta, steps, live=live, ties=ties)
+        if needed:
             past = self._inputs.divergence(self._source_head, head, steps)
             live = live_segments(head, steps, past) if ties is None else ()
         planner: TablePlanner
@@ -415,7 +410,7 @@ class Merger:
         plan = plan_merge(planner, steps)
         self._done.skipped.update(plan.skipped)
         self._done.declined.update(plan.declined)
-        return plan
+        return plan, needed
 
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another segment, the same at each try."""
@@ -453,6 +448,11 @@ class Merger:
             done.left_out,
             differing=differing,
         )
+
+
+def _brings_back(steps: Sequence[AppliedStep]) -> bool:
+    """Return whether commits have rows of other logs, or of earlier versions."""
+    return any(act.carried or act.restores for step in steps for act in step.acts)
 
 
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:

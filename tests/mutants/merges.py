@@ -242,6 +242,27 @@ MERGES = (
         "test_g3_copies_that_agree_are_left_as_they_are",
     ),
     mutant(
+        "rows-planned-that-must-not-be-there",
+        "R19.11 G3",
+        "single transactions that would drop rows which they had not seen are not committed",
+        never,
+        "test_g3_a_row_that_came_restored_is_not_dropped_by_who_had_not_seen_that",
+    ),
+    mutant(
+        "rows-united-that-must-not-be-there",
+        "R19.11 G3",
+        "a union that would show rows which one of the logs removed is a conflict",
+        becomes("True"),
+        "test_a_union_with_a_log_that_records_more_than_it_did_is_a_conflict",
+    ),
+    mutant(
+        "what-a-union-met-forgotten",
+        "R19.10 G3",
+        "a union names the chunks that it left as they are although something was new there",
+        becomes("frozenset(segments.still)"),
+        "test_g3_a_restored_row_comes_with_a_union_that_had_it_all_the_time",
+    ),
+    mutant(
         "choice-taken-for-the-unit-in-it",
         "R19.5 G3",
         "a choice that brought one unit of work is not left out with it",

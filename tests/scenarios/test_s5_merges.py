@@ -683,8 +683,44 @@ def test_g3_what_a_choice_left_out_is_left_out_where_it_was_merged_before(trio):
     a.restore(version)
     replication.merge(c, a)
     replication.merge(b, c, take="source")
-    merge_all((c, b), (a, b), (b, c), (b, a))
-    assert names(a) == names(b) == names(c) == ["row 0"]
+    replication.merge(c, b)
+    with pytest.raises(errors.CommitConflict):  # a got what was left out, and dropped row 0 by it
+        replication.merge(a, b)
+    replication.merge(a, b, take="target")
+    merge_all((b, c), (b, a))
+    assert names(a) == names(b) == names(c) == ["row 250"]
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_restored_row_comes_with_a_union_that_had_it_all_the_time(trio):
+    a, b, c = trio
+    append(c, events(1, first=30, day=1))
+    version = a.head().version
+    overwrite(a, events(1, first=60))
+    replication.merge(a, b)
+    a.restore(version)
+    append(a, events(1, first=90, day=2))
+    merge_all((a, c), (c, b))
+    assert names(b) == names(c) == rows(0, 30, 90)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_row_that_came_restored_is_not_dropped_by_who_had_not_seen_that(trio):
+    a, b, c = trio
+    c.set_properties({"user.by": "c"})
+    version = a.head().version
+    overwrite(a, events(1, first=60))
+    a.restore(version)
+    replication.merge(a, c)
+    overwrite(b, events(1, first=70))
+    with pytest.raises(errors.CommitConflict) as caught:
+        replication.merge(b, c)
+    assert "nothing was committed" in str(caught.value)
+    assert names(c) == rows(0)
+    left_out = replication.merge(b, c, take="source").left_out
+    assert [(part.rows, part.versions) for part in left_out] == [(1, (3, 4))]
+    merge_all((c, b), (c, a))
+    assert names(a) == names(b) == names(c) == rows(70)
 
 
 @pytest.mark.hazard("G3")

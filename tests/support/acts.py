@@ -2,7 +2,8 @@
 
 from support.builders import HASH, SCHEMA
 
-from eventlog.merging.log_acts import Act, AppliedStep
+from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits
+from eventlog.merging.planning.by_state.sides import Side
 from eventlog.merging.planning.carried import Divergence, Pair
 from eventlog.merging.planning.plan import Planner
 from eventlog.model import schema
@@ -38,7 +39,7 @@ class Log:
         place = Slice("log", 0, 0, version, version, 0)  # without a key nobody looks at it
         gone = tuple(Drop(name_of(i), CHUNK, HASH) for i in drops)
         made = tuple(
-            Segment(name_of(i), CHUNK, 0, version, n, 1, 100, HASH, 1, slice=place)
+            Segment(name_of(i), CHUNK, 0, version, n, 1, 100, 2 * name_of(i), 1, slice=place)
             for n, i in enumerate(adds)
         )
         transaction = Transaction(
@@ -67,6 +68,25 @@ class Log:
     def rewrite(self, old, new):
         """Commit a rewrite of segments to others with the same rows."""
         return self.act(Replace(len(self.steps), 0), adds=new, drops=old)
+
+
+def segment_of(name, *, like=None):
+    """A segment from before the logs parted, by a short name, with the object of another one."""
+    return Segment(name_of(name), CHUNK, 0, 0, 0, 1, 100, 2 * name_of(like or name), 1)
+
+
+def side_of(log, base="", *, seen=-1):
+    """A log as a union looks at it, which had these segments, of a letter each, when it parted."""
+    made = {s.id: s for step in log.steps for act in step.acts for s in act.adds}
+    made = {name_of(name): segment_of(name) for name in base} | made
+    gone = {drop.id for step in log.steps for act in step.acts for drop in act.drops}
+    live = log.live | {name_of(name) for name in base if name_of(name) not in gone}
+    head = log.steps[-1].commit if log.steps else ""
+    return Side(
+        log.name, len(log.steps), head, log.meta,
+        [act for step in log.steps for act in step.acts], KnownCommits(log.steps), seen,
+        {name: made[name] for name in live}, lambda segment: True,
+    )  # fmt: skip
 
 
 def planner(source, target, *, apps=None):

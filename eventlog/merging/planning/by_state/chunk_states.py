@@ -7,7 +7,7 @@ Where neither holds, somebody has to choose one of the two logs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.keyed.placement import span
@@ -56,6 +56,7 @@ class UnitedChunks:
         left_out: what a choice leaves out; None: nothing.
         lost: the transactions that did that.
         chosen: whether it was decided by a choice.
+        met: whether the target gets to know something that the source did there.
     """
 
     chunks: frozenset[str]
@@ -64,6 +65,7 @@ class UnitedChunks:
     left_out: LeftOut | None = None
     lost: Sequence[Act] = ()
     chosen: bool = False
+    met: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class ChunkRules:
             only added some (R19.8).
         ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
         take: whose state counts where both did something; None: that is a conflict.
+        is_right: returns whether the target may have these rows. If not, somebody has to choose.
     """
 
     def __init__(
@@ -113,8 +116,9 @@ class ChunkRules:
         upper: bool,
         ties: Ties | None,
         take: Take | None,
+        is_right: Callable[[UnitedChunks], bool],
     ) -> None:
-        self._source, self._target = source, target
+        self._source, self._target, self._is_right = source, target, is_right
         self._target_comes_later = upper and ties is not None
         self._take = take
         crossed = crossed_unions(source, target)
@@ -131,16 +135,18 @@ class ChunkRules:
         Raises:
             MergeConflict: both did something to the chunks, and nobody has chosen.
         """
+        theirs = _new_in(self._source, self._source_acts, chunks)
         # against copies-that-agree-changed
         if shows_the_same(self._source.side, self._target.side, chunks):
-            return UnitedChunks(chunks, None)
-        theirs = _new_in(self._source, self._source_acts, chunks)
+            return UnitedChunks(chunks, None, met=bool(theirs.acts))
         ours = _new_in(self._target, self._target_acts, chunks)
         ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)
         for base, new in ways:
             rows = self._above(base, new, chunks)
             if rows is not None:
-                return UnitedChunks(chunks, base, rows)
+                state = UnitedChunks(chunks, base, rows, met=bool(theirs.acts))
+                if self._is_right(state):
+                    return state
         if self._take == "source":
             left_out = _left_out(self._target, chunks, ours)
             return UnitedChunks(chunks, "source", (), left_out, ours.acts, chosen=True)

@@ -129,7 +129,7 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     missing = []
     for act in side.acts:
         # against left-out-for-a-unit-that-was-forgotten
-        is_seen = act.version <= other.seen and not _is_missing_again(act, side, other)
+        is_seen = act.version <= other.seen and not is_missing_again(act, side, other)
         is_done = act.unit is not None and other_units.shared(act)
         changes = act.does_anything and not (act.rewrites or act.merges_slices)
         if changes and not (is_seen or is_done or other.has.has(act)):
@@ -137,7 +137,7 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     return missing
 
 
-def _is_missing_again(act: Act, side: Side, other: Side) -> bool:
+def is_missing_again(act: Act, side: Side, other: Side) -> bool:
     """Return whether the other log has left out a unit of work, and forgotten its own doing of it.
 
     What made it forget, such as a choice in a third log, forgets the doings that it had seen.

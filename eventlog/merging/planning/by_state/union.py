@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
 from eventlog.merging.planning.by_state.app_marks import app_changes
@@ -16,6 +17,7 @@ from eventlog.merging.planning.by_state.chunk_states import (
     UnitedChunks,
     overlapping_chunks,
 )
+from eventlog.merging.planning.by_state.expected_rows import ExpectedRows, live_after
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take, differences
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
@@ -67,15 +69,15 @@ def unite(
     """
     theirs, ours = differences(source, target)
     settings = choose_settings(theirs, ours, take)
-    rules = ChunkRules(theirs, ours, upper=upper, ties=ties, take=take)
+    changed = partial(
+        UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
+    )
+    is_right = _rows_check(theirs, ours, changed, keyed=ties is not None)
+    rules = ChunkRules(theirs, ours, upper=upper, ties=ties, take=take, is_right=is_right)
     regions = overlapping_chunks([*source.acts, *target.acts])
     states = [rules.state(chunks) for chunks in regions]
-    segments = UnitedSegments(theirs, ours, schema=settings.schema, common=common, renamed=renamed)
-    for state in states:
-        segments.change(state)
-    left_chunks = set().union(*(state.chunks for state in states if state.lost))
-    left_acts = [act for state in states for act in state.lost]
-    apps = app_changes(theirs, ours, [a for a in left_acts if chunks_of([a]) <= left_chunks])
+    segments = changed(states)
+    apps = app_changes(theirs, ours, _left_out(states))
     chosen = bool(settings.left_out) or any(state.chosen for state in states)
     plain = BOTH if any(state.rows for state in states) else PURE
     carried = Carried(
@@ -89,7 +91,8 @@ def unite(
         operations=tuple(act.transaction.operation for act in theirs.acts),
         transactions=sum(act.count for act in theirs.acts),
         copies=segments.copies,
-        still=frozenset(segments.still),
+        # against what-a-union-met-forgotten
+        still=frozenset(segments.still if chosen else segments.still | segments.met),
         united=CHOSEN if chosen else plain,  # against choice-taken-for-known
         resets=apps.resets,
     )
@@ -97,6 +100,31 @@ def unite(
     seen = all(a.version <= target.seen or not a.does_anything for a in source.acts)
     left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
     return Union(None if seen and not chosen else carried, left_out, segments.room)
+
+
+def _rows_check(
+    theirs: LogDifference,
+    ours: LogDifference,
+    changed: Callable[[Sequence[UnitedChunks]], UnitedSegments],
+    *,
+    keyed: bool,
+) -> Callable[[UnitedChunks], bool]:
+    """Return what tells whether the target may have the rows of a planned state."""
+    expected = ExpectedRows(theirs, ours, once=not keyed)
+
+    def is_right(state: UnitedChunks) -> bool:
+        segments = changed([state])
+        after = live_after(ours.side.live, (s.id for s in segments.drops), segments.adds)
+        # against rows-united-that-must-not-be-there
+        return not expected.differ(after.values(), state.chunks)
+
+    return is_right
+
+
+def _left_out(states: Sequence[UnitedChunks]) -> list[Act]:
+    """Return the transactions that a choice leaves out in all of their chunks."""
+    chunks = set().union(*(state.chunks for state in states if state.lost))
+    return [act for state in states for act in state.lost if chunks_of([act]) <= chunks]
 
 
 def _units(theirs: LogDifference, states: Sequence[UnitedChunks]) -> list[Act]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -18,11 +18,12 @@ from eventlog.model.entries import Schema, Segment
 
 
 class UnitedSegments:
-    """The adds and drops of a union, which are noted chunk by chunk.
+    """The adds and drops of a union.
 
     Args:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
+        states: the rows of the target after the union, in some chunks.
         schema: the target's schema after the union.
         common: the last version that both share.
         renamed: returns the id of a segment that is added in another place, too; its arguments are
@@ -33,6 +34,7 @@ class UnitedSegments:
         drops: the segments to drop.
         copies: by id of an add, where its object may be (see `Carried`).
         still: chunks to which nothing may be added before the commit.
+        met: chunks that stay as they are, and of which the target gets to know something.
         room: the number of versions that the target lacks for the spans of slices.
     """
 
@@ -40,6 +42,7 @@ class UnitedSegments:
         self,
         source: LogDifference,
         target: LogDifference,
+        states: Iterable[UnitedChunks],
         *,
         schema: Schema,
         common: int,
@@ -53,16 +56,17 @@ class UnitedSegments:
         self.drops: list[Segment] = []
         self.copies: dict[str, tuple[tuple[bool, str], ...]] = {}
         self.still: set[str] = set()
+        self.met: set[str] = set()
         self.room = 0
-
-    def change(self, state: UnitedChunks) -> None:
-        """Note what the target adds and drops to get this state."""
-        if state.base == "target":
-            self._add_beside(state)
-        elif state.base == "source":
-            self._exchange(state)
-        elif state.chosen:
-            self.still |= state.chunks
+        for state in states:
+            if state.base == "target":
+                self._add_beside(state)
+            elif state.base == "source":
+                self._exchange(state)
+            if state.chosen or state.rows:
+                self.still |= state.chunks
+            elif state.met:
+                self.met |= state.chunks
 
     def _add_beside(self, state: UnitedChunks) -> None:
         """The target keeps its segments of these chunks, and gets the rows."""
@@ -72,8 +76,6 @@ class UnitedSegments:
         for row in state.rows:
             if row.again or row.segment.id not in live:
                 self._add_rows(row)
-        if state.rows:
-            self.still |= state.chunks
 
     def _exchange(self, state: UnitedChunks) -> None:
         """The target gets the source's segments of these chunks, and the rows."""

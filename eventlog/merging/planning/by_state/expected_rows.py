@@ -1,0 +1,311 @@
+"""Which rows the target must have after a merge, from what each of two logs shows and knows.
+
+No I/O. The planners decide transaction by transaction, or chunk by chunk. The rule here looks at
+the rows alone, and plans nothing: a plan that shows other rows is not committed (R19.11).
+
+Rows that both logs show stay, and rows that none of them shows do not come. Rows that one of them
+shows are new to the other one if that does not know the transaction that last brought them there;
+else it has removed them. This is the rule of an optimized observed-remove set (A. Bieniusa et al.,
+"An optimized conflict-free replicated set", 2012): logs that know the same show the same, by
+whatever way they were merged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+
+from eventlog.keyed.repetition import Firsts, repeats
+from eventlog.merging.log_acts import CHOSEN, UNITED, Act
+from eventlog.merging.planning.by_state.sides import LogDifference, Side, is_missing_again
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment
+
+# Rows that come and go together: the id of the segment that had them first or, if they are those of
+# a unit of work, its app, sequence and chunk, whichever log did it.
+_Rows = Hashable
+
+
+class ExpectedRows:
+    """The rows that the target must have after a merge.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        once: whether no row may be there twice. In a keyed table it may: the last one counts.
+    """
+
+    def __init__(self, source: LogDifference, target: LogDifference, *, once: bool) -> None:
+        self._once = once
+        self._contents = _Contents(source.side, target.side)
+        self._source, self._target = (
+            _Shown(log, self._contents, other.side)
+            for log, other in ((source, target), (target, source))
+        )
+
+    def differ(self, live: Iterable[Segment], chunks: Collection[str]) -> bool:
+        """Return whether the target would have other rows than it must have in chunks.
+
+        Where nothing tells what a segment was made of, or whether a log knows what brought it, the
+        target may have the rows or not.
+
+        Args:
+            live: the segments that the target would have.
+            chunks: the chunks.
+        """
+        there, here = (log.live(chunks) for log in (self._source, self._target))
+        after = [segment for segment in live if segment.chunk in chunks]
+        if not self._once and _objects(there) == _objects(here) == _objects(after):
+            return False  # slices of the same objects stay, whatever their segments are called
+        if self._source.is_doubtful(there) or self._target.is_doubtful(here):
+            return False
+        theirs, ours, result = map(self._contents.of_all, (there, here, after))
+        free = self._contents.free(chunks, (*there, *here))
+        missing: list[_Rows] = []
+        excess: list[_Rows] = []
+        for rows in (theirs | ours | result) - free:
+            must = self._must(rows, rows in theirs, rows in ours)
+            if must is not None and must != (rows in result):
+                (missing if must else excess).append(rows)
+        if missing or excess:
+            objects = self._contents.objects((*there, *here))
+            absent, present = (Counter(map(objects.get, x)) for x in (missing, excess))
+            if None in absent or absent != present:
+                return True
+        return self._once and self._contents.are_twice(after, there, here)
+
+    def _must(self, rows: _Rows, there: bool, here: bool) -> bool | None:
+        """Return whether the target must have these rows; None: it may."""
+        if there == here:
+            return there
+        known = (self._source if there else self._target).is_known(rows)
+        return None if known is None else not known
+
+
+class _Contents:
+    """The rows that segments have, as far as the commits of two logs tell.
+
+    Args:
+        source: one log.
+        target: the other log.
+    """
+
+    def __init__(self, source: Side, target: Side) -> None:
+        acts = [act for side in (source, target) for act in side.acts]
+        self._firsts = Firsts()
+        for name in (*source.live, *target.live, *names_of(acts)):
+            self._firsts.note(name)
+        self._rows: dict[str, frozenset[_Rows]] = {}
+        self._makers: dict[str, str] = {}
+        self._units: dict[str, set[_Rows]] = {}  # by chunk
+        for act in acts:
+            if len(act.originals) == 1 and not act.is_state:
+                self._note_writes(act, {app for act in acts for app in act.forgets})
+        for act in acts:
+            if len(act.originals) == 1 and (act.rewrites or act.merges_slices):
+                self._note_rewrite(act)
+        # Of segments that came with several transactions nothing tells which of these made them.
+        self._unknown = {
+            name
+            for act in acts
+            if act.is_state or len(act.originals) > 1
+            for name in (self._firsts.of(s.id) for s in act.adds)
+            if name not in self._rows
+        }
+
+    def _note_writes(self, act: Act, forgotten: Collection[str]) -> None:
+        """Note the rows that a transaction wrote, unless it brought back what was there before.
+
+        Args:
+            act: the transaction.
+            forgotten: the apps of which a unit of work may have been done with other rows again.
+        """
+        if act.rewrites or act.merges_slices or act.restores:
+            return
+        unit = act.unit if act.unit is not None and act.unit[0] not in forgotten else None
+        for segment in act.unit_segments:
+            if segment.id not in self._rows:
+                rows = segment.id if unit is None else (*unit, segment.chunk)
+                self._rows[segment.id] = frozenset([rows])
+                if unit is not None:
+                    self._makers[segment.id] = act.transaction.id
+                    self._units.setdefault(segment.chunk, set()).add(rows)
+
+    def _note_rewrite(self, act: Act) -> None:
+        """Note that the new segments have the rows of those that were dropped."""
+        for segment in act.adds:
+            if segment.id not in self._rows:
+                inputs = (d.id for d in act.drops if _overlap(d.chunk, segment.chunk))
+                self._rows[segment.id] = frozenset().union(*map(self.of, inputs))
+                self._makers[segment.id] = act.transaction.id
+
+    def of(self, segment_id: str) -> frozenset[_Rows]:
+        """Return the rows of a segment."""
+        first = self._firsts.of(segment_id)
+        return self._rows.get(first) or frozenset([first])
+
+    def of_all(self, segments: Iterable[Segment]) -> frozenset[_Rows]:
+        """Return the rows of some segments."""
+        return frozenset().union(*(self.of(s.id) for s in segments))
+
+    def unknown(self, segment: Segment) -> str | None:
+        """Return the rows of a segment that may have been made of others; None if it was not."""
+        first = self._firsts.of(segment.id)
+        is_unknown = first in self._unknown or (repeats(first) and first not in self._rows)
+        return first if is_unknown else None
+
+    def free(self, chunks: Collection[str], segments: Iterable[Segment]) -> set[_Rows]:
+        """Return the rows that the target may have or not.
+
+        A segment of which nothing tells what it was made of may have the rows of a unit of work.
+        """
+        units = set().union(*(self._units.get(chunk, set()) for chunk in chunks))
+        unknown = {rows for s in segments if (rows := self.unknown(s)) is not None}
+        return units | unknown if units and unknown else set()
+
+    def objects(self, segments: Iterable[Segment]) -> dict[_Rows, str]:
+        """Return the checksums of the objects that have certain rows and no others."""
+        alone = ((self.of(s.id), s.checksum) for s in segments)
+        return {row: checksum for rows, checksum in alone if len(rows) == 1 for row in rows}
+
+    def are_twice(self, segments: Sequence[Segment], *logs: Iterable[Segment]) -> bool:
+        """Return whether two of the segments have the same rows, or may have.
+
+        They may if they are equal objects, nothing tells what one of them was made of, and no log
+        shows both.
+
+        Args:
+            segments: the segments.
+            logs: what each of the two logs shows.
+        """
+        shown = [{s.id for s in log} for log in logs]
+        makers: dict[_Rows, str] = {}
+        objects: dict[str, Segment] = {}
+        for segment in segments:
+            maker = self._makers.get(segment.id, segment.id)
+            if any(makers.setdefault(rows, maker) != maker for rows in self.of(segment.id)):
+                return True
+            twin = objects.setdefault(segment.checksum, segment)
+            apart = not any({twin.id, segment.id} <= names for names in shown)
+            if apart and not (self.unknown(twin) is None and self.unknown(segment) is None):
+                return True
+        return False
+
+
+class _Shown:
+    """The rows that a log shows, and what brought them there.
+
+    Args:
+        log: what the log did, compared with the other one.
+        contents: the rows of segments.
+        other: the other log.
+    """
+
+    def __init__(self, log: LogDifference, contents: _Contents, other: Side) -> None:
+        self._log, self._contents = log, contents
+        self._brought, self._met = _brought(log.side, contents)
+        self._other_had = {
+            rows for name in (*other.live, *names_of(other.acts)) for rows in contents.of(name)
+        }
+
+    def live(self, chunks: Collection[str]) -> list[Segment]:
+        """Return its live segments in these chunks."""
+        return [s for s in self._log.side.live.values() if s.chunk in chunks]
+
+    def is_known(self, rows: _Rows) -> bool | None:
+        """Return whether the other log knows what last brought rows here; None: nothing tells."""
+        act = self._brought.get(rows)
+        known = True if act is None else self._knows(act, is_unit=isinstance(rows, tuple))
+        # One of several transactions that came at once may have brought the rows back.
+        again = known and any(self._knows(met) is not True for met in self._met.get(rows, ()))
+        return None if again else known
+
+    def _knows(self, act: Act, *, is_unit: bool = False) -> bool | None:
+        """Return whether the other log knows a transaction of this one; None: nothing tells.
+
+        Args:
+            act: the transaction.
+            is_unit: whether it is enough that the other log did its unit of work.
+        """
+        other = self._log.other
+        if other.has.has(act):
+            return True
+        if act.version <= other.seen:
+            return None if is_missing_again(act, self._log.side, other) else True
+        if act.transaction.info.get(UNITED) == CHOSEN:
+            return False  # whatever came with the choice is known
+        shares = bool(self._log.other_units.shared(act))
+        if shares and act.unit is not None and is_unit:
+            return True
+        return None if shares or other.has.has_part(act) else False
+
+    def is_doubtful(self, live: Iterable[Segment]) -> bool:
+        """Return whether the other log may have rows of the log in another form.
+
+        These are rows that it never had in this form, although it knows what brought them.
+        """
+        unknown = (self._contents.unknown(segment) for segment in live)
+        return any(
+            rows is not None and rows not in self._other_had and self.is_known(rows)
+            for rows in unknown
+        )
+
+
+def _brought(side: Side, contents: _Contents) -> tuple[dict[_Rows, Act], dict[_Rows, list[Act]]]:
+    """Return what last brought rows to a log since the fork point.
+
+    Second come the later transactions of which one may have dropped the rows and brought them back.
+    """
+    live: dict[str, str] = {}  # ids, with their chunks
+    seen: set[str] = set()
+    for act in side.acts:
+        live |= {drop.id: drop.chunk for drop in act.drops if drop.id not in seen}
+        seen.update(names_of([act]))
+    live |= {s.id: s.chunk for s in side.live.values() if s.id not in seen}
+    shown = Counter(rows for name in live for rows in contents.of(name))
+    brought: dict[_Rows, Act] = {}
+    met: dict[_Rows, list[Act]] = {}
+    for act in side.acts:
+        new = {rows for rows in contents.of_all(act.adds) if shown[rows] <= 0}
+        for drop in act.drops:
+            if live.pop(drop.id, None) is not None:
+                shown.subtract(contents.of(drop.id))
+        for segment in act.adds:
+            live[segment.id] = segment.chunk
+            shown.update(contents.of(segment.id))
+        if len(act.originals) > 1 or act.is_state:
+            chunks = act.met(live.values())
+            chosen = {chunk for chunk in chunks if act.chose([chunk])}
+            new |= {rows for name, c in live.items() if c in chosen for rows in contents.of(name)}
+            rest = {rows for name, c in live.items() if c in chunks for rows in contents.of(name)}
+            for rows in rest - new:
+                met.setdefault(rows, []).append(act)
+        brought.update(dict.fromkeys(new, act))
+        for rows in new:
+            met.pop(rows, None)
+    return brought, met
+
+
+def live_after(
+    live: Mapping[str, Segment], drops: Iterable[str], adds: Iterable[Segment]
+) -> dict[str, Segment]:
+    """Return the live segments by id after some were dropped, and then some were added."""
+    gone = set(drops)
+    after = {name: segment for name, segment in live.items() if name not in gone}
+    return after | {segment.id: segment for segment in adds}
+
+
+def names_of(acts: Iterable[Act]) -> Iterator[str]:
+    """Yield the ids of the segments that transactions added or dropped."""
+    for act in acts:
+        yield from (s.id for s in act.adds)
+        yield from (d.id for d in act.drops)
+
+
+def _objects(segments: Iterable[Segment]) -> Counter[str]:
+    return Counter(segment.checksum for segment in segments)
+
+
+def _overlap(one: str, other: str) -> bool:
+    first, second = parse_chunk(one), parse_chunk(other)
+    return first.start < second.end and second.start < first.end
