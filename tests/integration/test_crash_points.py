@@ -40,7 +40,7 @@ def is_long(name, every, how):
     """An answer that is lost or refused leaves what a death leaves, whatever frames there are."""
     if FULL or how == "before":
         return False
-    return every == "1" or (how == "refused" and name not in FRAMED)
+    return every == "1" or name == "compact all" or (how == "refused" and name not in FRAMED)
 
 
 RUNS = [

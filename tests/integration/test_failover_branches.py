@@ -264,10 +264,16 @@ def copy_of_a_branch():
     return copy, [50, 51]
 
 
-@pytest.mark.sample(2, verify=4)
+AGES = [(late_copy, 0), (late_copy, 1000), (copy_of_a_branch, 30)]
+MORE_AGES = [(late_copy, 4), (late_copy, 30)] + [(copy_of_a_branch, age) for age in (0, 4, 1000)]
+
+
+@pytest.mark.sample(2)
 @pytest.mark.hazard("W18")
-@pytest.mark.parametrize("made", [late_copy, copy_of_a_branch])
-@pytest.mark.parametrize("hours", [0, 4, 30, 1000])
+@pytest.mark.parametrize(
+    ("made", "hours"),
+    [*AGES, *(pytest.param(*case, marks=pytest.mark.long) for case in MORE_AGES)],
+)
 def test_w18_a_copy_that_begins_late_is_vacuumed_once_it_took_over(made, hours):
     copy, rows = made()
     begins = Table(copy).session.log.starts.all()[0].version

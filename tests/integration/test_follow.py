@@ -62,7 +62,13 @@ def deaths(source, side, how, calls):
     return heads
 
 
-SIDES = [("target", "before"), ("target", "after"), ("target", "lost"), ("source", "before")]
+SIDES = [
+    ("target", "before"),
+    # The same as before the next call.
+    pytest.param("target", "after", marks=pytest.mark.long),
+    ("target", "lost"),
+    ("source", "before"),
+]
 
 
 @pytest.mark.verify

@@ -108,7 +108,7 @@ class Places:
         return self.names(target)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(10, verify=18)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize(("source", "target"), [*itertools.permutations(FAMILY, 2)])
 def test_w18_any_two_of_a_family_are_merged_into_one_that_did_nothing(objects, source, target):
@@ -117,7 +117,7 @@ def test_w18_any_two_of_a_family_are_merged_into_one_that_did_nothing(objects, s
     assert family.both_ways(source, target) == wanted
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(5, verify=9)
 @pytest.mark.hazard("W18")
 @pytest.mark.parametrize(("source", "target"), [*itertools.combinations(FAMILY, 2)])
 def test_w18_any_two_of_a_family_that_both_went_on_are_merged(objects, source, target):

@@ -201,7 +201,7 @@ def published(store):
     return [o.key for o in store.list(keys.INTENTS_PREFIX)]
 
 
-@pytest.mark.sample(2, verify=3)
+@pytest.mark.sample(2, verify=2)
 @pytest.mark.parametrize("block", range(6))
 def test_appends_in_fair_weather_all_land_once(block):
     combined = 0
@@ -215,7 +215,7 @@ def test_appends_in_fair_weather_all_land_once(block):
     assert combined
 
 
-@pytest.mark.sample(2, verify=3)
+@pytest.mark.sample(2, verify=2)
 @pytest.mark.parametrize("block", range(6))
 def test_appends_in_foul_weather_land_at_most_once_and_as_told(block):
     for seed in range(block, SEEDS, 6):

@@ -147,7 +147,7 @@ def test_finer_chunks_become_coarser_ones(old, new, by):
     assert content(table).equals(before)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, verify=6)
 @pytest.mark.parametrize("memory", [2**20, 2**26])
 @pytest.mark.parametrize("by", [(), ("value",)])
 @pytest.mark.parametrize(("old", "new"), [("month", "day"), ("day", "hour"), ("all", "year")])
