@@ -223,8 +223,19 @@ def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
     for table in pair:
         append(table, events(2, first=100), app_id="job", app_seq=2)
     append(two, events(2, first=200), app_id="job", app_seq=3)
-    both_ways(one, two)
+    into_one, _ = both_ways(one, two)
+    assert (into_one.transactions, into_one.skipped) == (1, 1)
     assert names(one) == rows(*range(12), 100, 101, 200, 201)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_in_chunks_of_two_granularities_is_there_once(pair):
+    one, two = pair
+    one.set_granularity("hour")
+    for table in pair:
+        append(table, events(2, first=100), app_id="job", app_seq=2)
+    both_ways(one, two)
+    assert names(one) == rows(*range(12), 100, 101)
 
 
 @pytest.mark.hazard("G3")
@@ -441,7 +452,8 @@ def test_g3_what_came_from_the_target_is_not_carried_back(pair):
     append(two, events(1, first=200))
     replication.merge(one, two)
     rewritten(one)  # the segment is not live any more: nothing but its origin tells
-    replication.merge(two, one)
+    merged = replication.merge(two, one)
+    assert (merged.transactions, merged.skipped) == (1, 1)
     assert names(one) == rows(*range(12), 100, 200)
 
 

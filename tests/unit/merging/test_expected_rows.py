@@ -4,11 +4,12 @@ import pytest
 from support.acts import CHUNK, Log, name_of, segment_of, side_of
 
 from eventlog.keyed.repetition import again
-from eventlog.merging.log_acts import BOTH, CHOSEN, UNITED
+from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, UNITED
 from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
+from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import differences
 from eventlog.merging.planning.by_state.union import unite
-from eventlog.merging.planning.carried import MergeConflict
+from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.model.actions import AppReset, AppRise, Restore, SetOrigin, Unchanged
 from eventlog.model.chunks import parse_chunk
 
@@ -123,17 +124,44 @@ def test_what_came_at_once_may_have_been_brought_back(united):
     assert right(source, target, "pq", "pq", "q", "p") == [True, True, False]
 
 
+def test_rows_that_a_union_brought_in_another_form_stay_as_they_are_in_both():
+    """The third log had compacted them."""
+    source, target, third = Log("a"), Log("b"), Log("c")
+    first, second = third.act(adds=["q"]), third.act(adds=["r"])
+    carry(source, first, adds=["x"], drops=["p"], union=PURE)
+    carry(source, second, union=PURE)
+    carry(target, first, union=PURE)
+    assert right(source, target, "p", "p", "x") == [True, True]
+    assert right(target, source, "p", "p", "x") == [True, True]
+
+
 def test_equal_objects_of_which_nobody_knows_the_makers_may_be_one_unit_twice():
-    source, target = Log("a"), Log("b")
-    third = Log("c")
+    source, target, third, other = map(Log, "abcd")
     acts = [third.act(adds=["x"], app=("load", 1)), third.act(adds=["z"])]
     carry(source, *acts, adds=["x", "z"], union=BOTH, apps={"load": AppRise(None, ((1, 1),))})
     target.act(adds=["y"], app=("load", 1))
+    other.act(adds=["y"], app=("send", 1))
     sides = side_of(source), side_of(target)
     expected = ExpectedRows(*differences(*sides), once=True)
     theirs, (own,) = (list(side.live.values()) for side in sides)
-    assert not expected.differ([*theirs, own], {CHUNK})
-    assert expected.differ([*theirs, segment_of("y", like="x")], {CHUNK})
+    assert not expected.differ([*theirs, own], {CHUNK})  # the objects differ
+    twin = segment_of("y", like="x")
+    assert expected.differ([*theirs, twin], {CHUNK})
+    alone = ExpectedRows(*differences(sides[0], side_of(other)), once=True)
+    assert not alone.differ([*theirs, twin], {CHUNK})  # whoever wrote that did no unit of the app
+
+
+def test_what_would_only_change_an_order_is_left_where_both_logs_agree():
+    source, target = Log("a"), Log("b")
+    first = source.act(adds=["x"])
+    second = carry(source, target.act(adds=["y"]), adds=["y"])
+    carry(target, first, adds=["x"])
+    above = segment_of(bytes.fromhex(again(32 * "7", name_of("y"))))
+    planned = [Carried(2, second.commit, adds=(above,))]
+    sides = side_of(source), side_of(target)
+    assert objection(*sides, planned, alone=True, keyed=True) is None
+    found = objection(*sides, planned, alone=False, keyed=True)
+    assert "both logs have the same rows" in str(found)
 
 
 def test_a_union_with_a_log_that_records_more_than_it_did_is_a_conflict():

@@ -17,12 +17,13 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.merging.log_acts import CHOSEN, UNITED, Act
+from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
 from eventlog.merging.planning.by_state.sides import LogDifference, Side, is_missing_again
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 
 # Rows that come and go together: the id of the segment that had them first or, if they are those of
-# a unit of work, its app, sequence and chunk, whichever log did it.
+# a unit of work, its app, its sequence and the first of the chunks that overlap, whoever did it.
 _Rows = Hashable
 
 
@@ -97,7 +98,14 @@ class _Contents:
             self._firsts.note(name)
         self._rows: dict[str, frozenset[_Rows]] = {}
         self._makers: dict[str, str] = {}
-        self._units: dict[str, set[_Rows]] = {}  # by chunk
+        # Units of one chunk may have other chunks in a log with another granularity.
+        self._place = {c: min(chunks) for chunks in overlapping_chunks(acts) for c in chunks}
+        self._units: dict[str, set[_Rows]] = {}  # by the first of the chunks that overlap
+        self._apps: dict[str, set[str]] = {}  # by segment: whose units of work may have added it
+        for act in acts:
+            for segment in act.adds:
+                apps = {*act.units, *act.forgets, *act.recalls}
+                self._apps[segment.id] = self._apps.get(segment.id, set()) | apps
         for act in acts:
             if len(act.originals) == 1 and not act.is_state:
                 self._note_writes(act, {app for act in acts for app in act.forgets})
@@ -125,11 +133,12 @@ class _Contents:
         unit = act.unit if act.unit is not None and act.unit[0] not in forgotten else None
         for segment in act.unit_segments:
             if segment.id not in self._rows:
-                rows = segment.id if unit is None else (*unit, segment.chunk)
+                place = self._place[segment.chunk]
+                rows = segment.id if unit is None else (*unit, place)
                 self._rows[segment.id] = frozenset([rows])
                 if unit is not None:
                     self._makers[segment.id] = act.transaction.id
-                    self._units.setdefault(segment.chunk, set()).add(rows)
+                    self._units.setdefault(place, set()).add(rows)
 
     def _note_rewrite(self, act: Act) -> None:
         """Note that the new segments have the rows of those that were dropped."""
@@ -159,7 +168,8 @@ class _Contents:
 
         A segment of which nothing tells what it was made of may have the rows of a unit of work.
         """
-        units = set().union(*(self._units.get(chunk, set()) for chunk in chunks))
+        places = {self._place.get(chunk, chunk) for chunk in chunks}
+        units = set().union(*(self._units.get(place, set()) for place in places))
         unknown = {rows for s in segments if (rows := self.unknown(s)) is not None}
         return units | unknown if units and unknown else set()
 
@@ -171,8 +181,8 @@ class _Contents:
     def are_twice(self, segments: Sequence[Segment], *logs: Iterable[Segment]) -> bool:
         """Return whether two of the segments have the same rows, or may have.
 
-        They may if they are equal objects, nothing tells what one of them was made of, and no log
-        shows both.
+        They may if they are equal objects, nothing tells what one of them was made of, no log shows
+        both, and both may be of units of work of one app.
 
         Args:
             segments: the segments.
@@ -186,8 +196,10 @@ class _Contents:
             if any(makers.setdefault(rows, maker) != maker for rows in self.of(segment.id)):
                 return True
             twin = objects.setdefault(segment.checksum, segment)
-            apart = not any({twin.id, segment.id} <= names for names in shown)
-            if apart and not (self.unknown(twin) is None and self.unknown(segment) is None):
+            is_clear = self.unknown(twin) is None and self.unknown(segment) is None
+            apps = self._apps.get(twin.id, set()) & self._apps.get(segment.id, set())
+            # against equal-rows-of-two-writers-taken-for-a-unit
+            if apps and not (is_clear or any({twin.id, segment.id} <= names for names in shown)):
                 return True
         return False
 
@@ -244,11 +256,14 @@ class _Shown:
 
         These are rows that it never had in this form, although it knows what brought them.
         """
-        unknown = (self._contents.unknown(segment) for segment in live)
-        return any(
-            rows is not None and rows not in self._other_had and self.is_known(rows)
-            for rows in unknown
-        )
+        for segment in live:
+            rows = self._contents.unknown(segment)
+            if rows is not None and rows not in self._other_had:
+                act = self._brought.get(rows)
+                # against rows-in-a-form-that-a-union-brought-told-apart
+                if act is None or self._knows(act):
+                    return True
+        return False
 
 
 def _brought(side: Side, contents: _Contents) -> tuple[dict[_Rows, Act], dict[_Rows, list[Act]]]:
