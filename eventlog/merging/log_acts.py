@@ -406,8 +406,7 @@ def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
             name = pending.pop()
             pending += made.get(name, ())
             gone[name] = act
-        added = act.adds  # against rows-that-a-union-brought-back-taken-for-dropped
-        for segment in added:
+        for segment in () if act.is_state else act.adds:
             gone.pop(segment.id, None)
     return gone
 

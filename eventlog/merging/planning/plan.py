@@ -130,8 +130,6 @@ class Planner:
                 parts.append(self._apply(act))
             else:
                 add_count(self.skipped, act, act.does_anything)
-                if already.among is not None:
-                    self._check_apart(act, already.among)
                 parts.append(None if already.unit is None else self._drop(act, already.unit))
             self._rows.at_source(act)
         return joined(step, parts)
@@ -210,20 +208,6 @@ class Planner:
             ) from None
         return (*live, *((i, self._rows.chunks[i]) for i in dict.fromkeys(forms))), False
 
-    def _check_apart(self, act: Act, among: Act) -> None:
-        """Refuse to keep rows that the source dropped by a unit of work which the target did, too.
-
-        The target did it at once with others, which may have restored the rows.
-        """
-        # against rows-kept-from-a-unit-done-at-once
-        if not act.rewrites and any(drop.id in self._live for drop in act.drops):
-            raise MergeConflict(
-                "it drops rows by a unit of work that the target has done at once with other "
-                "transactions, which may have restored the rows",
-                act.version,
-                among.version,
-            )
-
     def _drop(self, act: Act, unit: Act) -> Carried | None:
         """Return the drop of the rows that a unit of work dropped at the source alone.
 
@@ -236,7 +220,7 @@ class Planner:
             return None
         try:
             # against rows-before-a-unit-kept
-            gone = self._rows.remaining(act, unit, self._live)
+            gone = self._rows.remaining(act, self._live)
         except Differs as differs:
             raise MergeConflict(
                 f"it drops rows by a unit of work that both did, and the target {differs.reason}",
@@ -245,7 +229,6 @@ class Planner:
             ) from None
         chunks = {drop.id: drop.chunk for drop in act.drops}
         drops = tuple((i, chunks.get(i) or self._rows.chunks[i]) for i in gone)
-        self._applied.check_not_undone(act, unit, {chunk for _, chunk in drops})
         self._live.difference_update(gone)
         commits = act.originals  # against unit-undone-at-once-forgotten
         return Carried(act.version, "", drops=drops, commits=commits) if drops else None

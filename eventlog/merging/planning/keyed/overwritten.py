@@ -35,10 +35,8 @@ class OverwrittenRows:
         # For rows that a union added: the segments from before the fork point that it dropped. It
         # has perhaps taken rows out of these.
         self._instead: dict[str, list[str]] = {}
-        self._went: dict[str, int] = {}  # the version in which the target first dropped a segment
         acts, live = list(acts), list(live)
         added = {s.id for act in acts for s in act.adds}
-        live_now = {s.id for s in live}
         live_then = {s.id: s for s in live if s.id not in added}
         # Of before the fork point: what is live since then, and what was dropped first.
         self._old = set(live_then)
@@ -58,9 +56,6 @@ class OverwrittenRows:
                         ]
             for drop in act.drops:
                 live_then.pop(drop.id, None)
-                # A union drops what it puts elsewhere, too; what is live again was restored.
-                if not act.merges_slices and (not act.is_state or drop.id in live_now):
-                    self._went.setdefault(drop.id, act.version)
             live_then.update((s.id, s) for s in act.adds)
 
     def is_dropped(self, entry: Segment, act: Act, seen: int) -> bool:
@@ -88,33 +83,6 @@ class OverwrittenRows:
                 entry.version,
             )
         return False not in dropped
-
-    def is_restored(self, entry: Segment, act: Act, unit: Act) -> bool:
-        """Return whether the target had dropped a live segment by the time of a unit of work.
-
-        Args:
-            entry: the segment.
-            act: the source's transaction that did the unit.
-            unit: the target's transaction that did the unit.
-
-        Raises:
-            MergeConflict: it had dropped some of the rows.
-        """
-        restored = {
-            any(
-                self._went.get(form, unit.version + 1) <= unit.version
-                for form in (name, self._source.firsts.of(name))
-            )
-            for name in self._parts(entry)
-        }
-        if len(restored) > 1:
-            raise MergeConflict(
-                f"it overwrites chunk {entry.chunk} by a unit of work that both did, and the "
-                "target has compacted rows that it restored with others",
-                act.version,
-                entry.version,
-            )
-        return True in restored
 
     def _parts(self, entry: Segment) -> set[str]:
         """Return the ids of the segments that the target merged into one since the fork point."""

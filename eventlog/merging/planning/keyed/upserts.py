@@ -211,7 +211,6 @@ class KeyedPlanner:
         if unit is not None and act.drops and not act.merges_slices:
             # against rows-before-a-unit-kept-in-a-keyed-table
             drops, seen = self._drops(act, unit)
-            self._applied.check_not_undone(act, unit, {chunk for _, chunk in drops})
             if drops:
                 commits = act.originals  # against keyed-unit-undone-at-once-forgotten
                 parts.append(Carried(act.version, "", drops=drops, commits=commits, seen=seen))
@@ -238,8 +237,6 @@ class KeyedPlanner:
         drops = []
         for chunk in chunks:
             entries = self._rows.live(chunk)
-            if unit is not None:  # against restored-above-a-unit-dropped-in-a-keyed-table
-                entries = [s for s in entries if not self._overwritten.is_restored(s, act, unit)]
             gone = [s.id for s in entries if self._overwritten.is_dropped(s, act, self._seen)]
             drops += [(name, chunk) for name in gone]
             self._rows.drop(chunk, set(gone))
