@@ -291,14 +291,6 @@ MERGES = (
         "test_g4_an_overwrite_replaces_a_unit_of_work_that_came_elsewhere_in_a_union",
     ),
     mutant(
-        "row-restored-since-dropped",
-        "R19.5 G3",
-        "what the source dropped before it restored the row keeps no row away",
-        skip,
-        "test_g3_a_row_that_was_dropped_and_restored_by_another_copy_is_there",
-        also=UNCHECKED,
-    ),
-    mutant(
         "restored-at-once-with-a-unit-dropped",
         "R19.8 G4",
         "somebody chooses where nothing tells whether a row was restored",
@@ -442,14 +434,6 @@ MERGES = (
         "what a merge repeated above a unit that it brought was not there before the unit",
         becomes("list(rows)"),
         "test_g4_copies_that_agree_agree_still_when_the_ring_is_closed",
-        also=UNCHECKED,
-    ),
-    mutant(
-        "rows-that-the-source-dropped-added",
-        "R19.5 G3",
-        "rows that the source has dropped by what the target has do not come back",
-        becomes("()"),
-        "test_g3_a_row_that_a_choice_left_out_does_not_come_back_from_where_it_was_dropped",
         also=UNCHECKED,
     ),
     mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eventlog.merging import log_acts
@@ -71,21 +71,6 @@ class AlreadyApplied:
     def has(self, act: Act) -> bool:
         """Return whether the target has all changes of a transaction, from whatever log."""
         return self._target_commits.has(act)
-
-    def dropped(self, acts: Iterable[Act]) -> list[str]:
-        """Return the ids of segments that the source dropped by what the target has already.
-
-        Args:
-            acts: transactions of the source.
-        """
-        return [
-            drop.id
-            for act in acts
-            if act.drops
-            and not (act.rewrites or act.merges_slices)  # these drop no rows
-            and (came_from_target(self._pair, act) or self.has(act))
-            for drop in act.drops
-        ]
 
     def find(self, act: Act) -> Already | None:
         """Return why the target needs nothing of a transaction; None if the transaction is new.

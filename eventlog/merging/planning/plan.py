@@ -8,7 +8,6 @@ that the target does not have live, since these change no rows (MERGING.md R19.5
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -108,8 +107,6 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._live = pair, set(live)
         self._applied = AlreadyApplied(pair, meta, past)
-        # What the source drops later, by what the target has already.
-        self._gone = Counter(self._applied.dropped(a for step in past.later for a in step.acts))
         self._small_state = SmallStatePlan(pair, meta, past)
         self._rows = RowGroups(
             past.source, past.target, KnownCommits(past.target), KnownCommits(past.source)
@@ -123,8 +120,6 @@ class Planner:
         """
         parts: list[Carried | None] = []
         for act in step.acts:
-            # against row-restored-since-dropped
-            self._gone -= Counter(self._applied.dropped([act]))
             already = self._applied.find(act)
             if already is None:
                 parts.append(self._apply(act))
@@ -160,10 +155,7 @@ class Planner:
             exact = False
         else:
             drops, exact = self._drops(act)
-            moves = act.restores or act.rewrites  # these rows were there before
-            # against rows-that-the-source-dropped-added
-            gone: Collection[str] = () if moves else self._gone
-            adds = tuple(s for s in act.adds if s.id not in self._live and s.id not in gone)
+            adds = tuple(s for s in act.adds if s.id not in self._live)
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
         rises = self._applied.rises(act)
