@@ -269,6 +269,20 @@ MERGES = (
         "test_equal_objects_of_which_nobody_knows_the_makers_may_be_one_unit_twice",
     ),
     mutant(
+        "rows-rewritten-from-an-unknown-form-taken-for-known",
+        "R19.11 G3",
+        "a rewrite of rows that a union brought in another form does not tell what they were",
+        becomes("self._unknown & {self._firsts.of(segment.id)}"),
+        "test_rows_that_a_union_brought_in_another_form_stay_as_they_are_in_both",
+    ),
+    mutant(
+        "rows-below-others-in-a-slice-taken-for-shown",
+        "R19.11 G4",
+        "rows that were merged with others of a keyed table may stay with them",
+        becomes("set()"),
+        "test_rows_that_others_may_hide_stay_with_them_in_a_keyed_table",
+    ),
+    mutant(
         "what-a-union-met-forgotten",
         "R19.10 G3",
         "a union names the chunks that it left as they are although something was new there",

@@ -133,6 +133,16 @@ def test_rows_that_a_union_brought_in_another_form_stay_as_they_are_in_both():
     carry(target, first, union=PURE)
     assert right(source, target, "p", "p", "x") == [True, True]
     assert right(target, source, "p", "p", "x") == [True, True]
+    source.rewrite(["x"], ["y"])
+    assert right(source, target, "p", "p", "y") == [True, True]
+
+
+def test_rows_that_others_may_hide_stay_with_them_in_a_keyed_table():
+    source, target = Log("a"), Log("b")
+    source.act(drops=["p"])
+    target.rewrite(["p", "q"], ["m"])
+    assert right(source, target, "pq", "m", "q", "pq", keyed=True) == [True, True, False]
+    assert right(source, target, "pq", "m", "q", "pq") == [False, True, False]
 
 
 def test_equal_objects_of_which_nobody_knows_the_makers_may_be_one_unit_twice():

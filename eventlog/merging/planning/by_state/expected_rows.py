@@ -68,6 +68,9 @@ class ExpectedRows:
             must = self._must(rows, rows in theirs, rows in ours)
             if must is not None and must != (rows in result):
                 (missing if must else excess).append(rows)
+        # against rows-below-others-in-a-slice-taken-for-shown
+        hidden = set() if self._once else self._contents.merged(here) - self._contents.alone(after)
+        excess = [rows for rows in excess if rows not in hidden]
         if missing or excess:
             objects = self._contents.objects((*there, *here))
             absent, present = (Counter(map(objects.get, x)) for x in (missing, excess))
@@ -113,7 +116,7 @@ class _Contents:
             if len(act.originals) == 1 and (act.rewrites or act.merges_slices):
                 self._note_rewrite(act)
         # Of segments that came with several transactions nothing tells which of these made them.
-        self._unknown = {
+        self._unknown: set[_Rows] = {
             name
             for act in acts
             if act.is_state or len(act.originals) > 1
@@ -157,11 +160,18 @@ class _Contents:
         """Return the rows of some segments."""
         return frozenset().union(*(self.of(s.id) for s in segments))
 
-    def unknown(self, segment: Segment) -> str | None:
-        """Return the rows of a segment that may have been made of others; None if it was not."""
-        first = self._firsts.of(segment.id)
-        is_unknown = first in self._unknown or (repeats(first) and first not in self._rows)
-        return first if is_unknown else None
+    def unknown(self, segment: Segment) -> set[_Rows]:
+        """Return those rows of a segment that may have been made of others."""
+        # against rows-rewritten-from-an-unknown-form-taken-for-known
+        return {
+            rows
+            for rows in self.of(segment.id)
+            if rows in self._unknown or (isinstance(rows, str) and self._is_lost(rows))
+        }
+
+    def _is_lost(self, segment_id: str) -> bool:
+        """Return whether a segment repeats another one that neither log tells of."""
+        return repeats(segment_id) and segment_id not in self._rows
 
     def free(self, chunks: Collection[str], segments: Iterable[Segment]) -> set[_Rows]:
         """Return the rows that the target may have or not.
@@ -170,8 +180,16 @@ class _Contents:
         """
         places = {self._place.get(chunk, chunk) for chunk in chunks}
         units = set().union(*(self._units.get(place, set()) for place in places))
-        unknown = {rows for s in segments if (rows := self.unknown(s)) is not None}
+        unknown = set().union(*map(self.unknown, segments))
         return units | unknown if units and unknown else set()
+
+    def alone(self, segments: Iterable[Segment]) -> set[_Rows]:
+        """Return the rows of which a segment has no others."""
+        return {rows for s in segments if len(of := self.of(s.id)) == 1 for rows in of}
+
+    def merged(self, segments: Iterable[Segment]) -> set[_Rows]:
+        """Return the rows that segments have with others, which may hide them in a keyed table."""
+        return {rows for s in segments if len(of := self.of(s.id)) > 1 for rows in of}
 
     def objects(self, segments: Iterable[Segment]) -> dict[_Rows, str]:
         """Return the checksums of the objects that have certain rows and no others."""
@@ -196,7 +214,7 @@ class _Contents:
             if any(makers.setdefault(rows, maker) != maker for rows in self.of(segment.id)):
                 return True
             twin = objects.setdefault(segment.checksum, segment)
-            is_clear = self.unknown(twin) is None and self.unknown(segment) is None
+            is_clear = not (self.unknown(twin) or self.unknown(segment))
             apps = self._apps.get(twin.id, set()) & self._apps.get(segment.id, set())
             # against equal-rows-of-two-writers-taken-for-a-unit
             if apps and not (is_clear or any({twin.id, segment.id} <= names for names in shown)):
@@ -257,8 +275,7 @@ class _Shown:
         These are rows that it never had in this form, although it knows what brought them.
         """
         for segment in live:
-            rows = self._contents.unknown(segment)
-            if rows is not None and rows not in self._other_had:
+            for rows in self._contents.unknown(segment) - self._other_had:
                 act = self._brought.get(rows)
                 # against rows-in-a-form-that-a-union-brought-told-apart
                 if act is None or self._knows(act):
