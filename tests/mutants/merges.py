@@ -283,6 +283,13 @@ MERGES = (
         "test_rows_that_others_may_hide_stay_with_them_in_a_keyed_table",
     ),
     mutant(
+        "rows-of-one-log-in-several-segments-taken-for-twice",
+        "R19.11 G3",
+        "rows are not twice where one log has them in several segments",
+        becomes("any(m != maker for m in others)"),
+        "test_a_log_may_have_rows_of_a_unit_in_several_segments",
+    ),
+    mutant(
         "what-a-union-met-forgotten",
         "R19.10 G3",
         "a union names the chunks that it left as they are although something was new there",

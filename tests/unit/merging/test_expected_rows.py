@@ -87,6 +87,14 @@ def test_a_unit_that_one_forgot_is_not_taken_for_the_other_doing():
     assert right(source, target, "", "x", "", "xy") == [True, False, False]
 
 
+def test_a_log_may_have_rows_of_a_unit_in_several_segments():
+    source, target = Log("a"), Log("b")
+    source.act(adds=["x", "z"], app=("load", 1))
+    source.rewrite(["z", "q"], ["m"])
+    target.act(adds=["y"])
+    assert right(source, target, "q", "xmy", "xzqy", "xzmy", "my") == [True, True, False, True]
+
+
 def test_rewritten_rows_are_the_same_rows():
     source, target = Log("a"), Log("b")
     source.rewrite(["p", "q"], ["x"])

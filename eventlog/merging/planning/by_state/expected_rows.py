@@ -197,29 +197,40 @@ class _Contents:
         return {row: checksum for rows, checksum in alone if len(rows) == 1 for row in rows}
 
     def are_twice(self, segments: Sequence[Segment], *logs: Iterable[Segment]) -> bool:
-        """Return whether two of the segments have the same rows, or may have.
+        """Return whether two of the segments, which no log shows both, have the same rows.
 
-        They may if they are equal objects, nothing tells what one of them was made of, no log shows
-        both, and both may be of units of work of one app.
+        They also may have them if they are equal objects, nothing tells what one of them was made
+        of, and both may be of units of work of one app.
 
         Args:
             segments: the segments.
             logs: what each of the two logs shows.
         """
         shown = [{s.id for s in log} for log in logs]
-        makers: dict[_Rows, str] = {}
-        objects: dict[str, Segment] = {}
+        makers: dict[_Rows, dict[str, list[set[int]]]] = {}
+        objects: dict[str, list[tuple[Segment, set[int]]]] = {}
         for segment in segments:
+            by = {n for n, names in enumerate(shown) if segment.id in names}
             maker = self._makers.get(segment.id, segment.id)
-            if any(makers.setdefault(rows, maker) != maker for rows in self.of(segment.id)):
+            for rows in self.of(segment.id):
+                others = makers.setdefault(rows, {})
+                # against rows-of-one-log-in-several-segments-taken-for-twice
+                if any(not by & log for m, logs in others.items() if m != maker for log in logs):
+                    return True
+                if by not in others.setdefault(maker, []):
+                    others[maker].append(by)
+            twins = objects.setdefault(segment.checksum, [])
+            if any(not by & log and self._may_be_one(segment, twin) for twin, log in twins):
                 return True
-            twin = objects.setdefault(segment.checksum, segment)
-            is_clear = not (self.unknown(twin) or self.unknown(segment))
-            apps = self._apps.get(twin.id, set()) & self._apps.get(segment.id, set())
-            # against equal-rows-of-two-writers-taken-for-a-unit
-            if apps and not (is_clear or any({twin.id, segment.id} <= names for names in shown)):
-                return True
+            twins.append((segment, by))
         return False
+
+    def _may_be_one(self, one: Segment, other: Segment) -> bool:
+        """Return whether equal objects may have the rows of one unit of work."""
+        is_clear = not (self.unknown(one) or self.unknown(other))
+        # against equal-rows-of-two-writers-taken-for-a-unit
+        apps = self._apps.get(one.id, set()) & self._apps.get(other.id, set())
+        return bool(apps) and not is_clear
 
 
 class _Shown:
