@@ -290,6 +290,13 @@ MERGES = (
         "test_a_log_may_have_rows_of_a_unit_in_several_segments",
     ),
     mutant(
+        "parts-of-a-unit-taken-for-the-whole",
+        "R19.10 G3",
+        "a part of a unit of work is not the whole of it that another log wrote in one segment",
+        becomes("(segment.chunk, numbers[segment.chunk])"),
+        "test_g3_a_part_of_a_unit_of_work_that_one_wrote_in_parts_goes_in_both",
+    ),
+    mutant(
         "what-a-union-met-forgotten",
         "R19.10 G3",
         "a union names the chunks that it left as they are although something was new there",

@@ -27,7 +27,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import keys
 from eventlog.model.actions import Replace
-from eventlog.model.records import origins_of
+from eventlog.model.records import App, origins_of
 from eventlog.readers import scan
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
@@ -226,6 +226,20 @@ def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
     into_one, _ = both_ways(one, two)
     assert (into_one.transactions, into_one.skipped) == (1, 1)
     assert names(one) == rows(*range(12), 100, 101, 200, 201)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_part_of_a_unit_of_work_that_one_wrote_in_parts_goes_in_both(pair):
+    one, two = pair
+    for table, parts in ((one, 2), (two, 1)):
+        size = 4 // parts
+        batches = [events(size, first=100 + n * size) for n in range(parts)]
+        adds = [a for batch in batches for a in stage(table, table.head(), batch, 2**29)]
+        commit(table, *adds, app=App("job", 2))
+    last = max(live(one.refresh()), key=lambda s: s.version * 10 + s.partition)
+    one.drop_segments([last], reason="it was wrong")
+    replication.merge(one, two)
+    assert names(one) == names(two) == rows(*range(12), 100, 101)
 
 
 @pytest.mark.hazard("G3")

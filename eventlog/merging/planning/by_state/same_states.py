@@ -58,9 +58,13 @@ def _forms_of_units(source: Side, target: Side) -> dict[str, Hashable]:
         # against doings-of-one-unit-taken-for-other-rows
         if act.unit is None or act.unit[0] in again or act.is_state:
             continue
+        # Each writer cuts its rows by a bound of its own, and may have dropped a part since.
+        parts = Counter(segment.chunk for segment in act.unit_segments)
         numbers: Counter[str] = Counter()
         for segment in act.unit_segments:
-            forms[segment.id] = (*act.unit, segment.chunk, numbers[segment.chunk])
+            # against parts-of-a-unit-taken-for-the-whole
+            place = segment.chunk, numbers[segment.chunk], parts[segment.chunk], segment.rows
+            forms[segment.id] = (*act.unit, *place)
             numbers[segment.chunk] += 1
     return forms
 
