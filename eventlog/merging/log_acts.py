@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from msgspec import UNSET, UnsetType
 
@@ -42,9 +43,9 @@ _MANY = 2  # if a writer has not recorded how many
 _NONE = -1  # below all sequences
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Act:
-    """One transaction that took effect.
+    """One transaction that took effect. What follows from its actions is looked up once.
 
     Attributes:
         version: the version of its commit.
@@ -60,13 +61,13 @@ class Act:
     adds: tuple[Segment, ...]
     drops: tuple[Drop, ...]
 
-    @property
+    @cached_property
     def carried(self) -> SetOrigin | None:
         """The origin that a merge carried it from; None if it was written to this log."""
         found = (a for a in self.transaction.actions if isinstance(a, SetOrigin))
         return next(found, None)
 
-    @property
+    @cached_property
     def originals(self) -> dict[str, int]:
         """The commits in which its changes were first committed: hashes, with their versions.
 
@@ -79,18 +80,18 @@ class Act:
         named = {name: version for version, name in more} or {carried.commit: carried.version}
         return named | {self.commit: self.version} if self.unites else named
 
-    @property
+    @cached_property
     def is_state(self) -> bool:
         """Whether it is a union: it united two logs by their states (MERGING.md R19.10)."""
         actions = self.transaction.actions
         return any(isinstance(a, Restore) and not isinstance(a.origin, UnsetType) for a in actions)
 
-    @property
+    @cached_property
     def unites(self) -> bool:
         """Whether it is a union that did more than copy chunks."""
         return self.is_state and self.transaction.info.get(UNITED) != PURE
 
-    @property
+    @cached_property
     def unites_all(self) -> bool:
         """Whether it is a union that left nothing out."""
         return self.is_state and self.transaction.info.get(UNITED) == BOTH
@@ -118,7 +119,7 @@ class Act:
             if any(chunk.start < span.end and span.start < chunk.end for span in spans)
         }
 
-    @property
+    @cached_property
     def does_anything(self) -> bool:
         """Whether it changed anything that a merge has to consider.
 
@@ -134,7 +135,7 @@ class Act:
             self.adds or self.drops or changes or done or merged or self.resets or self.is_state
         )
 
-    @property
+    @cached_property
     def is_recorded(self) -> bool:
         """Whether a merge records it also where it changes nothing at the target.
 
@@ -146,27 +147,27 @@ class Act:
         drops_rows = bool(self.drops) and not (self.rewrites or self.merges_slices)
         return is_record or drops_rows or len(self.originals) > 1
 
-    @property
+    @cached_property
     def rewrites(self) -> bool:
         """Whether its new segments have the same rows as the segments that it dropped."""
         return any(isinstance(a, Replace) and not a.deletes for a in self.transaction.actions)
 
-    @property
+    @cached_property
     def merges_slices(self) -> bool:
         """Whether it is a merge of slices, which changes no answer of a keyed table."""
         return any(isinstance(a, Merge) for a in self.transaction.actions)
 
-    @property
+    @cached_property
     def restores(self) -> bool:
         """Whether it made segments of an earlier version live again."""
         return any(isinstance(a, Restore) for a in self.transaction.actions)
 
-    @property
+    @cached_property
     def resets(self) -> bool:
         """Whether a restore changed which units of work count as done."""
         return bool(self.forgets or self.recalls)
 
-    @property
+    @cached_property
     def forgets(self) -> dict[str, int]:
         """For each app, the sequence above which earlier units no longer count as done (R12.3)."""
         lows: dict[str, int] = {}
@@ -176,7 +177,7 @@ class Act:
                 lows[app] = min(new, lows.get(app, new))
         return lows
 
-    @property
+    @cached_property
     def recalls(self) -> dict[str, tuple[int, int]]:
         """For each app whose units a restore brings back: the last sequence, and the version."""
         return {
@@ -192,7 +193,7 @@ class Act:
             if isinstance(action, Restore) and not isinstance(action.apps, UnsetType):
                 yield from ((action, app, reset) for app, reset in action.apps.items())
 
-    @property
+    @cached_property
     def units(self) -> dict[str, Runs]:
         """The units of work that it did: the sequences of each app.
 
@@ -208,13 +209,13 @@ class Act:
             done[_PUBLISHED + self.transaction.id] = ((0, 0),)
         return done
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of transactions that it carried, through however many logs they came."""
         told = self.transaction.info.get(COUNT, "") if self.carried else "1"
         return int(told) if told.isdecimal() else _MANY
 
-    @property
+    @cached_property
     def unit(self) -> tuple[str, int] | None:
         """The app and the sequence if it is exactly one unit of work, else None."""
         several = self.count != 1 or self.unites  # against choice-taken-for-the-unit-in-it
@@ -225,7 +226,7 @@ class Act:
         [(app, runs)] = self.units.items()
         return app, runs[0][0]
 
-    @property
+    @cached_property
     def unit_segments(self) -> tuple[Segment, ...]:
         """The segments that a unit of work added, without other rows that it repeats (R19.8)."""
         # against rows-repeated-beside-a-unit-taken-for-its-own

@@ -297,6 +297,13 @@ MERGES = (
         "test_g3_a_part_of_a_unit_of_work_that_one_wrote_in_parts_goes_in_both",
     ),
     mutant(
+        "rows-replaced-by-a-unit-that-is-undone-dropped",
+        "R19.11 G3",
+        "rows are not dropped by a unit of work whose own rows do not come",
+        never,
+        "test_g3_rows_are_not_lost_with_a_unit_of_work_that_the_other_log_has_undone",
+    ),
+    mutant(
         "what-a-union-met-forgotten",
         "R19.10 G3",
         "a union names the chunks that it left as they are although something was new there",

@@ -220,7 +220,8 @@ def function_at(place: Place) -> FunctionType:
     owner: object = importlib.import_module(f"{PACKAGES[folder]}.{inside}")
     for name in names:
         owner = inspect.getattr_static(owner, name)
-    owner = getattr(owner, "fget", None) or getattr(owner, "__func__", None) or owner
+    for inner in ("fget", "func", "__func__"):  # of properties, those that are cached, and methods
+        owner = getattr(owner, inner, None) or owner
     return inspect.unwrap(owner)  # type: ignore[arg-type,return-value]
 
 

@@ -229,6 +229,25 @@ def test_g3_a_unit_of_work_that_both_did_is_there_once(pair):
 
 
 @pytest.mark.hazard("G3")
+def test_g3_rows_are_not_lost_with_a_unit_of_work_that_the_other_log_has_undone(trio):
+    """What one log replaced by the unit came to the other one after that had undone it."""
+    a, b, _ = trio
+    overwrite(a, events(1, first=33))
+    version = b.head().version
+    overwrite(b, events(1, first=250), app_id="job", app_seq=1)
+    b.restore(version)
+    replication.merge(a, b)
+    overwrite(a, events(1, first=250), app_id="job", app_seq=1)
+    for source, target in ((a, b), (b, a)):
+        with pytest.raises(errors.CommitConflict):
+            replication.merge(source, target)
+    assert (names(a), names(b)) == (rows(250), rows(33))
+    replication.merge(a, b, take="source")
+    both_ways(a, b)
+    assert names(b) == rows(250)
+
+
+@pytest.mark.hazard("G3")
 def test_g3_a_part_of_a_unit_of_work_that_one_wrote_in_parts_goes_in_both(pair):
     one, two = pair
     for table, parts in ((one, 2), (two, 1)):

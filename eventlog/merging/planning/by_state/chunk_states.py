@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from eventlog.keyed.placement import span
 from eventlog.keyed.repetition import repeated
 from eventlog.merging.log_acts import Act, chunks_of, dropped_segments, old_rows
-from eventlog.merging.planning.by_state.same_states import shows_the_same
+from eventlog.merging.planning.by_state.same_states import SameStates
 from eventlog.merging.planning.by_state.sides import (
     LeftOut,
     LogDifference,
@@ -121,6 +121,7 @@ class ChunkRules:
         self._source, self._target, self._is_right = source, target, is_right
         self._target_comes_later = upper and ties is not None
         self._take = take
+        self._same = SameStates(source.side, target.side)
         crossed = crossed_unions(source, target)
         self._source_acts = [act for act in source.acts if act.commit not in crossed]
         self._target_acts = [act for act in target.acts if act.commit not in crossed]
@@ -137,7 +138,7 @@ class ChunkRules:
         """
         theirs = _new_in(self._source, self._source_acts, chunks)
         # against copies-that-agree-changed
-        if shows_the_same(self._source.side, self._target.side, chunks):
+        if self._same.are_in(chunks):
             return UnitedChunks(chunks, None, met=bool(theirs.acts))
         ours = _new_in(self._target, self._target_acts, chunks)
         ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)

@@ -13,11 +13,12 @@ whatever way they were merged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
 from eventlog.keyed.repetition import Firsts, repeats
-from eventlog.merging.log_acts import CHOSEN, UNITED, Act
+from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
+from eventlog.merging.planning.by_state.same_states import by_chunk
 from eventlog.merging.planning.by_state.sides import LogDifference, Side, is_missing_again
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
@@ -44,23 +45,31 @@ class ExpectedRows:
             for log, other in ((source, target), (target, source))
         )
 
-    def differ(self, live: Iterable[Segment], chunks: Collection[str]) -> bool:
+    def shown(self, chunks: Iterable[str]) -> list[Segment]:
+        """Return the target's live segments in these chunks, before the merge."""
+        return self._target.live(chunks)
+
+    def differ(self, after: Sequence[Segment], chunks: Collection[str]) -> bool:
         """Return whether the target would have other rows than it must have in chunks.
 
         Where nothing tells what a segment was made of, or whether a log knows what brought it, the
         target may have the rows or not.
 
         Args:
-            live: the segments that the target would have.
+            after: the segments of these chunks that the target would have.
             chunks: the chunks.
         """
-        there, here = (log.live(chunks) for log in (self._source, self._target))
-        after = [segment for segment in live if segment.chunk in chunks]
+        there, here = self._source.live(chunks), self._target.live(chunks)
         if not self._once and _objects(there) == _objects(here) == _objects(after):
             return False  # slices of the same objects stay, whatever their segments are called
         if self._source.is_doubtful(there) or self._target.is_doubtful(here):
             return False
         theirs, ours, result = map(self._contents.of_all, (there, here, after))
+        # against rows-replaced-by-a-unit-that-is-undone-dropped
+        if self._source.replaced(theirs, ours, self._target):
+            return True
+        if self._target.replaced(ours, theirs, self._source):
+            return True
         free = self._contents.free(chunks, (*there, *here))
         missing: list[_Rows] = []
         excess: list[_Rows] = []
@@ -109,9 +118,10 @@ class _Contents:
             for segment in act.adds:
                 apps = {*act.units, *act.forgets, *act.recalls}
                 self._apps[segment.id] = self._apps.get(segment.id, set()) | apps
+        forgotten = {app for act in acts for app in act.forgets}
         for act in acts:
             if len(act.originals) == 1 and not act.is_state:
-                self._note_writes(act, {app for act in acts for app in act.forgets})
+                self._note_writes(act, forgotten)
         for act in acts:
             if len(act.originals) == 1 and (act.rewrites or act.merges_slices):
                 self._note_rewrite(act)
@@ -244,14 +254,21 @@ class _Shown:
 
     def __init__(self, log: LogDifference, contents: _Contents, other: Side) -> None:
         self._log, self._contents = log, contents
+        self._live = by_chunk(log.side.live.values())
         self._brought, self._met = _brought(log.side, contents)
+        self._units_dropped = {
+            rows: act.unit
+            for name, act in dropped_segments(log.side.acts).items()
+            if act.unit is not None
+            for rows in contents.of(name)
+        }
         self._other_had = {
             rows for name in (*other.live, *names_of(other.acts)) for rows in contents.of(name)
         }
 
-    def live(self, chunks: Collection[str]) -> list[Segment]:
+    def live(self, chunks: Iterable[str]) -> list[Segment]:
         """Return its live segments in these chunks."""
-        return [s for s in self._log.side.live.values() if s.chunk in chunks]
+        return [segment for chunk in chunks for segment in self._live.get(chunk, ())]
 
     def is_known(self, rows: _Rows) -> bool | None:
         """Return whether the other log knows what last brought rows here; None: nothing tells."""
@@ -279,6 +296,22 @@ class _Shown:
         if shares and act.unit is not None and is_unit:
             return True
         return None if shares or other.has.has_part(act) else False
+
+    def replaced(self, rows: frozenset[_Rows], others: frozenset[_Rows], other: _Shown) -> bool:
+        """Return whether rows of the other log went here by a unit of work that it has undone.
+
+        Then neither these nor those of the unit would be left.
+
+        Args:
+            rows: what this log shows.
+            others: what the other one shows.
+            other: the other one.
+        """
+        undone = {u[:2] for u in rows - others if isinstance(u, tuple) and self.is_known(u)}
+        return bool(undone) and any(
+            self._units_dropped.get(gone) in undone and other.is_known(gone)
+            for gone in others - rows
+        )
 
     def is_doubtful(self, live: Iterable[Segment]) -> bool:
         """Return whether the other log may have rows of the log in another form.
@@ -327,15 +360,6 @@ def _brought(side: Side, contents: _Contents) -> tuple[dict[_Rows, Act], dict[_R
         for rows in new:
             met.pop(rows, None)
     return brought, met
-
-
-def live_after(
-    live: Mapping[str, Segment], drops: Iterable[str], adds: Iterable[Segment]
-) -> dict[str, Segment]:
-    """Return the live segments by id after some were dropped, and then some were added."""
-    gone = set(drops)
-    after = {name: segment for name, segment in live.items() if name not in gone}
-    return after | {segment.id: segment for segment in adds}
 
 
 def names_of(acts: Iterable[Act]) -> Iterator[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
-from eventlog.merging.planning.by_state.expected_rows import ExpectedRows, live_after
-from eventlog.merging.planning.by_state.same_states import shows_the_same
+from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
+from eventlog.merging.planning.by_state.same_states import SameStates, by_chunk
 from eventlog.merging.planning.by_state.sides import Side, differences
 from eventlog.merging.planning.carried import Carried, MergeConflict
 
@@ -30,14 +30,17 @@ def objection(
     regions = overlapping_chunks([*source.acts, *target.acts])
     changes = any(carried.adds or carried.drops for carried in planned)
     # against copies-that-agree-changed-one-by-one
-    if changes and not alone and all(shows_the_same(source, target, x) for x in regions):
+    if changes and not alone and all(map(SameStates(source, target).are_in, regions)):
         return MergeConflict("both logs have the same rows", source.version)
     expected = ExpectedRows(*differences(source, target), once=not keyed)
     live = dict(target.live)
     for carried in planned:
-        live = live_after(live, (name for name, _ in carried.drops), carried.adds)
+        for name, _ in carried.drops:
+            live.pop(name, None)
+        live.update((segment.id, segment) for segment in carried.adds)
+    after = by_chunk(live.values())
     # against rows-planned-that-must-not-be-there
-    if any(expected.differ(live.values(), chunks) for chunks in regions):
+    if any(expected.differ([s for c in x for s in after.get(c, ())], x) for x in regions):
         return MergeConflict(
             "one by one, its transactions would bring back rows that one of the two logs removed, "
             "or leave out rows that it has",

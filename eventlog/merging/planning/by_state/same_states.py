@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from eventlog.keyed import slices
 from eventlog.keyed.repetition import Firsts
@@ -12,28 +12,49 @@ from eventlog.merging.planning.by_state.sides import Side
 from eventlog.model.entries import Segment
 
 
-def shows_the_same(source: Side, target: Side, chunks: Collection[str]) -> bool:
-    """Return whether both logs have the same segments live in chunks, and so the same rows.
+class SameStates:
+    """Tells in which chunks two logs show the same rows.
 
-    In a keyed table also whether these count in the same slices, in the same order. Segments that
-    repeat others count as these, and of several in a slice the last one counts. So do the segments
-    of a unit of work that both did. Equal objects of two writers are not the same segment.
+    Args:
+        source: one log.
+        target: the other log.
     """
-    firsts, forms = _firsts(source, target), _forms_of_units(source, target)
-    both = [[s for s in side.live.values() if s.chunk in chunks] for side in (source, target)]
-    if (splits := _splits(source, target)) is None:
-        theirs, ours = (Counter(forms.get(s.id, s.id) for s in segments) for segments in both)
-        return theirs == ours
 
-    def counted(run: slices.Run) -> tuple[str, int, int, list[Hashable]]:
+    def __init__(self, source: Side, target: Side) -> None:
+        self._firsts, self._forms = _firsts(source, target), _forms_of_units(source, target)
+        self._live = [by_chunk(side.live.values()) for side in (source, target)]
+        self._splits = _splits(source, target)
+
+    def are_in(self, chunks: Collection[str]) -> bool:
+        """Return whether both logs have the same segments live in chunks, and so the same rows.
+
+        In a keyed table also whether these count in the same slices, in the same order. Segments
+        that repeat others count as these, and of several in a slice the last one counts. So do the
+        segments of a unit of work that both did. Equal objects of two writers are not the same
+        segment.
+        """
+        both = [[s for chunk in chunks for s in live.get(chunk, ())] for live in self._live]
+        forms, splits = self._forms, self._splits
+        if splits is None:
+            theirs, ours = (Counter(forms.get(s.id, s.id) for s in segments) for segments in both)
+            return theirs == ours
+        there, here = ([self._counted(run) for run in slices.runs(x, splits)] for x in both)
+        return there == here
+
+    def _counted(self, run: slices.Run) -> tuple[str, int, int, list[Hashable]]:
         # against equal-rows-of-two-writers-taken-for-the-same
-        ids = [firsts.of(s.id) for s in run.segments]
+        ids = [self._firsts.of(s.id) for s in run.segments]
         last = {name: n for n, name in enumerate(ids)}
-        names = [forms.get(name, name) for n, name in enumerate(ids) if last[name] == n]
+        names = [self._forms.get(name, name) for n, name in enumerate(ids) if last[name] == n]
         return run.chunk, run.first, run.last, names
 
-    there, here = ([counted(run) for run in slices.runs(x, splits)] for x in both)
-    return there == here
+
+def by_chunk(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
+    """Return segments by their chunks."""
+    found: dict[str, list[Segment]] = {}
+    for segment in segments:
+        found.setdefault(segment.chunk, []).append(segment)
+    return found
 
 
 def _firsts(source: Side, target: Side) -> Firsts:

@@ -17,7 +17,7 @@ from eventlog.merging.planning.by_state.chunk_states import (
     UnitedChunks,
     overlapping_chunks,
 )
-from eventlog.merging.planning.by_state.expected_rows import ExpectedRows, live_after
+from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take, differences
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
@@ -114,9 +114,10 @@ def _rows_check(
 
     def is_right(state: UnitedChunks) -> bool:
         segments = changed([state])
-        after = live_after(ours.side.live, (s.id for s in segments.drops), segments.adds)
+        gone = {segment.id for segment in (*segments.drops, *segments.adds)}
+        stay = [s for s in expected.shown(state.chunks) if s.id not in gone]
         # against rows-united-that-must-not-be-there
-        return not expected.differ(after.values(), state.chunks)
+        return not expected.differ([*stay, *segments.adds], state.chunks)
 
     return is_right
 
