@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog.merging import log_acts
@@ -39,9 +39,11 @@ class Already:
     Attributes:
         unit: the target's transaction that did the same unit of work, and nothing else; None if the
             target has the transaction itself, or if nothing tells which rows are the same.
+        among: the target's transaction that did the unit at once with others; None: there is none.
     """
 
     unit: Act | None = None
+    among: Act | None = None
 
 
 class AlreadyApplied:
@@ -71,6 +73,21 @@ class AlreadyApplied:
     def has(self, act: Act) -> bool:
         """Return whether the target has all changes of a transaction, from whatever log."""
         return self._target_commits.has(act)
+
+    def dropped(self, acts: Iterable[Act]) -> list[str]:
+        """Return the ids of segments that the source dropped by what the target has already.
+
+        Args:
+            acts: transactions of the source.
+        """
+        return [
+            drop.id
+            for act in acts
+            if act.drops
+            and not (act.rewrites or act.merges_slices)  # these drop no rows
+            and (came_from_target(self._pair, act) or self.has(act))
+            for drop in act.drops
+        ]
 
     def find(self, act: Act) -> Already | None:
         """Return why the target needs nothing of a transaction; None if the transaction is new.
@@ -106,7 +123,33 @@ class AlreadyApplied:
                 act.version,
                 done.version,
             )
-        return Already(done if done.unit is not None else None)
+        return Already(among=done) if done.unit is None else Already(done)
+
+    def check_not_undone(self, act: Act, unit: Act, chunks: Collection[str]) -> None:
+        """Refuse to drop rows by a unit of work that both did, where the target has undone it.
+
+        Of the rows that the unit replaced, those of the source would be dropped, and nothing would
+        be there in place of them.
+
+        Args:
+            act: the source's transaction that did the unit.
+            unit: the target's transaction that did the unit.
+            chunks: the chunks of the rows that would be dropped.
+
+        Raises:
+            MergeConflict: the target has brought back rows of these chunks that its unit dropped.
+        """
+        replaced = {drop.id for drop in unit.drops if drop.chunk in chunks}
+        for ours in self.own if replaced else ():
+            later = ours.version > unit.version and not (ours.rewrites or ours.merges_slices)
+            # against rows-dropped-by-a-unit-that-is-undone
+            if later and any(segment.id in replaced for segment in ours.adds):
+                raise MergeConflict(
+                    "it drops rows by a unit of work that both did, and the target has restored "
+                    "rows that the unit dropped there",
+                    act.version,
+                    ours.version,
+                )
 
     def rises(self, act: Act) -> dict[str, AppRise]:
         """Return the new sequences of the apps whose units of work are applied, and note them."""

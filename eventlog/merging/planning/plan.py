@@ -8,6 +8,7 @@ that the target does not have live, since these change no rows (MERGING.md R19.5
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -107,6 +108,8 @@ class Planner:
         self.declined: dict[int, int] = {}
         self._pair, self._live = pair, set(live)
         self._applied = AlreadyApplied(pair, meta, past)
+        # What the source drops later, by what the target has already.
+        self._gone = Counter(self._applied.dropped(a for step in past.later for a in step.acts))
         self._small_state = SmallStatePlan(pair, meta, past)
         self._rows = RowGroups(
             past.source, past.target, KnownCommits(past.target), KnownCommits(past.source)
@@ -120,11 +123,15 @@ class Planner:
         """
         parts: list[Carried | None] = []
         for act in step.acts:
+            # against row-restored-since-dropped
+            self._gone -= Counter(self._applied.dropped([act]))
             already = self._applied.find(act)
             if already is None:
                 parts.append(self._apply(act))
             else:
                 add_count(self.skipped, act, act.does_anything)
+                if already.among is not None:
+                    self._check_apart(act, already.among)
                 parts.append(None if already.unit is None else self._drop(act, already.unit))
             self._rows.at_source(act)
         return joined(step, parts)
@@ -155,7 +162,10 @@ class Planner:
             exact = False
         else:
             drops, exact = self._drops(act)
-            adds = tuple(s for s in act.adds if s.id not in self._live)
+            moves = act.restores or act.rewrites  # these rows were there before
+            # against rows-that-the-source-dropped-added
+            gone: Collection[str] = () if moves else self._gone
+            adds = tuple(s for s in act.adds if s.id not in self._live and s.id not in gone)
             self._live.difference_update(i for i, _ in drops)
             self._live.update(s.id for s in adds)
         rises = self._applied.rises(act)
@@ -200,6 +210,20 @@ class Planner:
             ) from None
         return (*live, *((i, self._rows.chunks[i]) for i in dict.fromkeys(forms))), False
 
+    def _check_apart(self, act: Act, among: Act) -> None:
+        """Refuse to keep rows that the source dropped by a unit of work which the target did, too.
+
+        The target did it at once with others, which may have restored the rows.
+        """
+        # against rows-kept-from-a-unit-done-at-once
+        if not act.rewrites and any(drop.id in self._live for drop in act.drops):
+            raise MergeConflict(
+                "it drops rows by a unit of work that the target has done at once with other "
+                "transactions, which may have restored the rows",
+                act.version,
+                among.version,
+            )
+
     def _drop(self, act: Act, unit: Act) -> Carried | None:
         """Return the drop of the rows that a unit of work dropped at the source alone.
 
@@ -212,7 +236,7 @@ class Planner:
             return None
         try:
             # against rows-before-a-unit-kept
-            gone = self._rows.remaining(act, self._live)
+            gone = self._rows.remaining(act, unit, self._live)
         except Differs as differs:
             raise MergeConflict(
                 f"it drops rows by a unit of work that both did, and the target {differs.reason}",
@@ -221,6 +245,7 @@ class Planner:
             ) from None
         chunks = {drop.id: drop.chunk for drop in act.drops}
         drops = tuple((i, chunks.get(i) or self._rows.chunks[i]) for i in gone)
+        self._applied.check_not_undone(act, unit, {chunk for _, chunk in drops})
         self._live.difference_update(gone)
         commits = act.originals  # against unit-undone-at-once-forgotten
         return Carried(act.version, "", drops=drops, commits=commits) if drops else None

@@ -55,6 +55,7 @@ class RowGroups:
         self._made: set[str] = set()  # added at the target since the fork point
         # Segments whose rows the target dropped: the version, and whether it added others there.
         self._dropped: dict[str, tuple[int, bool]] = {}
+        self._went: dict[str, int] = {}  # the version in which the target first dropped a segment
         there = [act for step in source for act in step.acts]
         here = [act for step in target for act in step.acts]
         both = _rewrites(there).keys() & _rewrites(here).keys()
@@ -73,6 +74,8 @@ class RowGroups:
     def _at_target(self, act: Act, *, carried: bool) -> None:
         """Note a transaction of the target, its own or one that the source has."""
         self._note(act)
+        for drop in act.drops:
+            self._went.setdefault(drop.id, act.version)
         for segment in act.adds:
             self._dropped.pop(segment.id, None)
         if not act.restores:
@@ -142,23 +145,30 @@ class RowGroups:
                 raise Differs("does not have them")
         return forms
 
-    def remaining(self, act: Act, live: Collection[str]) -> list[str]:
+    def remaining(self, act: Act, ours: Act, live: Collection[str]) -> list[str]:
         """Return the target's live segments that contain rows which a unit of work dropped.
 
-        Both logs did this unit, and the target did not have these rows then.
+        Both logs did this unit, and the target did not have these rows then. Rows that the target
+        had dropped before the unit, and restored later, stay.
 
         Args:
             act: the source's transaction that did the unit, before it is noted.
+            ours: the target's transaction that did the unit.
             live: the ids of the target's live segments.
 
         Raises:
             Differs: the target's segments contain other rows as well.
         """
-        remains = [drop.id for drop in act.drops if drop.id in live]
-        for drop in act.drops:
+        # against restored-above-a-unit-dropped-by-it
+        drops = [d for d in act.drops if self._went.get(d.id, ours.version + 1) > ours.version]
+        stay = {d.id for d in act.drops if d not in drops}
+        remains = [drop.id for drop in drops if drop.id in live]
+        for drop in drops:
             group = self._members[self._find(drop.id)]
             rest = [m for m in group if m in live and m not in remains and not self._at_source(m)]
             if drop.id not in live and rest:
+                if not stay.isdisjoint(group):
+                    raise Differs("has rewritten them together with rows that it restored")
                 remains += self.counterpart(act, [drop.id], live)
         return list(dict.fromkeys(remains))
 

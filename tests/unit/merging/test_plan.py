@@ -4,7 +4,7 @@ import pytest
 from support.acts import Log, name_of, planner
 
 from eventlog.merging.planning.carried import MergeConflict
-from eventlog.model.actions import Restore
+from eventlog.model.actions import Restore, SetOrigin
 
 
 def carried(source, target, **options):
@@ -90,3 +90,21 @@ def test_settings_come_along_and_the_first_that_excludes_another_is_named():
     assert (change.name, change.old, change.new) == ("user.colour", None, "red")
     with pytest.raises(MergeConflict, match=r"property 'user.size' to '1'.*has set it to '2'"):
         plan.carry(source.steps[1])
+
+
+def test_what_the_source_dropped_since_by_what_the_target_has_is_not_added():
+    source, target, third = Log("a"), Log("b"), Log("c")
+    added, dropped = third.act(adds=["x"]), third.act(drops=["x"])
+    source.act(SetOrigin(name_of("o"), None, 1, added.commit), adds=["x"])
+    source.act(SetOrigin(name_of("o"), 1, 2, dropped.commit), drops=["x"])
+    target.act(SetOrigin(name_of("o"), None, 2, dropped.commit))
+    assert carried(source, target)[1] == [None, None]
+
+
+def test_rows_that_were_gone_before_a_unit_and_were_restored_stay():
+    source, target = Log("a"), Log("b")
+    source.act(adds=["x"], drops=["old"], app=("load", 1))
+    target.act(drops=["old"])
+    target.act(adds=["y"], app=("load", 1))
+    target.act(Restore(0), adds=["old"])
+    assert carried(source, target, apps={"load": 1})[1] == [None]

@@ -211,6 +211,7 @@ class KeyedPlanner:
         if unit is not None and act.drops and not act.merges_slices:
             # against rows-before-a-unit-kept-in-a-keyed-table
             drops, seen = self._drops(act, unit)
+            self._applied.check_not_undone(act, unit, {chunk for _, chunk in drops})
             if drops:
                 commits = act.originals  # against keyed-unit-undone-at-once-forgotten
                 parts.append(Carried(act.version, "", drops=drops, commits=commits, seen=seen))
