@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
-from eventlog.keyed.repetition import Firsts, repeats
+from eventlog.keyed.repetition import repeats
 from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
-from eventlog.merging.planning.by_state.same_states import by_chunk
+from eventlog.merging.planning.by_state.same_states import by_chunk, firsts_of
 from eventlog.merging.planning.by_state.sides import LogDifference, Side, is_missing_again
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
@@ -40,10 +40,7 @@ class ExpectedRows:
     def __init__(self, source: LogDifference, target: LogDifference, *, once: bool) -> None:
         self._once = once
         self._contents = _Contents(source.side, target.side)
-        self._source, self._target = (
-            _Shown(log, self._contents, other.side)
-            for log, other in ((source, target), (target, source))
-        )
+        self._source, self._target = (_Shown(log, self._contents) for log in (source, target))
 
     def shown(self, chunks: Iterable[str]) -> list[Segment]:
         """Return the target's live segments in these chunks, before the merge."""
@@ -105,9 +102,7 @@ class _Contents:
 
     def __init__(self, source: Side, target: Side) -> None:
         acts = [act for side in (source, target) for act in side.acts]
-        self._firsts = Firsts()
-        for name in (*source.live, *target.live, *names_of(acts)):
-            self._firsts.note(name)
+        self._firsts = firsts_of(source, target)
         self._rows: dict[str, frozenset[_Rows]] = {}
         self._makers: dict[str, str] = {}
         # Units of one chunk may have other chunks in a log with another granularity.
@@ -249,10 +244,9 @@ class _Shown:
     Args:
         log: what the log did, compared with the other one.
         contents: the rows of segments.
-        other: the other log.
     """
 
-    def __init__(self, log: LogDifference, contents: _Contents, other: Side) -> None:
+    def __init__(self, log: LogDifference, contents: _Contents) -> None:
         self._log, self._contents = log, contents
         self._live = by_chunk(log.side.live.values())
         self._brought, self._met = _brought(log.side, contents)
@@ -263,7 +257,9 @@ class _Shown:
             for rows in contents.of(name)
         }
         self._other_had = {
-            rows for name in (*other.live, *names_of(other.acts)) for rows in contents.of(name)
+            rows
+            for name in (*log.other.live, *_names(log.other.acts))
+            for rows in contents.of(name)
         }
 
     def live(self, chunks: Iterable[str]) -> list[Segment]:
@@ -291,7 +287,7 @@ class _Shown:
         if act.version <= other.seen:
             return None if is_missing_again(act, self._log.side, other) else True
         if act.transaction.info.get(UNITED) == CHOSEN:
-            return False  # whatever came with the choice is known
+            return False  # even if all that came with the choice is known
         shares = bool(self._log.other_units.shared(act))
         if shares and act.unit is not None and is_unit:
             return True
@@ -336,7 +332,7 @@ def _brought(side: Side, contents: _Contents) -> tuple[dict[_Rows, Act], dict[_R
     seen: set[str] = set()
     for act in side.acts:
         live |= {drop.id: drop.chunk for drop in act.drops if drop.id not in seen}
-        seen.update(names_of([act]))
+        seen.update(_names([act]))
     live |= {s.id: s.chunk for s in side.live.values() if s.id not in seen}
     shown = Counter(rows for name in live for rows in contents.of(name))
     brought: dict[_Rows, Act] = {}
@@ -362,7 +358,7 @@ def _brought(side: Side, contents: _Contents) -> tuple[dict[_Rows, Act], dict[_R
     return brought, met
 
 
-def names_of(acts: Iterable[Act]) -> Iterator[str]:
+def _names(acts: Iterable[Act]) -> Iterator[str]:
     """Yield the ids of the segments that transactions added or dropped."""
     for act in acts:
         yield from (s.id for s in act.adds)

@@ -21,7 +21,7 @@ class SameStates:
     """
 
     def __init__(self, source: Side, target: Side) -> None:
-        self._firsts, self._forms = _firsts(source, target), _forms_of_units(source, target)
+        self._firsts, self._forms = firsts_of(source, target), _forms_of_units(source, target)
         self._live = [by_chunk(side.live.values()) for side in (source, target)]
         self._splits = _splits(source, target)
 
@@ -57,7 +57,7 @@ def by_chunk(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
     return found
 
 
-def _firsts(source: Side, target: Side) -> Firsts:
+def firsts_of(source: Side, target: Side) -> Firsts:
     """Return what finds the first segment that one of the two logs' segments repeats."""
     firsts = Firsts()
     for side in (source, target):
