@@ -407,7 +407,7 @@ def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
             name = pending.pop()
             pending += made.get(name, ())
             gone[name] = act
-        for segment in () if act.is_state else act.adds:
+        for segment in act.adds:
             gone.pop(segment.id, None)
     return gone
 
