@@ -77,7 +77,7 @@ def unite(
     regions = overlapping_chunks([*source.acts, *target.acts])
     states = [rules.state(chunks) for chunks in regions]
     segments = changed(states)
-    apps = app_changes(theirs, ours, _left_out(states))
+    apps = app_changes(theirs, ours, _acts_left_out(states))
     chosen = bool(settings.left_out) or any(state.chosen for state in states)
     plain = BOTH if any(state.rows for state in states) else PURE
     carried = Carried(
@@ -122,7 +122,7 @@ def _rows_check(
     return is_right
 
 
-def _left_out(states: Sequence[UnitedChunks]) -> list[Act]:
+def _acts_left_out(states: Sequence[UnitedChunks]) -> list[Act]:
     """Return the transactions that a choice leaves out in all of their chunks."""
     chunks = set().union(*(state.chunks for state in states if state.lost))
     return [act for state in states for act in state.lost if chunks_of([act]) <= chunks]
