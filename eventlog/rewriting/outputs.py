@@ -270,15 +270,15 @@ class Outputs:
     def _relieve(self) -> None:
         """Complete the largest segments being written until the rest fits."""
         self._taken_bytes = 0
-        held = {
+        written = {
             chunk: state.writer.held_bytes
             for chunk, state in self._open.items()
             if state.writer is not None
         }
-        total = sum(held.values())
+        total = sum(written.values())
         while total > self._writing_bytes:
-            largest = max(held, key=lambda chunk: held[chunk])
-            total -= held.pop(largest)
+            largest = max(written, key=lambda chunk: written[chunk])
+            total -= written.pop(largest)
             self._seal(self._open[largest])
 
     def _seal(self, state: _Chunk) -> None:
@@ -295,8 +295,8 @@ class Outputs:
         check_opens(add, body, self._store.uri)
         if self._verify:
             self._decode(add, body)
-        held = 0 if self._folder else len(body)
-        self._uploads.add(held, put_segment, self._store, self._clock, add, body)
+        in_memory = 0 if self._folder else len(body)
+        self._uploads.add(in_memory, put_segment, self._store, self._clock, add, body)
         self._staged.append(add)
 
     def _decode(self, add: Add, body: memoryview) -> None:

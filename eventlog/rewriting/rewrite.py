@@ -175,13 +175,13 @@ def _with_progress(
 def _joined(tables: Iterable[pa.Table], size: int) -> Rows:
     """Yield the rows in parts of at least `size` bytes."""
     parts: list[pa.Table] = []
-    held = 0
+    gathered = 0
     for table in tables:
         parts.append(table)
-        held += table.nbytes
-        if held >= size:
+        gathered += table.nbytes
+        if gathered >= size:
             yield pa.concat_tables(parts)
-            parts, held = [], 0
+            parts, gathered = [], 0
     if parts:
         yield pa.concat_tables(parts)
 

@@ -276,12 +276,12 @@ def add_effect(header: Header | None, meta: Meta, effect: Effect) -> tuple[Total
 def features(meta: Meta) -> tuple[str, ...]:
     """Return the features that readers of a table with this small state need."""
     keyed = None if meta.layout is None else keyed_of(meta.layout)
-    held = {
+    needs = {
         KEYED_FEATURE: keyed is not None,
         MERGED_FEATURE: bool(origins_of(meta)),
         SPLIT_FEATURE: keyed is not None and splits_of(keyed) > 0,
     }
-    return tuple(feature for feature, needed in held.items() if needed)
+    return tuple(feature for feature, needed in needs.items() if needed)
 
 
 def summarize_changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:

@@ -306,17 +306,17 @@ def _counting(snapshot: Snapshot, listed: Iterable[Segment]) -> _Counting | None
     if keyed_of(snapshot.layout) is None:
         return None
     chunks = {segment.chunk for segment in listed}
-    found: dict[str, list[list[int]]] = {}
+    counted: dict[str, list[list[int]]] = {}
     # What counts depends on all segments of a chunk, also on those that are not listed.
     live = snapshot.segments(None, sorted(chunks)) if chunks else ()
     for run in runs(live, buckets_split(snapshot.layout)):
         for segment in run.segments:
-            buckets = found.setdefault(segment.id, [])
+            buckets = counted.setdefault(segment.id, [])
             if buckets and buckets[-1][1] == run.first - 1:
                 buckets[-1][1] = run.last
             else:
                 buckets.append([run.first, run.last])
-    return found
+    return counted
 
 
 def _table_of_segments(

@@ -83,7 +83,7 @@ def _struct(body: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
     """Return the fields of a struct by number, and where it ends."""
     if depth > _MOST_DEPTH:
         raise ValueError("its footer is nested too deeply")
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     field = 0
     while byte := body[at]:
         at += 1
@@ -91,8 +91,8 @@ def _struct(body: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             field += byte >> 4
         else:
             field, at = _number(body, at)
-        found[field], at = _value(byte & 15, body, at, depth)
-    return found, at + 1
+        fields[field], at = _value(byte & 15, body, at, depth)
+    return fields, at + 1
 
 
 def _value(kind: int, body: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -119,14 +119,14 @@ def _list(body: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     at += 1
     if count == 15:
         count, at = varint(body, at)
-    found = []
+    values = []
     for _ in range(count):
         if kind in (_TRUE, _FALSE):  # a byte each, unlike in structs
             value, at = body[at], at + 1
         else:
             value, at = _value(kind, body, at, depth + 1)
-        found.append(value)
-    return found, at
+        values.append(value)
+    return values, at
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:

@@ -123,13 +123,13 @@ class _KeyCheck:
     def _look_for_twins(self) -> None:
         """Look for keys that stand twice: in the bases of a slice, or in two chunks."""
         # The rows of a slice are known only with all of its segments.
-        found = [
+        whole = [
             run
             for run in runs(self._live, self._rule.splits)
             if not any(s.id in self._unread for s in run.segments)
         ]
-        chunks = len({run.chunk for run in found}) > 1
-        wanted = [run for run in found if chunks or self._may_repeat(run)]
+        chunks = len({run.chunk for run in whole}) > 1
+        wanted = [run for run in whole if chunks or self._may_repeat(run)]
         for share in self._shares(wanted):
             self._compare(wanted, share, chunks=chunks)
 

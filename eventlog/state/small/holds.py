@@ -164,15 +164,15 @@ def break_hold(action: Break, meta: Meta) -> Meta | str:
     The action is void if the pin, claim or replica changed since the caller read it.
     """
     field = {"pin": "pins", "claim": "claims", "replica": "replicas"}[action.kind]
-    held: Mapping[str, Any] = getattr(meta, field)
-    target = held.get(action.name)
+    by_name: Mapping[str, Any] = getattr(meta, field)
+    target = by_name.get(action.name)
     if target is None or target.token != action.token:  # against break-of-another-token
         return f"there is no {action.kind} {action.name!r} made in version {action.token}"
     renewed = getattr(target, "renewed", 0)  # pins and replicas are never renewed
     if renewed != action.renewed:  # against break-ignores-renewal
         known = f"was renewed in version {renewed}" if renewed else "is never renewed"
         return f"{action.kind} {action.name!r} {known}"
-    return msgspec.structs.replace(meta, **{field: _without(held, action.name)})
+    return msgspec.structs.replace(meta, **{field: _without(by_name, action.name)})
 
 
 def check_restore(action: Restore, meta: Meta, version: int, time_ms: int) -> Meta | str:

@@ -172,25 +172,27 @@ def branches(session: Session) -> list[Branch]:
     """See `Table.branches`."""
     snapshot, store = session.refresh(), session.store
     meta = snapshot.meta
-    found = []
+    listed = []
     stored = set(stored_names(store))
     for name in sorted(pinned_names(store, meta) | stored):
         pin, fork, kept = meta.pins.get(pin_name(store, name)), None, False
         try:
             fork = fork_of(store, name)
             if fork is None:
-                found.append(Branch(name, None, None, pin is not None, pin_only=name not in stored))
+                listed.append(
+                    Branch(name, None, None, pin is not None, pin_only=name not in stored)
+                )
                 continue
             kept = is_pinned(fork, pin) or is_passed(fork, meta)
             head = Log(BranchStore(store, name, fork)).head_version()
             damage = _damage(session.log, snapshot, fork, kept=kept)
         except (Corrupt, UnsupportedFormat) as error:
-            held = pin is not None if fork is None else kept
+            kept = pin is not None if fork is None else kept
             at = None if fork is None else fork.version
-            found.append(Branch(name, at, None, held, damage=error.message))
+            listed.append(Branch(name, at, None, kept, damage=error.message))
             continue
-        found.append(Branch(name, fork.version, head, kept, damage=damage))
-    return found
+        listed.append(Branch(name, fork.version, head, kept, damage=damage))
+    return listed
 
 
 def _damage(log: Log, head: Snapshot, fork: Fork, *, kept: bool) -> str | None:

@@ -38,8 +38,10 @@ class SameStates:
         if splits is None:
             theirs, ours = (Counter(forms.get(s.id, s.id) for s in segments) for segments in both)
             return theirs == ours
-        there, here = ([self._counted(run) for run in slices.runs(x, splits)] for x in both)
-        return there == here
+        their_runs, our_runs = (
+            [self._counted(run) for run in slices.runs(x, splits)] for x in both
+        )
+        return their_runs == our_runs
 
     def _counted(self, run: slices.Run) -> tuple[str, int, int, list[Hashable]]:
         # against equal-rows-of-two-writers-taken-for-the-same
@@ -51,10 +53,10 @@ class SameStates:
 
 def by_chunk(segments: Iterable[Segment]) -> dict[str, list[Segment]]:
     """Return segments by their chunks."""
-    found: dict[str, list[Segment]] = {}
+    grouped: dict[str, list[Segment]] = {}
     for segment in segments:
-        found.setdefault(segment.chunk, []).append(segment)
-    return found
+        grouped.setdefault(segment.chunk, []).append(segment)
+    return grouped
 
 
 def firsts_of(source: Side, target: Side) -> Firsts:

@@ -10,7 +10,7 @@ from eventlog.format import keys
 from eventlog.keyed import placement
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
-from eventlog.merging.planning.by_state.same_states import same_slices
+from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
 from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
@@ -52,6 +52,7 @@ class UnitedSegments:
         self._schema, self._common, self._renamed = schema, common, renamed
         layout = target.side.meta.layout
         self._keyed = layout is not None and keyed_of(layout) is not None
+        self._live = [by_chunk(side.live.values()) for side in (source.side, target.side)]
         self.adds: list[Segment] = []
         self.drops: list[Segment] = []
         self.copies: dict[str, tuple[tuple[bool, str], ...]] = {}
@@ -71,27 +72,27 @@ class UnitedSegments:
     def _add_beside(self, state: UnitedChunks) -> None:
         """The target keeps its segments of these chunks, and gets the rows."""
         live = self._target.side.live
-        gone = [s for name, s in live.items() if name in self._source.dropped]
-        self.drops += (s for s in gone if s.chunk in state.chunks)
+        _, in_target = self._live_in(state.chunks)
+        self.drops += (s for s in in_target if s.id in self._source.dropped)
         for row in state.rows:
             if row.again or row.segment.id not in live:
                 self._add_rows(row)
 
+    def _live_in(self, chunks: frozenset[str]) -> list[list[Segment]]:
+        """Return the live segments of chunks, of the source and of the target."""
+        return [[s for c in sorted(chunks) for s in live.get(c, ())] for live in self._live]
+
     def _exchange(self, state: UnitedChunks) -> None:
         """The target gets the source's segments of these chunks, and the rows."""
-        here = [s for s in self._target.side.live.values() if s.chunk in state.chunks]
-        there = [
-            s
-            for s in self._source.side.live.values()
-            if s.chunk in state.chunks and s.id not in self._target.dropped
-        ]
+        in_source, in_target = self._live_in(state.chunks)
+        in_source = [s for s in in_source if s.id not in self._target.dropped]
         self.still |= state.chunks
         if self._keyed:
-            self._exchange_slices(here, there, state.rows)
+            self._exchange_slices(in_target, in_source, state.rows)
             return
-        kept = {s.id for s in there} | {row.segment.id for row in state.rows}
-        self.drops += [s for s in here if s.id not in kept]
-        for segment in there:
+        kept = {s.id for s in in_source} | {row.segment.id for row in state.rows}
+        self.drops += [s for s in in_target if s.id not in kept]
+        for segment in in_source:
             if segment.id not in self._target.side.live:
                 self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
         for row in state.rows:
@@ -99,16 +100,16 @@ class UnitedSegments:
                 self._add_rows(row)
 
     def _exchange_slices(
-        self, here: Sequence[Segment], there: Sequence[Segment], rows: Sequence[Addition]
+        self, in_target: Sequence[Segment], in_source: Sequence[Segment], rows: Sequence[Addition]
     ) -> None:
         """The target gets the source's segments in their places, and the rows above them."""
-        if not rows and same_slices(self._source.side, self._target.side, there, here):
+        if not rows and same_slices(self._source.side, self._target.side, in_source, in_target):
             return
-        ends = {v for s in there for v in placement.span(s) if v > self._common}
+        ends = {v for s in in_source for v in placement.span(s) if v > self._common}
         places = {v: self._common + 1 + n for n, v in enumerate(sorted(ends))}
         self.room = max(self.room, self._common + len(ends) - self._target.side.version)
-        self.drops += here
-        for segment in there:
+        self.drops += in_target
+        for segment in in_source:
             low, high = (places.get(v, v) for v in placement.span(segment))
             place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
