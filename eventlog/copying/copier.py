@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eventlog.clock import Clock
+from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, DataLoss
 from eventlog.format.codec import sha256
 from eventlog.store.branching import within
@@ -136,7 +137,7 @@ def damaged(item: Item, table: str) -> Corrupt:
     kind = DataLoss if item.role == "segment" else Corrupt
     return kind(
         f"version {item.version} needs an object that has other bytes than the log describes, and "
-        "it was not copied: run `eventlog fsck --checksums`",
+        f"it was not copied: run {command('fsck', table, '--checksums')}",
         table=table,
         key=item.key,
         version=item.version,

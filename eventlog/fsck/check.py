@@ -294,7 +294,7 @@ def _check_time(store: ObjectStore, walk: Walk, findings: Findings, clock: Clock
     header = walk.audit.header
     if header is None or header.version != walk.listed.head:
         return
-    problem = timing.time_problem(header, store_time_ms(store, clock))
+    problem = timing.time_problem(header, store_time_ms(store, clock), store.uri)
     if problem is not None:
         findings.add("warning", problem, keys.commit_key(header.version), header.version)
 

@@ -14,6 +14,7 @@ from itertools import chain as chained
 from itertools import islice
 
 from eventlog.commit import proposal
+from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     InvalidInput,
@@ -125,6 +126,7 @@ class Walk:
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
+        self._unfilled: list[range] = []  # what lies between others, and was left out
         self._left_out = set[int]()  # versions among them whose key frame was looked at
         self.kept: Mapping[str, Segment] | None = None
         self.kept_meta: Meta | None = None
@@ -155,6 +157,7 @@ class Walk:
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self._keyframes.check_stray(version)
+        self._look_at_unfilled()
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
@@ -232,16 +235,28 @@ class Walk:
 
     def _look_at_gap(self, newer: int, older: int, after: Sequence[int]) -> None:
         """Report versions that are absent above others that are there, and not left out."""
-        what = f"the versions {older + 1} to {newer - 1}, between others that it has: copy them"
-        key = keys.commit_key(newer)
         # What a start left out is copied newest first, except the lowest one (R17.5): version 0,
         # or the next one for handles that know the version below.
         if all(older > end + 1 for end in after):  # against lost-taken-for-left-out
-            message = f"this copy has lost {what} again with `eventlog replicate --backfill`"
-            self._find("error", message, key, newer)
+            self._report_gap("error", "has lost", range(older + 1, newer))
         elif all(end != older for end in after):
-            message = f"this copy lacks {what} with `eventlog replicate --backfill`"
-            self._find("warning", message, key, newer)
+            self._unfilled.append(range(older + 1, newer))
+
+    def _look_at_unfilled(self) -> None:
+        """Report versions that a backfill would bring, with their rows."""
+        for gap in self._unfilled:
+            kept = range(max(gap.start, self.audit.meta.horizon), gap.stop)
+            if kept:  # against copy-questioned-for-what-its-source-gave-up
+                self._report_gap("warning", "lacks", kept)
+
+    def _report_gap(self, severity: Severity, verb: str, gap: range) -> None:
+        self._find(
+            severity,
+            f"this copy {verb} the versions {gap[0]} to {gap[-1]}, between others that it has: "
+            f"{command('replicate', 'SOURCE', self._store.uri, '--backfill')} copies them",
+            keys.commit_key(gap.stop),
+            gap.stop,
+        )
 
     def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.

@@ -372,9 +372,10 @@ class Log:
         """Return the error for an unusable key frame of a version that cannot be resolved."""
         way = "its commit is missing: run `eventlog fsck`, and put both back from a copy"
         if isinstance(missing, VersionNotReplicated):
+            copying = command("replicate", "SOURCE", self.store.uri, "--backfill")
             way = (
-                "this copy lacks the older versions that could replace it: copy them with "
-                "`eventlog replicate --backfill`, or put the damaged object back"
+                "this copy lacks the older versions that could replace it: put the damaged object "
+                f"back, or copy them: {copying}"
             )
         return Corrupt(
             f"the key frame of version {version} is unusable ({problem.message}), and {way}",

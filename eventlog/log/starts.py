@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, KeyNotFound, UnsupportedFormat, VersionNotReplicated
 from eventlog.format import codec, keys
 from eventlog.model.records import Start
@@ -134,8 +135,8 @@ class Starts:
             return None
         return VersionNotReplicated(
             f"version {version} is not in this replica, which has the versions from "
-            f"{start.version} on: copy the older ones with `eventlog replicate --backfill`, or "
-            "read the table that it follows",
+            f"{start.version} on: read the table that it follows, or copy the older ones: "
+            f"{command('replicate', 'SOURCE', self._store.uri, '--backfill')}",
             table=self._store.uri,
             version=version,
         )

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, Sweep
 from eventlog.model.records import Commit, KeyFrame, Leaf
 
 _LOW = 2**64 - 1
@@ -69,13 +69,18 @@ def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False)
         Item(keys.frame_key(spill.sha256), "frame", version, spill.size, spill.sha256)
         for spill in {spill.sha256: spill for spill in spills}.values()
     ]
-    sweeps = (a.sweep for t in commit.transactions for a in t.actions if isinstance(a, Swept))
-    items += [
-        Item(keys.frame_key(p.sha256), "pending", version, p.size, p.sha256, maybe_there=True)
-        for p in (sweep.pending for sweep in sweeps)
-        if p is not None
-    ]
+    for action in (a for t in commit.transactions for a in t.actions if isinstance(a, Swept)):
+        items += of_sweep(action.sweep, version)
     return items
+
+
+def of_sweep(sweep: Sweep, version: int) -> list[Item]:
+    """Return the record of a vacuum, which a version names, if there is one."""
+    record = sweep.pending
+    if record is None:
+        return []
+    key = keys.frame_key(record.sha256)
+    return [Item(key, "pending", version, record.size, record.sha256, maybe_there=True)]
 
 
 def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bool = False) -> Item:

@@ -233,6 +233,8 @@ class Steps:
             if not seen or place not in named:
                 self._check_kept((entry,), first)
                 yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
+        if snapshot.meta.swept is not None:  # against copy-without-the-record-of-its-state
+            yield from contents.of_sweep(snapshot.meta.swept, first)
         if snapshot.header.keyframe is not None:
             yield from self._first_keyframe(snapshot, snapshot.header.keyframe)
         body = codec.encode_start(
@@ -344,8 +346,8 @@ class Steps:
             raise Corrupt(
                 f"a copy of {self._store.uri} has to begin with the key frame of version "
                 f"{version}, which is unusable, and the versions that could replace it are "
-                "missing: put the object back, or copy these versions there with "
-                "`eventlog replicate --backfill`",
+                "missing: put the object back, or copy these versions there: "
+                f"{command('replicate', 'SOURCE', self._store.uri, '--backfill')}",
                 table=self._store.uri,
                 key=key,
                 version=version,

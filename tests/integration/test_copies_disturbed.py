@@ -5,13 +5,13 @@ from threading import Lock
 
 import pytest
 from support.builders import START_MS, Crash, Spy, create, events, reopen, replace_object
-from support.copies import check_prefix, everything, grow, objects, small_objects, sweep
+from support.copies import POLICY, check_prefix, everything, grow, objects, small_objects, sweep
 from support.crashes import MortalStore, fresh
 from support.forked_histories import copied
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
-from eventlog.compaction import vacuum
+from eventlog.compaction import run, vacuum
 from eventlog.display import command
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
@@ -272,6 +272,24 @@ def test_what_a_copy_left_out_is_no_loss():
     assert (found.severity, "lacks the versions" in found.message) == ("warning", True)
 
 
+@pytest.mark.parametrize(("start", "lacks"), [("oldest", []), ("keyframe", ["3 to 12"])])
+def test_a_copy_lacks_nothing_that_its_source_gave_up(start, lacks):
+    source, target = create(properties={"keyframe_commits": "2"}), MemoryStore()
+    for n in range(5):
+        append(source, events(1, first=n))
+    source.pin("held", 3)
+    run(source, policy=POLICY)
+    assert sweep(source.store, 7) == 3
+    for n in range(3):
+        append(source, events(1, first=10 + n))
+    assert source.refresh().meta.swept.pending is not None
+    assert copy(source, target, start=start).start == (13 if lacks else 3)
+    found = [finding.message for finding in fsck(Table(target), objects=True).findings]
+    assert [m.split("lacks the versions ")[1].split(",")[0] for m in found] == lacks
+    backfill(source, Table(target))
+    assert fsck(Table(target), objects=True).findings == ()
+
+
 @pytest.mark.verify
 def test_a_copy_of_a_branch_starts_at_what_the_parent_keeps_for_it():
     parent, target = everything(), MemoryStore()
@@ -472,7 +490,7 @@ def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
     assert [f.key for f in fsck(reopen(store)).findings if f.severity == "error"] == [damaged]
     own_body = store.get(own)
     store.delete([own])
-    with pytest.raises(errors.Corrupt, match="replicate --backfill") as refused:
+    with pytest.raises(errors.Corrupt, match="replicate SOURCE .* --backfill") as refused:
         scan(reopen(store), version=lowest).to_table()
     assert refused.value.key == damaged
     found = fsck(Table(store)).findings

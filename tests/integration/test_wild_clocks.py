@@ -83,7 +83,9 @@ def test_a_table_of_1970_is_written_again_once_its_time_is_corrected(early):
         lambda: table.pin("mine"),
         lambda: vacuum(table, dry_run=False),
     ):
-        with pytest.raises(errors.InvalidInput, match=r"eventlog clock --set.*Table.set_clock"):
+        with pytest.raises(
+            errors.InvalidInput, match=r"eventlog clock TABLE --set.*Table.set_clock"
+        ):
             verb()
     assert table.set_clock() == 4
     assert table.head().timestamp == datetime.fromtimestamp(NOW_MS / 1000, UTC)
@@ -196,7 +198,7 @@ def test_fsck_names_the_way_out(early, late):
         (finding,) = report.findings
         assert (report.errors, report.warnings) == (0, 1)
         assert says in finding.message
-        assert "eventlog clock --set" in finding.message
+        assert f"`eventlog clock {looking.uri} --set`" in finding.message
         looking.set_clock()
         assert fsck(looking).findings == ()
 

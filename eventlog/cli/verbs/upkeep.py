@@ -282,7 +282,8 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
     table = place.open()
     head = table.snapshot()
     store_ms, here_ms = table.store.now_ms(), table.clock.now_ms()
-    odd = timing.time_problem(head.header, store_time_ms(table.store, table.clock))
+    now_ms = store_time_ms(table.store, table.clock)
+    odd = timing.time_problem(head.header, now_ms, table.uri)
     committed = table.set_clock(text) if setting else None
     after = table.head()
     corrections = [(c.version, c.old, c.new) for c in after.meta.clock]

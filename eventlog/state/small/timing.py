@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import SetClock
 from eventlog.model.chunks import MAX_MS, MIN_MS
@@ -123,13 +124,19 @@ def check_leap(head: Header, now_ms: int) -> None:
         raise InvalidInput(
             f"this clock says {shown_time(now_ms)}, more than ten years after the table's newest "
             f"commit ({shown_time(head.time)}): correct the clock, or, if the table's time is "
-            "wrong, correct that with `eventlog clock --set` or Table.set_clock",
+            "wrong, correct that with `eventlog clock TABLE --set` or Table.set_clock",
             version=head.version,
         )
 
 
-def time_problem(head: Header, now_ms: int) -> str | None:
-    """Return how far the table's time is off the clock and what to do; None if it is not."""
+def time_problem(head: Header, now_ms: int, table: str) -> str | None:
+    """Return how far the table's time is off the clock and what to do; None if it is not.
+
+    Args:
+        head: the header of the newest version.
+        now_ms: the present, in ms UTC.
+        table: the root URI of the table.
+    """
     ahead_ms = head.time - now_ms
     if ahead_ms > _NOTABLE_MS:
         offset = (
@@ -141,7 +148,8 @@ def time_problem(head: Header, now_ms: int) -> str | None:
         return None
     return (
         f"the newest commit is stamped {shown_time(head.time)}, {offset}. If this clock "
-        f"({shown_time(now_ms)}) is right, correct the table's time: `eventlog clock --set`"
+        f"({shown_time(now_ms)}) is right, correct the table's time: "
+        f"{command('clock', table, '--set')}"
     )
 
 
