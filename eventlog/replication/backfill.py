@@ -257,6 +257,9 @@ class Filler:
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe
+                if codec.sha256(body) != above.prev:  # against backfill-of-another-chain
+                    yield self._refusal(version)  # of its objects nothing is stored
+                    return
                 before = None
                 if later is not None and version >= horizon:
                     # Segments that the next version dropped; a later one may have restored them.
@@ -271,18 +274,19 @@ class Filler:
                 if named is not None:
                     check = partial(self._check_named, commit, body, before)
                     yield from self._keyframe(named, framed, check)
-                yield self._commit_step(commit, body, above.prev)
+                yield self._commit_step(commit, body)
                 above = commit.header
 
-    def _commit_step(self, commit: Commit, body: bytes, expected: str | None) -> Step:
-        version = commit.header.version
-
+    def _commit_step(self, commit: Commit, body: bytes) -> Step:
         def step() -> int:
-            # against backfill-of-another-chain
-            if codec.sha256(body) != expected:
-                raise self._not_followed(version)
-            self.pipeline.create(keys.commit_key(version), body)
+            self.pipeline.create(keys.commit_key(commit.header.version), body)
             return 1
+
+        return step
+
+    def _refusal(self, version: int) -> Step:
+        def step() -> int:
+            raise self._not_followed(version)
 
         return step
 

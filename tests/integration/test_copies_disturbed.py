@@ -490,7 +490,7 @@ def test_the_lowest_version_of_a_copy_is_read_over_its_own_key_frame(leaf):
     assert [f.key for f in fsck(reopen(store)).findings if f.severity == "error"] == [damaged]
     own_body = store.get(own)
     store.delete([own])
-    with pytest.raises(errors.Corrupt, match="replicate SOURCE .* --backfill") as refused:
+    with pytest.raises(errors.Corrupt, match=r"replicate SOURCE .* --backfill") as refused:
         scan(reopen(store), version=lowest).to_table()
     assert refused.value.key == damaged
     found = fsck(Table(store)).findings

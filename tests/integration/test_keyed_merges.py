@@ -1329,3 +1329,29 @@ def test_g4_a_choice_that_changes_nothing_is_taken_over(seed):
     replication.merge(c, d, take="target")
     replication.merge(d, c)
     assert shown(c) == shown(d)
+
+
+@pytest.mark.hazard("G4")
+def test_g4_a_restore_puts_rows_where_they_were_before_a_union():
+    """The union brings back a segment that its log has merged with others meanwhile."""
+    table = keyed()
+    put(table, (1, "common", None))
+    a, b = cut_off(table)
+    for n in range(4):
+        put(b, (2, f"b{n}", None))
+    merge_all(b)
+    put(a, (3, "a", None))
+    replication.merge(a, b)
+    before, wanted = b.refresh().version, shown(b)
+    assert wanted.keys() == {1, 2, 3}
+    for n in range(4):
+        put(b, (5, f"b{n}", None))
+    merge_all(b)
+    back = a.refresh().version
+    put(a, (9, "a", None))
+    a.restore(back)
+    replication.merge(a, b)
+    b.restore(before)
+    assert shown(b) == wanted
+    replication.merge(b, a)
+    assert shown(a) == wanted

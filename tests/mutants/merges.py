@@ -1,6 +1,6 @@
 """Mutants of merging histories: nothing twice, nothing lost, conflicts are told."""
 
-from mutants.swap import always, becomes, mutant, never, skip
+from mutants.swap import always, becomes, keep, mutant, never, skip
 
 # The check of R19.11 is a second line of defence. Without it each guard of the planners is alone.
 UNCHECKED = {
@@ -28,6 +28,20 @@ MERGES = (
         "where somebody has to choose, nothing is carried one by one before",
         becomes("planned"),
         "test_w18_what_its_writer_replaced_before_it_was_merged_stays_away",
+    ),
+    mutant(
+        "place-changed-under-one-id",
+        "R19.10 G4",
+        "a segment that gets another place in a union gets another id, too",
+        keep(0),
+        "test_g4_a_restore_puts_rows_where_they_were_before_a_union",
+    ),
+    mutant(
+        "restored-rows-dropped-unread",
+        "R19.11 G3",
+        "an overwrite beside rows that the target has dropped and restored is a conflict",
+        never,
+        "test_g3_a_row_that_a_copy_dropped_and_restored_is_overwritten_by_nobody_unseen",
     ),
     mutant(
         "settings-swapped",

@@ -4,12 +4,15 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.compaction import run
+from eventlog.errors import InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
 from eventlog.readers import scan
+from eventlog.state.delta import add_of, drop_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import upsert
 from eventlog.writers.batch import stage
@@ -43,3 +46,19 @@ def test_segments_of_one_commit_are_applied_in_their_order_after_a_restore(monke
     run(t)
     assert held(t) == [9]
     assert fsck(t).ok
+
+
+def test_a_segment_whose_place_changed_is_not_restored_silently():
+    """No command of ours changes it. A restore that kept the segment would show other rows."""
+    t = Table.create("", SCHEMA, time_column="at", key="id", buckets=1, store=MemoryStore())
+    version = upsert(t, rows(1))
+    (segment,) = t.head().segments()
+    drop = t.transaction("a test", [drop_of(segment)])
+    t.commit(drop)
+    place = replace(segment.slice, low=None, high=None, ordinal=None)
+    t.commit(t.transaction("a test", [replace(add_of(segment), slice=place)]))
+    with pytest.raises(InvalidInput, match="restore a version without it first"):
+        t.restore(version)
+    t.restore(version - 1)
+    t.restore(version)
+    assert held(t) == held(t, version) == [1]

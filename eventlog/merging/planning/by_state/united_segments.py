@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from eventlog.format import keys
 from eventlog.keyed import placement
@@ -14,7 +15,7 @@ from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
 from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
-from eventlog.model.entries import Schema, Segment
+from eventlog.model.entries import Schema, Segment, Slice
 
 
 class UnitedSegments:
@@ -53,6 +54,9 @@ class UnitedSegments:
         layout = target.side.meta.layout
         self._keyed = layout is not None and keyed_of(layout) is not None
         self._live = [by_chunk(side.live.values()) for side in (source.side, target.side)]
+        acts = target.side.acts if self._keyed else ()
+        self._places = {s.id: s.slice for act in acts for s in act.adds}  # the newest of each
+        self._dropped = {drop.id for act in acts for drop in act.drops}
         self.adds: list[Segment] = []
         self.drops: list[Segment] = []
         self.copies: dict[str, tuple[tuple[bool, str], ...]] = {}
@@ -113,7 +117,7 @@ class UnitedSegments:
             low, high = (places.get(v, v) for v in placement.span(segment))
             place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
-            self._add(entry, ((False, keys.key_of(segment)),))
+            self._add(entry, ((False, keys.key_of(segment)),), was=segment.slice)
         for row in rows:
             self._add_rows(row)
 
@@ -123,16 +127,35 @@ class UnitedSegments:
             segment = self._of_source(segment)
         if row.again:
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
-        self._add(segment, ((row.mine, keys.key_of(row.segment)),))
+        self._add(segment, ((row.mine, keys.key_of(row.segment)),), was=row.segment.slice)
 
     def _of_source(self, segment: Segment) -> Segment:
         entry = translated(segment, self._source.side.schema, self._schema)
         return as_new_rows(entry) if self._keyed else entry
 
-    def _add(self, segment: Segment, places: tuple[tuple[bool, str], ...]) -> None:
-        if segment.id in self._target.side.live:  # of slices that get another place
+    def _add(
+        self,
+        segment: Segment,
+        places: tuple[tuple[bool, str], ...],
+        *,
+        was: Slice | UnsetType = UNSET,
+    ) -> None:
+        # Of slices that get another place. A restore of the target compares segments by their ids.
+        # against place-changed-under-one-id
+        if segment.id in self._target.side.live or self._is_moved(segment, was):
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "moved"))
         while segment.id in self.copies:  # another form of the same rows is there
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "again"))
         self.adds.append(segment)
         self.copies[segment.id] = places
+
+    def _is_moved(self, segment: Segment, was: Slice | UnsetType) -> bool:
+        """Return whether the target had a segment in another place.
+
+        Args:
+            segment: as it is to be added.
+            was: where the other log has it, or the target had it.
+        """
+        if segment.id in self._dropped:
+            was = self._places.get(segment.id, was)  # else from before the logs parted
+        return segment.id in self._dropped and segment.slice != was
