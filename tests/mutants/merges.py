@@ -44,6 +44,20 @@ MERGES = (
         "test_g3_a_row_that_a_copy_dropped_and_restored_is_overwritten_by_nobody_unseen",
     ),
     mutant(
+        "unit-forgotten-whose-rows-are-there",
+        "R19.10 G3",
+        "a unit of work counts as done where its rows are, whoever forgot it",
+        becomes("[]"),
+        "test_g3_a_unit_of_work_counts_as_done_where_its_row_is_though_another_copy_forgot_it",
+    ),
+    mutant(
+        "unit-brought-and-not-counted",
+        "R19.10 G3",
+        "a unit of work counts as done where a choice brought its rows, once left out",
+        becomes("[]"),
+        "test_g3_a_unit_of_work_that_a_later_choice_brings_counts_as_done",
+    ),
+    mutant(
         "settings-swapped",
         "G3",
         "a setting that one side tried and set back is what the other side made it",

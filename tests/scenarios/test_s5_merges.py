@@ -930,3 +930,45 @@ def test_g3_a_row_that_a_copy_dropped_and_restored_is_overwritten_by_nobody_unse
         == names(b)
         == rows(*(range(12) if order == "ba" else (0, 2, 3, 5, 6, 8, 9, 11, 30)))
     )
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_counts_as_done_where_its_row_is_though_another_copy_forgot_it(trio):
+    a, b, c = trio
+    overwrite(b, events(1, first=30))
+    append(a, events(1, first=250), app_id="job", app_seq=1)
+    replication.merge(a, b)
+    overwrite(c, events(1, first=60))
+    replication.merge(b, c, take="target")
+    version = a.refresh().version
+    append(a, events(1, first=90))
+    a.restore(version)
+    replication.merge(c, a, take="target")
+    assert names(a) == rows(0, 250)
+    append(a, events(1, first=250), app_id="job", app_seq=1)
+    assert names(a) == rows(0, 250)
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("compacted", [False, True])
+def test_g3_a_unit_of_work_that_a_later_choice_brings_counts_as_done(trio, compacted):
+    a, b, _ = trio
+    unit = {"app_id": "job", "app_seq": 1}
+    overwrite(a, events(1, first=250), **unit)
+    overwrite(b, events(1, first=30))
+    replication.merge(a, b, take="target")
+    assert b.head().meta.apps == {}
+    append(a, events(1, first=60))
+    if compacted:
+        rewritten(a)
+    version = a.refresh().version
+    append(a, events(1, first=61))
+    replication.merge(a, b)
+    overwrite(b, events(1, first=31))
+    a.restore(version)
+    with pytest.raises(errors.CommitConflict):
+        replication.merge(a, b)
+    replication.merge(a, b, take="source")
+    assert names(b) == rows(60, 250)
+    append(b, events(1, first=250), **unit)
+    assert names(b) == rows(60, 250)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from eventlog.keyed.repetition import Firsts
 from eventlog.merging.log_acts import Act, kept
 from eventlog.merging.planning.by_state.sides import LogDifference, Side
 from eventlog.merging.sequences import Runs, common_runs, joined_runs, runs_without
@@ -24,22 +25,32 @@ class AppChanges:
     resets: tuple[dict[str, AppReset], ...]
 
 
-def app_changes(source: LogDifference, target: LogDifference, lost: Collection[Act]) -> AppChanges:
+def app_changes(
+    source: LogDifference,
+    target: LogDifference,
+    lost: Collection[Act],
+    shown: Collection[str],
+) -> AppChanges:
     """Return what becomes of the sequences of apps.
 
-    Units that a restore of the source forgot, or that were left out with all of their chunks, do
-    not count as done any more: a first restore lowers the sequence, so that they can be loaded
-    again. The origin names the units above that which count as done, and a second restore raises
-    the sequence to the last of them.
+    A unit counts as done if the target shows its rows. Others that a restore of the source forgot,
+    or that were left out with all of their chunks, no longer do: a first restore lowers the
+    sequence, so that they can be loaded again. The origin names the units above that which count as
+    done, and a second restore raises the sequence to the last of them.
 
     Args:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
         lost: the transactions that the union leaves out as a whole.
+        shown: the ids of the segments that the target has live after the union.
     """
-    theirs = _units_of(source.acts)
+    # against unit-brought-and-not-counted
+    brought = _doers(source.side.acts, shown)
+    theirs = _units_of([*source.acts, *brought])
     left = _left_out(source, target, lost)
-    ours = _units_of(act for act in target.acts if act not in lost)
+    # against unit-forgotten-whose-rows-are-there
+    stay = _doers(target.side.acts, shown)
+    ours = _units_of([*(act for act in target.acts if act not in lost), *stay])
     there, here = source.units.done, target.units.done
     # against units-forgotten-here-done-again
     ours = {app: common_runs(runs, here.get(app, ())) for app, runs in ours.items()}
@@ -83,6 +94,27 @@ def _left_out(
             if rest:
                 left[app] = joined_runs(left.get(app, ()), rest)
     return left
+
+
+def _doers(acts: Sequence[Act], shown: Collection[str]) -> list[Act]:
+    """Return the transactions of single units of work of which segments have rows.
+
+    Args:
+        acts: what one log did, in order.
+        shown: the ids of the segments.
+    """
+    firsts = Firsts()
+    for name in (*shown, *(segment.id for act in acts for segment in act.adds)):
+        firsts.note(name)
+    doers: dict[str, list[Act]] = {}
+    for act in acts:
+        moved = act.drops if act.rewrites or act.merges_slices else ()
+        those = [doer for drop in moved for doer in doers.get(firsts.of(drop.id), ())]
+        those += [act] if act.unit is not None else []
+        for segment in act.adds if those else ():
+            doers.setdefault(firsts.of(segment.id), []).extend(those)
+    names = map(firsts.of, shown)
+    return list({id(doer): doer for name in names for doer in doers.get(name, ())}.values())
 
 
 def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:

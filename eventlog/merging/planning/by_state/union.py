@@ -77,7 +77,7 @@ def unite(
     regions = overlapping_chunks([*source.acts, *target.acts])
     states = [rules.state(chunks) for chunks in regions]
     segments = changed(states)
-    apps = app_changes(theirs, ours, _acts_left_out(states))
+    apps = app_changes(theirs, ours, _acts_left_out(states), segments.shown())
     chosen = bool(settings.left_out) or any(state.chosen for state in states)
     plain = BOTH if any(state.rows for state in states) else PURE
     carried = Carried(
