@@ -302,7 +302,11 @@ class Walk:
             return spills.unpack(commit, self.log.spill), delta, codec.sha256(body)
         except (Corrupt, NotFound) as error:
             # A spill is another object, and may be all that is damaged.
-            self._find("error", error.message, error.key or key, version)
+            message = error.message
+            if isinstance(error, Corrupt) and (error.key or key) == key:
+                again = command("replicate", "SOURCE", self._store.uri, "--backfill")
+                message += f"; once this object is removed by hand, {again} copies it from SOURCE"
+            self._find("error", message, error.key or key, version)
             return None
 
     def _step(self, commit: Commit, digest: str, delta: Delta) -> bool:

@@ -26,12 +26,7 @@ from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
-from eventlog.merging.planner_inputs import (
-    PlannerInputs,
-    brought_back,
-    live_segments,
-    overwritten_chunks,
-)
+from eventlog.merging.planner_inputs import PlannerInputs, live_segments, overwritten_chunks
 from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import LeftOut, Take
 from eventlog.merging.planning.by_state.union import Union, unite
@@ -401,12 +396,11 @@ class Merger:
         Second comes whether what both logs did before has been read.
         """
         ties, past = self._ties, Divergence.unread(steps)
-        live = live_segments(head, steps, None) if ties is None else {}
-        restored = brought_back(live, pair.common)
-        needed = needs_past(pair, head.meta, steps, live=live, restored=restored, ties=ties)
+        live = live_segments(head, steps, None) if ties is None else ()
+        needed = needs_past(pair, head.meta, steps, live=live, ties=ties)
         if needed:
             past = self._inputs.divergence(self._source_head, head, steps)
-            live = live_segments(head, steps, past) if ties is None else {}
+            live = live_segments(head, steps, past) if ties is None else ()
         planner: TablePlanner
         if ties is None:
             planner = Planner(pair, head.meta, live, past)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from eventlog.format import keys
 from eventlog.lineage.fork_point import ForkPoint
@@ -98,8 +98,8 @@ class PlannerInputs:
 
 def live_segments(
     head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
-) -> Mapping[str, Segment]:
-    """Return the target's live segments by id, as far as commits bear on them.
+) -> Collection[str]:
+    """Return the ids of the target's live segments, as far as commits bear on them.
 
     Args:
         head: the target's head.
@@ -115,19 +115,7 @@ def live_segments(
     for act in (act for step in both for act in step.acts):
         asked.update((s.id, s.chunk) for s in act.adds)
         asked.update((drop.id, drop.chunk) for drop in act.drops)
-    return head.live([Drop(i, chunk, "") for i, chunk in asked.items()])
-
-
-def brought_back(live: Mapping[str, Segment], common: int) -> frozenset[str]:
-    """Return the segments from before the logs parted that the target dropped and made live again.
-
-    Args:
-        live: segments of the target, by id.
-        common: the last version that both logs share.
-    """
-    # One that a slow writer of the source began before that and committed after it may be among
-    # these, so that more is read than has to be.
-    return frozenset(name for name, s in live.items() if s.epoch < common < s.version)
+    return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
 
 
 def overwritten_chunks(head: Snapshot, steps: Sequence[AppliedStep]) -> dict[str, list[Segment]]:

@@ -272,6 +272,19 @@ def test_what_a_copy_left_out_is_no_loss():
     assert (found.severity, "lacks the versions" in found.message) == ("warning", True)
 
 
+@pytest.mark.hazard("W18")
+def test_w18_a_damaged_commit_of_a_copy_is_replaced_by_what_an_audit_says():
+    source, target = everything(), MemoryStore()
+    copy(source, target)
+    replace_object(target, keys.commit_key(3), b"junk")
+    (found,) = [f for f in fsck(Table(target)).findings if f.key == keys.commit_key(3)]
+    again = command("replicate", "SOURCE", target.uri, "--backfill")
+    assert f"once this object is removed by hand, {again} copies it" in found.message
+    target.delete([found.key])
+    backfill(source, Table(target))
+    assert fsck(Table(target), objects=True).findings == ()
+
+
 @pytest.mark.parametrize(("start", "lacks"), [("oldest", []), ("keyframe", ["3 to 12"])])
 def test_a_copy_lacks_nothing_that_its_source_gave_up(start, lacks):
     source, target = create(properties={"keyframe_commits": "2"}), MemoryStore()

@@ -37,13 +37,6 @@ MERGES = (
         "test_g4_a_restore_puts_rows_where_they_were_before_a_union",
     ),
     mutant(
-        "restored-rows-dropped-unread",
-        "R19.11 G3",
-        "an overwrite beside rows that the target has dropped and restored is a conflict",
-        never,
-        "test_g3_a_row_that_a_copy_dropped_and_restored_is_overwritten_by_nobody_unseen",
-    ),
-    mutant(
         "unit-forgotten-whose-rows-are-there",
         "R19.10 G3",
         "a unit of work counts as done where its rows are, whoever forgot it",

@@ -24,7 +24,6 @@ def needs_past(
     steps: Sequence[AppliedStep],
     *,
     live: Collection[str],
-    restored: Collection[str] = (),
     ties: Ties | None,
 ) -> bool:
     """Return whether a planner needs what both logs did since the fork point.
@@ -37,7 +36,6 @@ def needs_past(
         steps: the commits of the source that are to be merged.
         live: in a table without a key, the ids of the target's live segments, of those that the
             source drops.
-        restored: those of them that the target dropped and made live again.
         ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
     """
     repeats_own = ties == "repeat" and pair.is_upper
@@ -51,7 +49,7 @@ def needs_past(
         may_be_there = not pair.alone or may_be_done(act, seqs)
         if may_be_there or _sets_anything(pair, meta, act):
             return True
-        needs_rows = ties is None and _needs_rows(pair, act, live_now, restored)
+        needs_rows = _needs_rows(pair, act, live_now) if ties is None else False
         if needs_rows or (ties and _needs_order(pair, act, steps[0].version, ties)):
             return True
         for app, runs in kept(act.units).items():
@@ -59,20 +57,16 @@ def needs_past(
     return False
 
 
-def _needs_rows(pair: Pair, act: Act, live: set[str], restored: Collection[str]) -> bool:
-    """Return whether the target may have the rows that an act drops in other segments, or again.
+def _needs_rows(pair: Pair, act: Act, live: set[str]) -> bool:
+    """Return whether the target may have the rows that an act drops in other segments.
 
     Args:
         pair: the two logs.
         act: a transaction of the source.
         live: the ids of the target's live segments, kept up to date.
-        restored: those that the target dropped and made live again.
     """
     dropped = {drop.id for drop in act.drops}
     if act.restores and pair.own is not None:
-        return True
-    # against restored-rows-dropped-unread
-    if not act.rewrites and not dropped.isdisjoint(restored):
         return True
     if not dropped <= live:
         return not act.rewrites  # a rewrite of what is not there is left out
