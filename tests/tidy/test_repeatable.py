@@ -32,6 +32,7 @@ def drawn(folder, *imported):
     return done.stdout.splitlines()
 
 
+@pytest.mark.verify
 def test_what_hypothesis_draws_does_not_depend_on_what_is_imported(tmp_path):
     constants = [*range(10**6, 10**6 + 300), *(f"constant {n}" for n in range(300))]
     (tmp_path / "many_constants.py").write_text(f"CONSTANTS = {constants!r}\n")

@@ -562,6 +562,7 @@ def test_an_append_that_cannot_answer_has_not_failed(uri, tmp_path, answer_goes_
 # ------------------------------------------------------------------------------ the program
 
 
+@pytest.mark.verify
 def test_process_exits_with_the_code(tmp_path):
     answer = started("log", tmp_path / "nothing")
     assert (answer.returncode, answer.stdout) == (1, b"")

@@ -236,6 +236,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.verify
 @given(JSON)
 def test_whatever_comes_is_answered(event):
     (alone,) = parse_event(event)

@@ -138,6 +138,7 @@ def deliver(number, start, uri, body):
     return found.status, found.version
 
 
+@pytest.mark.verify
 @pytest.mark.hazard("I4")
 def test_i4_deliveries_to_several_processes(tmp_path):
     from eventlog.compaction.tasks import encode_tasks  # noqa: PLC0415

@@ -626,6 +626,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.verify
 def test_it_needs_nothing_that_a_bundle_lacks():
     """Neither an extra, nor the packages that are left out; boto3 only once it is used."""
     ours = ("eventlog.writers", "pyspark_eventlog")

@@ -222,6 +222,7 @@ def test_buckets_without_rows_are_merged_too():
     assert kinds(t) == ["base"]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("merge", ["last", "first", "partial"])
 def test_merging_on_disk_gives_what_merging_in_memory_gives(merge):
     t = create(properties={"merge": merge, "bucket_bytes": "1024"})

@@ -202,6 +202,7 @@ def test_little_memory_makes_more_segments_of_many_chunks():
     assert content(table).equals(before)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("by", [(), ("value",)])
 def test_little_memory_makes_no_smaller_segments_of_a_chunk(crowded, by, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -323,6 +323,7 @@ def test_memory_is_bounded_where_one_batch_lacks_most_columns():
     assert pool.max_memory() < 2**25 < many * 8 * 200 / 1.5
 
 
+@pytest.mark.verify
 def test_memory_is_bounded_where_lists_hold_truth_values():
     """An eighth of a byte each in Arrow, and several while Parquet is written."""
     at, rows, items = SCHEMA.field("at"), 200, 100_000

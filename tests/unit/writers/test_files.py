@@ -754,6 +754,7 @@ def test_int96_times_are_exact_or_refused(table, tmp_path, flag):
                 load(t, path)
 
 
+@pytest.mark.verify
 def test_views_that_share_their_text_are_written_out_within_bounds(tmp_path):
     """Beside a file that spells its texts in another way: a gigabyte of which 1 MiB is stored."""
     text = pa.array(["x" * 2**20]).cast(pa.string_view())
@@ -1459,6 +1460,7 @@ def test_rows_that_are_none_are_told_from_rows_that_are_there(table, tmp_path):
     assert t.refresh().version == 1
 
 
+@pytest.mark.verify
 def test_standard_input_that_is_closed_is_refused(table, tmp_path):
     t = table()
     code = "import sys; sys.stdin = None; from eventlog.cli import main; main()"
