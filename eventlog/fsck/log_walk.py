@@ -39,6 +39,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Meta, Start
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
+from eventlog.store.branching.roots import committing_root
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -126,7 +127,6 @@ class Walk:
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
-        self._unfilled: list[range] = []  # what lies between others, and was left out
         self._left_out = set[int]()  # versions among them whose key frame was looked at
         self.kept: Mapping[str, Segment] | None = None
         self.kept_meta: Meta | None = None
@@ -157,7 +157,6 @@ class Walk:
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self._keyframes.check_stray(version)
-        self._look_at_unfilled()
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
@@ -209,7 +208,7 @@ class Walk:
         for version, problem in self._unreadable.items():
             wanted = (
                 "it has to be put back from a copy: it says which versions were left out. Or "
-                f"remove it by hand. {chain.put_back(self._store.uri)}"
+                f"remove it by hand. {chain.put_back(committing_root(self._store, version))}"
             )
             if version not in needed:
                 wanted = "no gap in the log needs it: remove the object by hand"
@@ -225,8 +224,8 @@ class Walk:
                 key = keys.commit_key(newer)
                 message = (
                     f"the commits of the versions {gap[0]} to {gap[-1]} are missing. "
-                    f"{chain.put_back(self._store.uri)}. Remove this object only if it is no "
-                    "commit of the table"
+                    f"{chain.put_back(committing_root(self._store, gap[-1]))}. Remove this object "
+                    "only if it is no commit of the table"
                 )
                 self._find("error", message, key, newer)
                 self.broken = True
@@ -238,25 +237,12 @@ class Walk:
         # What a start left out is copied newest first, except the lowest one (R17.5): version 0,
         # or the next one for handles that know the version below.
         if all(older > end + 1 for end in after):  # against lost-taken-for-left-out
-            self._report_gap("error", "has lost", range(older + 1, newer))
-        elif all(end != older for end in after):
-            self._unfilled.append(range(older + 1, newer))
-
-    def _look_at_unfilled(self) -> None:
-        """Report versions that a backfill would bring, with their rows."""
-        for gap in self._unfilled:
-            kept = range(max(gap.start, self.audit.meta.horizon), gap.stop)
-            if kept:  # against copy-questioned-for-what-its-source-gave-up
-                self._report_gap("warning", "lacks", kept)
-
-    def _report_gap(self, severity: Severity, verb: str, gap: range) -> None:
-        self._find(
-            severity,
-            f"this copy {verb} the versions {gap[0]} to {gap[-1]}, between others that it has: "
-            f"{command('replicate', 'SOURCE', self._store.uri, '--backfill')} copies them",
-            keys.commit_key(gap.stop),
-            gap.stop,
-        )
+            again = command("replicate", "SOURCE", self._store.uri, "--backfill")
+            message = (
+                f"this copy has lost the versions {older + 1} to {newer - 1}, between others that "
+                f"it has: {again} copies them again"
+            )
+            self._find("error", message, keys.commit_key(newer), newer)
 
     def _fetch(self, version: int) -> tuple[int, bytes | Corrupt | None]:
         # Bytes only: decoded commits and their spills would take many times the memory.
@@ -291,7 +277,7 @@ class Walk:
             self._find("error", body.message, key, version)
             return None
         if body is None:
-            way = chain.put_back(self._store.uri)
+            way = chain.put_back(committing_root(self._store, version))
             message = f"the commit is missing: there is a gap in the log. {way}"
             self._find("error", message, key, version)
             return None
@@ -304,8 +290,9 @@ class Walk:
             # A spill is another object, and may be all that is damaged.
             message = error.message
             if isinstance(error, Corrupt) and (error.key or key) == key:
-                again = command("replicate", "SOURCE", self._store.uri, "--backfill")
-                message += f"; once this object is removed by hand, {again} copies it from SOURCE"
+                owner = committing_root(self._store, version)
+                again = command("replicate", "SOURCE", owner, "--backfill")
+                message += f"; once it is removed by hand below {owner}, {again} copies it again"
             self._find("error", message, error.key or key, version)
             return None
 

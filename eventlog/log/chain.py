@@ -5,7 +5,7 @@ FORMAT.md R6.2 and R6.3. The checks send no requests; they use bytes that were r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from eventlog.display import command
@@ -95,13 +95,19 @@ def is_explained(newer: int, older: int, starts: Sequence[Start]) -> bool:
     return any(start.after <= older and newer <= start.version for start in starts)
 
 
-def check_explained(ends: Sequence[tuple[int, int]], starts: Sequence[Start], table: str) -> None:
+def check_explained(
+    ends: Sequence[tuple[int, int]],
+    starts: Sequence[Start],
+    table: str,
+    owner: Callable[[int], str],
+) -> None:
     """Check that the versions that are missing were never copied to this replica (R17.4).
 
     Args:
         ends: the gaps, each as the version above it and the one below it.
         starts: the starts of the replica.
         table: the root URI, for the error.
+        owner: returns the root URI of the table, or of the branch, that committed a version.
 
     Raises:
         Corrupt: there is a gap for another reason.
@@ -110,7 +116,8 @@ def check_explained(ends: Sequence[tuple[int, int]], starts: Sequence[Start], ta
         if not is_explained(newer, older, starts):  # against gap-taken-for-a-start
             raise Corrupt(
                 f"the log has version {newer} but not {newer - 1}: another program wrote to it, "
-                f"or objects were deleted; run {command('fsck', table)}. {put_back(table)}",
+                f"or objects were deleted; run {command('fsck', table)}. "
+                f"{put_back(owner(newer - 1))}",
                 table=table,
                 key=keys.commit_key(newer),
                 version=newer,

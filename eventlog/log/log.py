@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -40,7 +41,7 @@ from eventlog.state.judging import Judging
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
-from eventlog.store.branching.roots import check_there, held_from, unless_deleted
+from eventlog.store.branching.roots import check_there, committing_root, held_from, unless_deleted
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
@@ -142,7 +143,8 @@ class Log:
         gaps = chain.gaps([*versions, -1] if last else versions)
         if gaps:  # against gap-not-checked
             with unless_deleted(self.store):  # a late commit to a deleted branch lies alone
-                chain.check_explained(gaps, self.starts.all(), self.store.uri)
+                owner = partial(committing_root, self.store)
+                chain.check_explained(gaps, self.starts.all(), self.store.uri, owner)
         for fork in self.store.forks[:1]:
             if versions[0] < fork.version:  # against head-below-the-fork
                 self.check_fork()  # a LIST may be stale

@@ -178,6 +178,12 @@ class Act:
         return lows
 
     @cached_property
+    def forgotten(self) -> dict[str, int]:
+        """For each app of which a restore forgot units, the last one of these."""
+        resets = ((app, reset) for _, app, reset in self._resets() if app in self.forgets)
+        return {app: reset.old for app, reset in resets if reset.old is not None}
+
+    @cached_property
     def recalls(self) -> dict[str, tuple[int, int]]:
         """For each app whose units a restore brings back: the last sequence, and the version."""
         return {

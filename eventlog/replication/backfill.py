@@ -30,7 +30,7 @@ from eventlog.log import chain
 from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, KeyFrame, Start
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, KeyFrame, Start
 from eventlog.replication import contents
 from eventlog.replication.pipeline import Pipeline
 from eventlog.replication.steps import Check, Step, check_key_frame_state, oldest_kept
@@ -183,12 +183,18 @@ class Filler:
         """Copy versions that the copy lost: no start explains them; return their number.
 
         If the source left out the oldest of them, and the copy has nothing below that the source
-        lacks, the copy gets the source's start: they are what the copy left out, too.
+        lacks, the copy gets the source's start: they are what the copy left out, too. So are all
+        versions below the oldest one that the parent of a branch keeps for it, and the copy of the
+        branch gets a start for them.
 
         Args:
             lost: the versions, ascending.
             given_up: the version below which the copy's versions cannot be read.
         """
+        begins_here = bool(self.source.store.forks) and lost.start <= 1
+        if begins_here and given_up < self._oldest_kept() and lost.stop <= self._oldest_kept():
+            self._start_again(lost.stop)
+            return 0
         try:
             return self._fill(lost, given_up)
         except VersionNotReplicated:
@@ -198,6 +204,15 @@ class Filler:
                     key = keys.start_key(start.version)
                     self.pipeline.create(key, codec.encode_start(start))
             raise
+
+    def _start_again(self, first: int) -> None:
+        """Store the start of a copy whose first version, apart from version 0, is this one."""
+        commit, body = self.source.log.read_below(first)
+        key = keys.commit_key(first)
+        if self.target.get(key, length=len(body) + 1) != body:
+            raise self._not_followed(first)
+        start = Start(FORMAT_NAME, FORMAT_VERSION, (), commit.header.table, first, -1)
+        self.pipeline.create(keys.start_key(first), codec.encode_start(start))
 
     def _fill(self, lacking: range, given_up: int) -> int:
         oldest = self._oldest_kept()

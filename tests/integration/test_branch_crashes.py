@@ -203,7 +203,7 @@ def test_a_making_at_every_moment_of_a_deletion():
         def meanwhile(store=store, said=said):
             try:
                 make(store, 300)
-            except errors.AlreadyExists as error:
+            except (errors.AlreadyExists, errors.InvalidInput) as error:
                 said.append(error)
 
         mortal = MortalStore(store, pause=pause, meanwhile=meanwhile)

@@ -773,7 +773,10 @@ def test_a_branch_that_was_lost_and_made_again_is_not_deleted_with_branches_of_t
     good = store.get("_branches/a/_fork.json")
     store.delete(["_branches/a/_fork.json"])
     [inner] = [key for key in stored(store, "_branches/") if key.endswith("_fork.json")]
-    on(store, seed=500).branch("a")
+    with pytest.raises(errors.InvalidInput, match="has commits and no"):
+        on(store, seed=500).branch("a")
+    on(store, seed=510).break_pin("branch:a")
+    on(store, seed=500).branch("a", at=2)
     with pytest.raises(errors.InvalidInput, match="would be deleted with branch 'a'"):
         on(store).delete_branch("a")
     [found] = fsck(on(store)).findings

@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, mutant, never, skip
 
 BRANCHES = (
     mutant(
+        "branch-made-over-a-lost-one",
+        "W18",
+        "a branch that lost its fork is not made again over its commits",
+        never,
+        "test_a_branch_that_was_lost_and_made_again_is_not_deleted_with_branches_of_the_lost_one",
+    ),
+    mutant(
         "branch-sees-the-parents-future",
         "C5",
         "a branch has its parent's versions up to the fork",

@@ -25,18 +25,11 @@ COPIES = (
         "test_v2_a_vacuum_spares_what_a_commit_that_a_filled_copy_lost_had_live",
     ),
     mutant(
-        "copy-questioned-for-what-its-source-gave-up",
-        "G1",
-        "an audit misses no version that the table no longer keeps",
-        always,
-        "test_a_copy_lacks_nothing_that_its_source_gave_up",
-    ),
-    mutant(
         "copy-without-the-record-of-its-state",
         "G1",
         "a copy has the record of the vacuum that its first version names",
         never,
-        "test_a_copy_lacks_nothing_that_its_source_gave_up",
+        "test_a_new_copy_of_a_vacuumed_table_is_sound",
     ),
     mutant(
         "start-without-its-version",

@@ -951,3 +951,88 @@ def test_g3_a_unit_of_work_that_a_later_choice_brings_counts_as_done(trio, compa
     assert names(b) == rows(60, 250)
     append(b, events(1, first=250), **unit)
     assert names(b) == rows(60, 250)
+
+
+UNIT = {"app_id": "job", "app_seq": 2}  # `pair` has the one below it
+
+
+def is_loadable(table, unit=UNIT):
+    """Load a unit of work once more, and return whether that added rows."""
+    before = table.refresh().version
+    append(table, events(1, first=250), **unit)
+    return table.refresh().version > before
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_g3_a_unit_of_work_is_not_there_as_restored_and_as_loaded_again(order):
+    a = create()
+    assert is_loadable(a)
+    a.restore(0, forget_units=True)
+    b = third(a)
+    b.restore(1)
+    assert is_loadable(a)
+    assert not is_loadable(b)
+    source, target = (a, b) if order == "ab" else (b, a)
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        replication.merge(source, target)
+    replication.merge(source, target, take="source")
+    replication.merge(target, source)
+    assert names(a) == names(b) == rows(250)
+    assert not is_loadable(a)
+    assert not is_loadable(b)
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_g3_a_unit_of_work_whose_restored_rows_a_choice_left_out_can_be_loaded(order):
+    a = create()
+    assert is_loadable(a)
+    b = third(a)
+    for table in (a, b):
+        table.restore(0, forget_units=True)
+    b.restore(1)
+    source, target, take = (a, b, "source") if order == "ab" else (b, a, "target")
+    replication.merge(source, target, take=take)
+    replication.merge(target, source)
+    assert names(a) == names(b) == []
+    assert is_loadable(a)
+    assert is_loadable(b)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_of_work_whose_restored_rows_a_choice_brings_is_done():
+    a = create()
+    assert is_loadable(a)
+    b = third(a)
+    a.restore(0, forget_units=True)
+    assert is_loadable(a)
+    b.restore(0, forget_units=True)
+    b.restore(1)
+    replication.merge(a, b, take="target")
+    replication.merge(b, a)
+    assert names(a) == names(b) == rows(250)
+    assert not is_loadable(a)
+    assert not is_loadable(b)
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("chosen_day", [0, 1])
+def test_g3_units_that_one_forgot_are_done_only_where_their_rows_may_be(chosen_day):
+    a = create()
+    b = third(a)
+    append(b, events(1, first=40, day=5))
+    append(a, events(1, first=30, day=1))
+    append(a, events(1, first=31, day=chosen_day))
+    assert is_loadable(a)
+    append(a, events(1, first=32, day=chosen_day))
+    replication.merge(a, b)
+    b.restore(b.refresh().version - (1 if chosen_day == 0 else 3))
+    a.restore(0, forget_units=True)
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        replication.merge(a, b)
+    replication.merge(a, b, take="target")
+    replication.merge(b, a)
+    has_rows = chosen_day == 0
+    assert names(a) == names(b) == (rows(31, 250, 40) if has_rows else rows(30, 40))
+    assert is_loadable(a) is is_loadable(b) is not has_rows

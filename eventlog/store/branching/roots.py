@@ -50,6 +50,21 @@ def root_of(store: ObjectStore, key: str) -> str:
     return "/".join([uri, *reversed(above)])
 
 
+def committing_root(store: ObjectStore, version: int) -> str:
+    """Return the root URI of the table, or of the branch, that committed a version.
+
+    Args:
+        store: of that table, or of a branch that has the version from it.
+        version: the version.
+    """
+    uri = store.uri
+    for fork in store.forks:
+        if version > fork.version:
+            break
+        uri = uri.removesuffix(f"/{keys.branch_root(fork.name)}")
+    return uri
+
+
 def check_there(store: ObjectStore) -> None:
     """Check that the branch that was opened is still there: one small GET, in a branch only.
 

@@ -8,7 +8,8 @@ removes nothing (FORMAT.md R16.6).
 from __future__ import annotations
 
 from eventlog.arguments import whole
-from eventlog.errors import AlreadyExists, CommitConflict
+from eventlog.display import command
+from eventlog.errors import AlreadyExists, CommitConflict, InvalidInput
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, SetPin, Unpin
@@ -19,7 +20,7 @@ from eventlog.state.small import holds
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import held_from
 from eventlog.store.retry import retrying
-from eventlog.table.branching.names import fork_of
+from eventlog.table.branching.names import fork_of, has_commits
 
 _MAX_CONFLICTS = 5
 
@@ -87,7 +88,10 @@ def _pin(session: Session, name: str, wanted: int | None) -> tuple[Snapshot, Pin
         head = session.refresh()
         version = head.version if wanted is None else wanted
         held = _check_kept(session, head, version)
-        actions = pin_actions(pin, version, head.meta.pins.get(pin), held=held)
+        known = head.meta.pins.get(pin)
+        if known is not None:
+            _check_not_lost(session, name)
+        actions = pin_actions(pin, version, known, held=held)
         try:
             committed = session.commit(
                 session.transaction("branch", actions, info={"branch": name})
@@ -96,10 +100,27 @@ def _pin(session: Session, name: str, wanted: int | None) -> tuple[Snapshot, Pin
             if tries == _MAX_CONFLICTS - 1:
                 raise
             continue
-        known = session.head()
-        snapshot = known if known.version == committed else session.log.snapshot(committed)
+        newest = session.head()
+        snapshot = newest if newest.version == committed else session.log.snapshot(committed)
         return snapshot, snapshot.meta.pins[pin]
     raise AssertionError("unreachable")
+
+
+def _check_not_lost(session: Session, name: str) -> None:
+    """Check that no branch of this name has lost its `_fork.json`: nobody would find it again.
+
+    Raises:
+        InvalidInput: there are commits of one.
+    """
+    store = session.store
+    # against branch-made-over-a-lost-one
+    if fork_of(store, name) is None and has_commits(store, name):
+        raise InvalidInput(
+            f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if nobody "
+            "has deleted the branch, or its rows are lost; else "
+            f"{command('branch', store.uri, name, '--delete')} removes what is left of it",
+            table=store.uri,
+        )
 
 
 def _kept(session: Session, version: int) -> Snapshot:

@@ -109,6 +109,13 @@ def fork_of(store: ObjectStore, name: str) -> Fork | None:
         raise
 
 
+def has_commits(store: ObjectStore, name: str) -> bool:
+    """Return whether a commit is stored under the root of a branch, under whatever id."""
+    root = keys.branch_root(name) + "/"
+    below = (row.key.removeprefix(root).partition("/")[2] for row in store.list(root))
+    return any(key.startswith(keys.LOG_PREFIX) for key in below)
+
+
 def forks_below(store: ObjectStore, place: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each `_fork.json` of a branch of a branch: the names on the way to it, and its key.
 

@@ -16,6 +16,7 @@ from eventlog.table.branching.names import (
     earlier_ids,
     fork_of,
     forks_below,
+    has_commits,
     problem_of,
     stored_names,
 )
@@ -59,7 +60,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
                 f"{'/'.join(below[0])!r} is there. Put `_fork.json` back from a copy"
             )
             yield key, "error", message
-        elif fork is None and _has_commits(store, name):
+        elif fork is None and has_commits(store, name):
             message = (
                 f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if "
                 "nobody has deleted the branch, or its rows are lost; else "
@@ -80,13 +81,6 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
                 f"({command('pin', store.uri, pin, str(fork.held))}), or delete the branch"
             )
             yield key, "error", message
-
-
-def _has_commits(store: ObjectStore, name: str) -> bool:
-    """Return whether a commit is stored under the root of a branch, under whatever id."""
-    root = keys.branch_root(name) + "/"
-    found = (row.key.removeprefix(root).partition("/")[2] for row in store.list(root))
-    return any(key.startswith(keys.LOG_PREFIX) for key in found)
 
 
 def _lost_below(store: ObjectStore, fork: Fork) -> Iterator[tuple[str, Severity, str]]:

@@ -56,11 +56,14 @@ def app_changes(
     ours = {app: common_runs(runs, here.get(app, ())) for app, runs in ours.items()}
     there = {app: runs_without(runs, left.get(app, ())) for app, runs in there.items()}
     lows = _forgotten(source.acts, left)
-    back = {app for act in source.acts for app in (*act.forgets, *act.recalls)}
+    # against recalled-with-rows-that-were-left-out
+    applied = [act for act in source.acts if act not in lost]
+    back = {app for act in applied for app in (*act.forgets, *act.recalls)}
+    restored = _restored(source.side.acts, target.side.acts, shown)
     rises: dict[str, AppRise] = {}
     first: dict[str, AppReset] = {}
     second: dict[str, AppReset] = {}
-    for app in sorted({*theirs, *lows, *back}, key=str.encode):
+    for app in sorted({*theirs, *lows, *back, *restored}, key=str.encode):
         done = common_runs(theirs.get(app, ()), there.get(app, ()))
         done = runs_without(done, here.get(app, ()))
         if app in lows:
@@ -75,6 +78,8 @@ def app_changes(
         last = max(done[-1][1], low) if done else low
         if app in back and app not in left:
             last = max(last, _mark(source.side, app))
+        # against restored-unit-loaded-again
+        last = max(last, restored.get(app, last))
         if app in lows or last != mark:
             first[app] = AppReset(_or_none(mark), _or_none(low))
         if last != low:
@@ -115,6 +120,34 @@ def _doers(acts: Sequence[Act], shown: Collection[str]) -> list[Act]:
             doers.setdefault(firsts.of(segment.id), []).extend(those)
     names = map(firsts.of, shown)
     return list({id(doer): doer for name in names for doer in doers.get(name, ())}.values())
+
+
+def _restored(ours: Iterable[Act], theirs: Iterable[Act], shown: Collection[str]) -> dict[str, int]:
+    """Return by app the last unit of work of which the target may show rows from a restore.
+
+    Either a restore of one log brought back rows with their units, or it forgot units and not all
+    rows that it dropped are gone from the union.
+
+    Args:
+        ours: what one log did.
+        theirs: what the other one did.
+        shown: the ids of the segments that the target has live after the union.
+    """
+    acts = [*ours, *theirs]
+    names, lasts = set(shown), dict[str, int]()
+    # Whose rows a segment has that was added since the fork point; of others nothing tells it.
+    apps = {s.id: {*act.units} for act in acts if not act.restores for s in act.adds}
+    for act in (act for act in acts if act.restores and not act.is_state):
+        came = names.intersection(segment.id for segment in act.adds)
+        stay = names.intersection(drop.id for drop in act.drops)
+        marks = {app: last for app, (last, _) in act.recalls.items()} if came else {}
+        for app, last in act.forgotten.items():
+            # against units-not-forgotten-for-other-rows
+            may_stay = any(app in apps.get(name, {app}) for name in stay)
+            marks |= {app: last} if may_stay else {}
+        for app, last in marks.items():
+            lasts[app] = max(last, lasts.get(app, last))
+    return lasts
 
 
 def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:
