@@ -2,7 +2,7 @@
 
 Imports eventlog and rewriting only. The commit's transaction has the task's id, so a task that is
 delivered twice, to any processes, finds the earlier commit (hazard I4). Nothing is ever deleted
-here: vacuum removes what a failed attempt staged (hazard C7).
+here: vacuum removes the segments that a failed attempt staged (hazard C7).
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class _Attempt:
         self._lease: Lease | None = None
 
     def run(self, work: Callable[[Pulse], Rewritten | MergedSlices]) -> Outcome:
-        """Do what remains of the task."""
+        """Do the rest of the task."""
         t, task = self._t, self._task
         if not task.inputs:
             return self.outcome("superseded", error="it has no inputs")

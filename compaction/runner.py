@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunReport(Struct, frozen=True, kw_only=True):
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         planned: number of planned tasks.

@@ -1,9 +1,9 @@
 """Vacuum: deletes objects that no kept version needs.
 
-Imports eventlog only. Commits the marks (fence and horizon), reads what is live after them, then
-deletes (FORMAT.md R12.5; hazard V3). A vacuum that crashes at any point has deleted garbage only,
-and the next one continues from the last record. Its cost depends on the commits and uploads since
-then, not on the size of the table.
+Imports eventlog only. Commits the marks (fence and horizon), reads the segments that are live after
+them, then deletes (FORMAT.md R12.5; hazard V3). A vacuum that crashes at any point has deleted
+garbage only, and the next one continues from the last record. Its cost depends on the commits and
+uploads since then, not on the size of the table.
 """
 
 from __future__ import annotations
@@ -561,8 +561,8 @@ class _Sweep:
     def _shown(self, drops: Sequence[Drop]) -> set[str]:
         """Return the ids that the version at the horizon, or a version that is held, shows."""
         shown: set[str] = set()
-        held = {hold.version for hold in holds(self._head.meta)}
-        for version in sorted({self._marks.horizon, *held}) if drops else ():
+        held_versions = {hold.version for hold in holds(self._head.meta)}
+        for version in sorted({self._marks.horizon, *held_versions}) if drops else ():
             shown |= self._kept_at(version).live(drops).keys()
         return shown
 

@@ -12,7 +12,7 @@ by conditional PUT; its rows lie in immutable Parquet segments, cut by time.
 
 Concepts:
 
-- A *transaction* is what one writer wants to change. A *commit* holds one or several; its number is
+- A *transaction* contains the changes of one writer. A *commit* holds one or several; its number is
   the *version*.
 - The *state* at a version is computed by the *fold*, the one function that decides which
   transactions take effect. A *key frame* stores the state, so that any version opens in two

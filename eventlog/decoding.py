@@ -3,7 +3,7 @@
 A footer does not record how large decoded rows are, and it may lie: a dictionary stores a text once
 that every row may repeat, and so does DELTA_BYTE_ARRAY, the text before. So a bound on their size
 is computed from the headers of pages first. Where it is large, the rows are decoded a few at a
-time; where it says nothing, as many as take little by those that came before.
+time; where it is not sure, as many as take little, judged by the rows before them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _VALUE_BYTES = 8  # of a number, or of a value's offset
 _FIRST_ROWS = 16
 _GROWTH = 16
 _MOST_ROWS = 64 * 1024
-_AS_STORED = (0, 6)  # encodings in which texts take what they take once decoded, or more
+_AS_STORED = (0, 6)  # encodings in which texts take at least their decoded size
 _IN_DICTIONARY = (2, 8)
 
 
 class Bound(NamedTuple):
-    """A bound on what rows take once decoded.
+    """A bound on the decoded size of rows.
 
     Attributes:
         size: bytes.
-        sure: it holds; otherwise nothing but decoding shows what they take.
+        sure: it holds; otherwise only decoding shows their size.
     """
 
     size: int
@@ -126,8 +126,8 @@ def decode(
         groups: numbers of row groups.
         columns: indexes of Parquet columns.
         rows: the largest number of rows in a batch.
-        once: bytes that a batch may take. There may be fewer rows in it then, as many as fit by
-            what those before took: for rows whose bound is not sure. None: they are not measured.
+        once: bytes that a batch may take. For rows whose bound is not sure: a batch then has only
+            as many rows as fit, judged by the rows before them. None: they are not measured.
     """
     # Columns by index: names with dots are ambiguous in a Parquet file. Not with Arrow's dataset,
     # which decodes a whole row group however small the batches are.
@@ -141,7 +141,7 @@ def decode(
 
 
 class BatchSize:
-    """How many rows are decoded next: as many as fit by what those before took.
+    """How many rows are decoded next: as many as fit, judged by the rows before them.
 
     Attributes:
         rows: that number.
@@ -171,7 +171,7 @@ class BatchSize:
 
 
 class _Texts(NamedTuple):
-    """What the texts of a column chunk take.
+    """The sizes of the texts of a column chunk.
 
     Attributes:
         stored: bytes of those that are stored one by one.
@@ -207,15 +207,15 @@ def _taken(source: pa.NativeFile, footer: Any, group: Any, place: int) -> tuple[
 
 
 def _texts(chunk: Iterable[Page]) -> _Texts:
-    found = list(chunk)
-    kept = max((page.size for page in found if page.kind == DICTIONARY), default=0)
-    data = [page for page in found if page.kind != DICTIONARY]
+    all_pages = list(chunk)
+    kept = max((page.size for page in all_pages if page.kind == DICTIONARY), default=0)
+    data = [page for page in all_pages if page.kind != DICTIONARY]
     stored = sum(page.size for page in data if page.encoding in _AS_STORED)
     repeating = sum(page.values for page in data if page.encoding in _IN_DICTIONARY)
     # No text is longer than its page; one that repeats that before is no longer than all of them.
     largest = sum(page.size for page in data)
     others = sum(page.values for page in data if page.encoding not in _AS_STORED) - repeating
-    plain = found[:1] and found[0].kind == DICTIONARY and data[:1] and not others
+    plain = all_pages[:1] and all_pages[0].kind == DICTIONARY and data[:1] and not others
     shown = bool(plain) and data[0].encoding in _IN_DICTIONARY
     return _Texts(stored, repeating * kept + others * largest, repeating if shown else 0)
 

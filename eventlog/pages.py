@@ -91,14 +91,14 @@ def _header(source: pa.NativeFile, at: int, end: int) -> tuple[Page, int, int]:
             )
             return Page(kind, encoding, values, plain), stored, usual.end()
         try:
-            found, length = _numbers(body)
+            fields, length = _numbers(body)
         except IndexError:
             if len(body) < size or size > _MOST_HEADER_BYTES:
                 raise pa.ArrowInvalid("a page's header is cut") from None
             size *= 16
             continue
-        kind, plain, stored = (found.get(place, -1) for place in (1, 2, 3))
-        values, encoding = (found.get(place, -1) for place in _PLACES.get(kind, (2, 2)))
+        kind, plain, stored = (fields.get(place, -1) for place in (1, 2, 3))
+        values, encoding = (fields.get(place, -1) for place in _PLACES.get(kind, (2, 2)))
         return Page(kind, encoding, values, plain), stored, length
 
 

@@ -1,8 +1,8 @@
-"""Readers: the rows of one version, or what changed between two, as Arrow or for its libraries.
+"""Readers: the rows of one version, or the changes between two, as Arrow or for its libraries.
 
     scan      pins a version, prunes segments by the log, and yields the rows that pass the filter
     count     answers from the log where it can
-    changes   what the versions of a range did to the rows
+    changes   yields the changes of rows in a range of versions
 
 A reader sees exactly one version. Bytes are compared with the log before they are decoded; a
 segment that is missing or damaged is `DataLoss`.

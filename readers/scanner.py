@@ -195,8 +195,8 @@ def count(
     Raises:
         InvalidInput: an argument is wrong.
         VersionNotFound: there is no such version.
-        VersionVacuumed: the version is below the horizon, as far as the handle knows it, or its
-            segments are needed and gone (FORMAT.md R12.7). What the log alone answers is given.
+        VersionVacuumed: the version is below the horizon that the handle has read, or its segments
+            are needed and gone (FORMAT.md R12.7). Counts that the log alone answers are given.
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """

@@ -29,7 +29,7 @@ from eventlog.store.parallel import WINDOW, read_ahead, threads
 # Larger segments are read in pieces, and their parts are checked instead of the whole.
 WHOLE_BYTES = 2**20
 _DECODERS = 2  # decoding is bound by the cores; more only slow each other down
-_LOOSE = 8  # a bound on what rows take that is cheap is larger than that by far
+_LOOSE = 8  # a cheap bound on the size of rows is far above it
 _MOST_SEGMENTS = 32  # per task: enough to make the cost of a thread switch negligible
 
 Runs = Iterable[tuple[str, Sequence[Segment]]]

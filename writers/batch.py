@@ -80,7 +80,7 @@ def append(
 
 
 def check_missing(missing: Any) -> Missing | None:
-    """Return what a column that rows lack stands for.
+    """Return the meaning of a column that rows lack.
 
     Raises:
         InvalidInput: it is neither None nor `null`.
@@ -159,7 +159,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
         CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
             added to the range; or, in a keyed table, a compaction, a restore or a merge of another
-            log has changed what the rows would lie below. Read again, and overwrite again.
+            log has changed segments above the rows. Read again, and overwrite again.
         Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
         CommitUnknown: see `append`.
         Unavailable: see `append`.

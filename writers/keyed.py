@@ -1,7 +1,8 @@
 """Writes to keyed tables: upsert, and delete by key or by predicate.
 
-Imports eventlog and its readers only. No write of a keyed table reads what it replaces, so none
-conflicts with another: rows of one key are merged when they are read (FORMAT.md "Keyed tables").
+Imports eventlog and its readers only. No write of a keyed table reads the rows that it replaces, so
+none conflicts with another: rows of one key are merged when they are read (FORMAT.md "Keyed
+tables").
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def upsert(
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
-    Nothing is read, and no other commit is in conflict. What becomes of several rows of a key is
-    the table's merge rule (docs/guides/keyed.md); rows of one call count in their order.
+    Nothing is read, and no other commit is in conflict. The table's merge rule decides what becomes
+    of several rows of a key (docs/guides/keyed.md); rows of one call count in their order.
 
     Args:
         t: a keyed table.

@@ -209,8 +209,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _verified(tree: Path, options: argparse.Namespace) -> str:
     """Test the bundle if this machine can run it. Return a description of the result."""
-    here = f"{sys.version_info.major}.{sys.version_info.minor}" == options.python
-    interpreter = options.interpreter or (sys.executable if here else None)
+    same_python = f"{sys.version_info.major}.{sys.version_info.minor}" == options.python
+    interpreter = options.interpreter or (sys.executable if same_python else None)
     if platform.machine() not in (options.arch, _MACHINES[options.arch]):
         return "not tried: another processor"
     if interpreter is None:

@@ -79,5 +79,5 @@ def respond(event: Any, context: Context, do: Callable[[LambdaWork], bool]) -> d
         if not do(work):
             failed.update(work.messages or (None,))
     if None in failed:
-        raise EventLogError("the event failed: the log lines before this one say why")
+        raise EventLogError("the event failed: the log lines before this one contain the reason")
     return {"batchItemFailures": [{"itemIdentifier": name} for name in sorted(failed)]}

@@ -120,7 +120,7 @@ class ReplicatorContainer:
             log_event(logging.WARNING, "table not copied", table=work.table)
             return True
         if work.versions and max(work.versions) <= self._copied.get(work.table, -1):
-            return True  # an announcement of what an earlier pass copied
+            return True  # an announcement of versions that an earlier pass copied
         try:
             follower = self._followers.get(work.table) or self._opened(work.table, target)
             done = follower.step()

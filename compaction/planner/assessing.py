@@ -130,7 +130,7 @@ def states_after(
         state = _state(
             verdict,
             known.states.get(name),
-            [result for held in _holding(name) for result in by_chunk.get(held, [])],
+            [result for chunk in _holding(name) for result in by_chunk.get(chunk, [])],
             needed.get(name, []),
             after=after,
             deferred=name in deferred,
@@ -150,8 +150,8 @@ def _state(
     deferred: bool,
 ) -> ChunkState | None:
     if verdict.act != "compact":
-        held = verdict.rule == "rewritten" or _is_kept(verdict, old)
-        return old if held else None
+        is_kept = verdict.rule == "rewritten" or _is_kept(verdict, old)
+        return old if is_kept else None
     base = ChunkState("unstable", verdict.newest, verdict.segments)
     if old is not None and not any(result.end == "done" for result in ended):
         base = structs.replace(base, failures=old.failures, until=old.until)
@@ -173,7 +173,7 @@ def _is_kept(verdict: ChunkVerdict, old: ChunkState | None) -> bool:
 
 
 def _is_fixed(verdict: ChunkVerdict, ended: Sequence[Result], needed: Sequence[Segment]) -> bool:
-    """Return whether another rewrite would only repeat what the tasks did.
+    """Return whether another rewrite would only repeat the tasks.
 
     That is the case if nothing was added since they were planned, unless the chunk was cut into
     several tasks and another round would more than halve the number of segments.

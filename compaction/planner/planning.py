@@ -224,8 +224,8 @@ def explain_slices(
     name = text(chunk, "chunk")
     bounds = parse_chunk(name)
     live = to_segments(snapshot.entries(bounds.start, bounds.end))
-    here = [s for s in live if s.chunk == name]
-    return tuple(verdicts(_runs(snapshot, here), chosen))
+    of_chunk = [s for s in live if s.chunk == name]
+    return tuple(verdicts(_runs(snapshot, of_chunk), chosen))
 
 
 def renewed(t: Table, task: Task, policy: Policy) -> Task | None:

@@ -56,12 +56,12 @@ def _turned(bits: int) -> pa.Array:
 def murmur3(data: bytes) -> int:
     """Return `murmur3_x86_32` of the bytes, with seed 0 (Austin Appleby, public domain)."""
     h = 0
-    whole = len(data) - len(data) % 4
-    for start in range(0, whole, 4):
+    blocks_end = len(data) - len(data) % 4
+    for start in range(0, blocks_end, 4):
         h ^= _scrambled(int.from_bytes(data[start : start + 4], "little"))
         h = ((h << 13 | h >> 19) * 5 + 0xE6546B64) & _MASK
-    if whole < len(data):
-        h ^= _scrambled(int.from_bytes(data[whole:], "little"))
+    if blocks_end < len(data):
+        h ^= _scrambled(int.from_bytes(data[blocks_end:], "little"))
     h ^= len(data)
     h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
     h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
@@ -198,5 +198,5 @@ def _u32(value: int) -> pa.Scalar:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)

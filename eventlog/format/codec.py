@@ -153,7 +153,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
     wellformed.check_root(root)
     if root.version != version:
         raise Corrupt(
-            f"the key frame of version {version} says that it is of version {root.version}",
+            f"the key frame of version {version} names version {root.version}",
             version=version,
         )
     return root

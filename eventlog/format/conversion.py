@@ -56,8 +56,8 @@ def can_read(physical: str, logical: str, wanted: str) -> bool:
     precision, scale = map(int, wanted.removeprefix("decimal(").removesuffix(")").split(","))
     if physical not in _DECIMALS or name != "Decimal":
         return False
-    whole = kind["precision"] - kind["scale"]
-    return bool(kind["scale"] <= scale and whole <= precision - scale)
+    integer_digits = kind["precision"] - kind["scale"]
+    return bool(kind["scale"] <= scale and integer_digits <= precision - scale)
 
 
 def check_parquet_columns(parquet: Any, stored: pa.Schema, wanted: pa.Schema) -> None:

@@ -81,7 +81,7 @@ def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
     """Return the key of a segment object.
 
     Raises:
-        Corrupt: a part is not what FORMAT.md allows there.
+        Corrupt: a part does not have the form that FORMAT.md requires.
     """
     if not 0 <= epoch <= MAX_VERSION or not _HEX32.fullmatch(segment_id):
         raise Corrupt(f"segment id {segment_id[:80]!r} in epoch {epoch} violates the format")
@@ -96,7 +96,7 @@ def intent_key(until: int, transaction_id: str) -> str:
     """Return the key of a published transaction; the latest window sorts first.
 
     Raises:
-        Corrupt: the id is not what FORMAT.md allows there.
+        Corrupt: the id does not have the form that FORMAT.md requires.
     """
     if not _HEX32.fullmatch(transaction_id):
         raise Corrupt(f"{transaction_id[:80]!r} is not a transaction id")
@@ -128,7 +128,7 @@ def check_entry(segment: Segment) -> None:
     """Check an entry by itself: its key, schema, statistics and place in slices (R5.2, R15.3).
 
     Raises:
-        Corrupt: a part is not what FORMAT.md allows there.
+        Corrupt: a part does not have the form that FORMAT.md requires.
     """
     key_of(segment)
     check_object(segment)

@@ -44,7 +44,7 @@ def check_header(header: Header, version: int | None) -> None:
     """
     if version is not None and header.version != version:  # against version-not-compared
         raise Corrupt(
-            f"the commit of version {version} says that it is of version {header.version}",
+            f"the commit of version {version} names version {header.version}",
             version=version,
         )
     _check_form(header.table, header.version, header.time, "commit")

@@ -41,8 +41,8 @@ class AuditStep:
         drops: the segments that it dropped.
         adds: those that it made live.
         problems: differences between the commit and the fold; empty if there are none.
-        breaches: what the fold takes as it is, and readers or later writers refuse: of a first
-            schema, and of a layout that does not fit it.
+        breaches: breaches of the format that the fold accepts, and readers or later writers refuse:
+            in a first schema, and in a layout that does not fit it.
     """
 
     void: Mapping[str, str] = field(default_factory=dict)
@@ -238,14 +238,14 @@ def _breaches(meta: Meta) -> list[str]:
     """Return what is wrong with the first schema, and with the layout beside it."""
     if meta.schema is None:
         return []
-    found = first_problems(meta.schema)
-    if meta.layout is not None and not found:
+    problems = first_problems(meta.schema)
+    if meta.layout is not None and not problems:
         try:
             stored_time_column(meta.schema, meta.layout.time_column)
             stored_rule(meta.layout, meta.schema, meta.properties)
         except Corrupt as error:
-            found.append(error.message)
-    return found
+            problems.append(error.message)
+    return problems
 
 
 def _same_object(add: Add, segment: Segment | None) -> bool:

@@ -50,7 +50,7 @@ class _Frames:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """What was checked of segments, as in a `Report`."""
+    """The numbers of checked segments, as in a `Report`."""
 
     version: int | None = None
     count: int | None = None
@@ -113,7 +113,7 @@ def fsck(
             store, walk, sought, findings, columns=columns, checksums=checksums, progress=progress
         )
     _check_time(store, walk, findings, table.clock)
-    for key, message in sorted(links.items()):  # what is behind them counts as absent
+    for key, message in sorted(links.items()):  # objects behind them count as absent
         findings.add("error", message, key)
     repairs = repair_frames(walk, findings, table.clock) if repair else ()
     return _report(walk, findings, repairs, start=start or 0, frames=frames, segments=segments)
@@ -129,7 +129,7 @@ def _check_segments(
     checksums: bool,
     progress: Progress,
 ) -> _Segments:
-    """Check the segments of a version, and what lies beside the log.
+    """Check the segments of a version, and the objects beside the log.
 
     Args:
         store: of the table.

@@ -117,7 +117,7 @@ class KeyFrameCheck:
         else:
             self._check_leaves(root, pool)
             if self._audit.version != version:
-                return  # readers use it, and nothing speaks against it; its commit is reported
+                return  # readers use it, and nothing contradicts it; its commit is reported
             problems = self._audit.check_keyframe(root)
         for problem in problems:
             message = f"{problem}; readers skip this key frame"

@@ -160,7 +160,7 @@ class Walk:
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
-        """Return whether what a version dropped may have come later, from a backfill.
+        """Return whether segments that a version dropped may have come later, from a backfill.
 
         This copy began, or went on, at that version or above it.
         """
@@ -207,7 +207,7 @@ class Walk:
                 self._look_at_gap(newer, older, [start.after for start in explaining])
         for version, problem in self._unreadable.items():
             wanted = (
-                "it has to be put back from a copy: it says which versions were left out. Or "
+                "it has to be put back from a copy: it names the versions that were left out. Or "
                 f"remove it by hand. {chain.put_back(committing_root(self._store, version))}"
             )
             if version not in needed:
@@ -234,8 +234,8 @@ class Walk:
 
     def _look_at_gap(self, newer: int, older: int, after: Sequence[int]) -> None:
         """Report versions that are absent above others that are there, and not left out."""
-        # What a start left out is copied newest first, except the lowest one (R17.5): version 0,
-        # or the next one for handles that know the version below.
+        # Versions that a start left out are copied newest first, except the lowest one (R17.5):
+        # version 0, or the next one for handles that know the version below.
         if all(older > end + 1 for end in after):  # against lost-taken-for-left-out
             again = command("replicate", "SOURCE", self._store.uri, "--backfill")
             message = (

@@ -83,5 +83,5 @@ def in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
     if isinstance(column, pa.Array):
         return column
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)

@@ -2,7 +2,7 @@
 
 When the buckets of a table are split, bucket b becomes 2b and 2b + 1. A segment records after how
 many splits its buckets were numbered. `place` gives them the numbers that the table has now. It is
-called once for each segment, at the border; whoever plans, reads or judges slices takes `Placed`.
+called once for each segment, at the border; code that plans, reads or judges slices uses `Placed`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a keyed table does with the rows of one key: its merge rule, from layout and properties.
+"""The merge rule of a keyed table, for the rows of one key, from layout and properties.
 
 No I/O. The rule is set when the table is created and never changes, because it gives every version
 its answer (FORMAT.md "Keyed tables").
@@ -29,7 +29,8 @@ DEFAULT_BUCKETS = 16
 MAX_BUCKETS = 4096
 MAX_KEY = 16
 
-# Columns of log segments beside the table's: what a row does, and the version of a kept delete.
+# Columns of log segments beside the table's: the operation of a row, and the version of a kept
+# delete.
 OP, VERSION = "_op", "_version"
 UPSERT, DELETE = "u", "d"
 RESERVED = (OP, VERSION)
@@ -99,7 +100,7 @@ def reader_rule(rule: MergeRule | None, overflow: str) -> MergeRule | None:
 
 
 def keyed_of(layout: Layout) -> Keyed | None:
-    """Return what makes a table keyed, or None."""
+    """Return the part of a layout that makes a table keyed, or None."""
     return None if isinstance(layout.keyed, UnsetType) else layout.keyed
 
 
@@ -239,7 +240,7 @@ def _check_order_column(name: str, kind: object, key: Sequence[str], what: str) 
 
 
 def _part(name: str) -> str | None:
-    """Return what follows `merge.` in a property's name."""
+    """Return the part of a property's name after `merge.`."""
     return name.removeprefix(MERGE_COLUMN) if name.startswith(MERGE_COLUMN) else None
 
 

@@ -1,4 +1,4 @@
-"""What a transaction may do to the slices of a keyed table: rule F11 of the fold.
+"""The changes of slices that a transaction may make in a keyed table: rule F11 of the fold.
 
 FORMAT.md R15.10 and R15.11. No I/O and no clock.
 """
@@ -129,7 +129,8 @@ def _write_problem(change: _Change) -> str | None:
         if one.kind != "log" or one.level or not own or one.ordinal != ordinal:
             return f"segment {one.segment.id} claims versions that it was not committed in"
     for chunk in change.chunks():
-        # What has rows of both sides of the read version was merged meanwhile, and must not stay.
+        # A segment with rows of both sides of the read version was merged meanwhile, and must not
+        # stay.
         before = change.live.of(chunk)
         left = [one for one in before if one.segment.id not in gone and one.low <= seen]
         if left and change.live.counting(chunk) & gone:  # against chunk-dropped-in-part
@@ -152,7 +153,7 @@ def _repetition_problem(change: _Change, meta: Meta) -> str | None:
     """Return why an overwrite is void where it may keep rows that it drops (R15.10, F11.f).
 
     A merge of two logs may have repeated these rows above others. A transaction that merges two
-    logs and overwrites decides itself what stays.
+    logs and overwrites decides itself which segments stay.
     """
     txn, gone = change.txn, change.gone()
     tokens = [origin.token for origin in origins_of(meta).values()]
@@ -240,7 +241,7 @@ def _one_problem(merge: Merge, outputs: Sequence[Placed], live: _Live) -> str | 
 
 
 def _input_problem(merge: Merge, between: Sequence[Run]) -> str | None:
-    """Return why the inputs are not exactly what counts in the run, if they are not."""
+    """Return why the inputs are not exactly the segments that count in the run, if they are not."""
     inputs, met = set(merge.inputs), set[str]()
     for segment, kind, _, _, low, high, *_ in (one for run in between for one in run.placed):
         if merge.high < low <= merge.version < segment.version:  # against restored-above-a-merge

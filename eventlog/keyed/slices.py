@@ -116,7 +116,7 @@ def runs_of(placed: Iterable[Placed], splits: int) -> list[Run]:
 def _runs(chunk: str, placed: Sequence[Placed], splits: int) -> list[Run]:
     edges = sorted({edge for one in placed for edge in (one.first, one.last + 1)})
     numbers = {edge: number for number, edge in enumerate(edges)}
-    between: list[list[Placed]] = [[] for _ in edges]  # what lies from each edge to the next one
+    between: list[list[Placed]] = [[] for _ in edges]  # the segments from each edge to the next one
     for one in in_order(placed):
         for number in range(numbers[one.first], numbers[one.last + 1]):
             between[number].append(one)

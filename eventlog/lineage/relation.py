@@ -49,8 +49,8 @@ def same_root(one: ObjectStore, other: ObjectStore) -> bool:
 
     The same root may lie at two endpoints, as when a table moves between two stores of one kind.
     """
-    here, there = real_root(one.uri), real_root(other.uri)
-    return (here, one.unproven) == (there, other.unproven)
+    root, other_root = real_root(one.uri), real_root(other.uri)
+    return (root, one.unproven) == (other_root, other.unproven)
 
 
 def relation(log: Log, head: Snapshot, other: Log, other_head: Snapshot) -> Relation:
@@ -144,8 +144,8 @@ def last_common(agree: Callable[[int], bool | None], different: int) -> int | No
     """
     high, step, known = different, 1, True
     low = high - step
-    while low >= 0 and (found := agree(low)) is not True:
-        if found is None:  # against step-over-the-start-of-a-copy
+    while low >= 0 and (agrees := agree(low)) is not True:
+        if agrees is None:  # against step-over-the-start-of-a-copy
             known = False
             break
         high, step = low, step * 2
@@ -153,9 +153,9 @@ def last_common(agree: Callable[[int], bool | None], different: int) -> int | No
     low = max(low, -1)
     while high - low > 1:
         middle = (low + high) // 2
-        found = agree(middle)
-        if found is False:
+        agrees = agree(middle)
+        if agrees is False:
             high = middle
         else:
-            low, known = middle, found is True
+            low, known = middle, agrees is True
     return low if known else None

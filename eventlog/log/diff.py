@@ -1,4 +1,4 @@
-"""The difference between two versions, and what each version of a range dropped.
+"""The difference between two versions, and the segments that each version of a range dropped.
 
 Two versions are compared by their trees. Key frames share leaves as git trees share subtrees, so
 the cost is proportional to the change.
@@ -78,8 +78,9 @@ def dropped(
 ) -> Iterator[tuple[int, Sequence[Segment]]]:
     """Yield the versions that dropped segments, and these, in order.
 
-    What the versions in a gap of a copy dropped counts as dropped by the first one above it. A
-    copy that has nothing below its first version never had what was dropped there.
+    Segments that the versions in a gap of a copy dropped count as dropped by the first one above
+    it. A copy that has nothing below its first version never had the segments that were dropped
+    there.
 
     Args:
         log: the log.
@@ -93,7 +94,7 @@ def dropped(
     Raises:
         Corrupt: a commit's header has another number of drops than the fold, or it is not the one
             that the version above names, or its totals do not follow from those of the version
-            below: what was dropped is not known then.
+            below: the dropped segments are not known then.
         VersionNotFound: a version is missing that no gap explains.
     """
     starts = [] if known else log.starts.all()
@@ -130,7 +131,7 @@ def dropped(
 def _follows(before: Header, commit_hash: str, header: Header) -> bool:
     """Return whether a commit names the one below, and has its totals and its changes (R10.6)."""
     if header.version != before.version + 1:
-        return True  # a copy has nothing that names what is below its gap
+        return True  # a copy has nothing that names the commit below its gap
     old, new, changes = before.totals, header.totals, header.changes
     added_up = (
         new.segments == old.segments + changes.adds - changes.drops
@@ -145,7 +146,7 @@ def confirmed(log: Log, drops: Mapping[int, Sequence[Drop]]) -> set[str]:
     """Return the ids of the segments whose drops the log confirms, in the given version or before.
 
     The delta of the version shows it, or its fold; a version that is absent or damaged shows
-    nothing (FORMAT.md R12.9). One GET a version; the fold of one that dropped what was added since
+    nothing (FORMAT.md R12.9). One GET a version; the fold of one that dropped segments added since
     its key frame costs a few more.
 
     Args:

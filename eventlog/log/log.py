@@ -311,7 +311,7 @@ class Log:
 
     def _lost(self, version: int) -> Corrupt:
         return Corrupt(
-            f"version {version} is missing, which tells whether version {version - 1} is of this "
+            f"version {version} is missing, which shows whether version {version - 1} is of this "
             f"log: run {command('fsck', self.store.uri)}, and put it back from a copy",
             table=self.store.uri,
             key=keys.commit_key(version),
@@ -459,7 +459,8 @@ class Log:
         before = self.snapshot(version - 1)
         with unless_deleted(self.store):
             chain.check_follows(before, commit, self.store.uri)  # against effect-on-another-log
-        # Rewrites are many and tables large: what the commit's state hash confirms needs no more.
+        # Rewrites are many and tables large: an effect that the commit's state hash confirms needs
+        # no more.
         _, view = self.answer(before.state, Judging(transactions, own_chunks=True))
         effect = fold.judge(transactions, view, time_ms)
         after = fold.add_effect(before.header, before.meta, effect)

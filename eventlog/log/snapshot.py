@@ -1,4 +1,4 @@
-"""The table at one version, as callers see it. What a question needs is fetched from the log.
+"""The table at one version, as callers see it. The data for a question are fetched from the log.
 
 The state itself is a pure value (`state.version`), and so are the questions about it
 (`state.questions`). Large tables stay columnar; `Segment` values are made only on request.

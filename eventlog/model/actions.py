@@ -202,7 +202,7 @@ class Detach(Struct, frozen=True, tag="detach", tag_field="action", forbid_unkno
 
 
 class AppReset(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of the sequence of an app whose units of work a restore undoes or brings back.
+    """The change of the sequence of an app whose units of work a restore undoes or brings back.
 
     Attributes:
         old: the sequence before; None: it had none.
@@ -225,7 +225,7 @@ class Restore(Struct, frozen=True, tag="restore", tag_field="action", forbid_unk
 
     Attributes:
         version: the version that is restored.
-        apps: by app id, what becomes of the sequences of apps that have done units of work since;
+        apps: by app id, the changes of the sequences of apps that have done units of work since;
             absent if there are none.
         origin: the other log; absent for this one.
     """
@@ -338,7 +338,7 @@ class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unkno
 
 
 class AppRise(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of the sequence of an app whose transactions are carried from another log.
+    """The change of the sequence of an app whose transactions are carried from another log.
 
     Attributes:
         old: the sequence before; None: it had none.
@@ -360,19 +360,19 @@ class AppRise(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_unknown_fields=True):
-    """Action: record that the table has what another log of the same table did, up to `version`.
+    """Action: record up to which version this log has the transactions of another log of the table.
 
-    Void unless `old` is what was recorded before: so each commit of the other log is carried once,
-    whoever carries it.
+    Void unless `old` is the version that was recorded before: so each commit of the other log is
+    carried once, by any writer.
 
     Attributes:
         id: names the other log: the hash of its first commit that this log does not share.
         old: the last of its versions that this log had before; None if it had none.
         version: the last of its versions that this log has now.
         commit: the hash of that version's commit.
-        apps: what becomes of the sequences of apps whose transactions are carried, by app id.
-        checked: the version of this log up to which it was looked for transactions of theirs that
-            are done already; None if each of `apps` starts above `old`.
+        apps: the changes of the sequences of apps whose transactions are carried, by app id.
+        checked: the version of this log up to which it was searched for transactions of these apps
+            that are done already; None if each of `apps` starts above `old`.
         commits: versions and hashes of the other commits, of whatever logs, whose transactions are
             carried with this one; absent if there are none.
     """

@@ -45,7 +45,7 @@ class Schema(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
-    """What makes a table keyed: its rows are found by key, in buckets.
+    """The part of a layout that makes a table keyed: rows are found by key, in buckets.
 
     Attributes:
         key: names of the key columns.
@@ -105,8 +105,8 @@ class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     A slice is one bucket of one time chunk.
 
     Attributes:
-        kind: `log`: rows as they were written, with deletes. `base`: the result of merging all
-            that came before, one row a key. `late`: what a base does not show and later rows may
+        kind: `log`: rows as they were written, with deletes. `base`: the result of merging all that
+            came before, one row a key. `late`: rows that a base does not show and later rows may
             depend on.
         first: the first bucket that it has rows of.
         last: the last one.

@@ -87,7 +87,7 @@ class Totals(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a commit changed, for histories. `rows` and `bytes` are net and may be negative."""
+    """The changes of a commit, for histories. `rows` and `bytes` are net and may be negative."""
 
     operation: str
     writer: str

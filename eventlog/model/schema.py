@@ -113,7 +113,7 @@ def check_successor(old: Schema, new: Schema) -> str | None:
 
 
 def first_problems(schema: Schema) -> list[str]:
-    """Return in what the first schema of a log breaks FORMAT.md R7.2: no fold judges it."""
+    """Return the breaches of FORMAT.md R7.2 in the first schema of a log: no fold judges it."""
     problems = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
     if shared := _shared(schema):
         problems.append(f"the first schema has two columns of one {shared}")
@@ -355,7 +355,7 @@ def _form_problem(schema: Schema) -> str | None:
 
 
 def _shared(schema: Schema) -> str | None:
-    """Return what two columns have in common that must differ: `id` or `name`; None: nothing."""
+    """Return which of `id` and `name` two columns have in common; None: all columns differ."""
     columns = schema.columns
     if len({column.id for column in columns}) < len(columns):
         return "id"
@@ -378,7 +378,7 @@ def _outside(schema: Schema) -> str | None:
 def _ascii_lower(name: str) -> str:
     """Return a name with `a` to `z` for `A` to `Z`: the same in every language and release (R7.2).
 
-    Writers refuse more: names that are equal in the lower case of the Unicode that they know.
+    Writers refuse more: names that are equal in the lower case of their release of Unicode.
     """
     return name.translate(_ASCII_LOWER)
 

@@ -41,7 +41,8 @@ def parse_schema(text: str) -> pa.Schema:
 def type_text(stored: ColumnType) -> str:
     """Return a stored column type in the form that `parse_schema` reads.
 
-    Of a type that the format does not have, as a first schema may hold, it says so.
+    A type that the format does not have, as a first schema may hold, is shown as the message of the
+    error.
     """
     if isinstance(stored, str):
         return stored

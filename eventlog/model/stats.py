@@ -46,7 +46,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tupl
     with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
     digits = text.strip()
     if digits.isdecimal() and text.isascii():
-        # As of all properties: what has more than 19 digits stands for the default (R7.5).
+        # As for all properties: a value of more than 19 digits stands for the default (R7.5).
         most = int(digits) if len(digits) < _MOST_DIGITS else DEFAULT_COLUMNS
         chosen = {column.name for column in with_bounds[:most]}
     else:

@@ -1,9 +1,9 @@
-"""Fallback: what can be read in place of lost segments that a version needs.
+"""Fallback: segments to read in place of lost ones that a version needs.
 
 The outputs of a rewrite contain the rows of its inputs, so a version whose compacted segment is
 lost can still be read exactly while the inputs exist. `eventlog.recovery.overshadowing` decides
 which segments to read instead. This module reads the log for it: which transactions created the
-lost segments, generation by generation, and what the rest of their groups was replaced by. It is
+lost segments, generation by generation, and which segments replaced the rest of their groups. It is
 used only after a loss (FORMAT.md R14.3).
 """
 
@@ -58,7 +58,7 @@ def find_fallback(
     lost: Iterable[Segment],
     whole: Callable[[Segment], bool] | None = None,
 ) -> Fallback:
-    """Return what can be read in place of lost segments.
+    """Return the segments to read in place of lost ones.
 
     Reads the commits that added the lost segments. If a `replace` added one of them, it also reads
     the commits of the inputs that are lost as well, and those that replaced the other outputs, and

@@ -71,9 +71,9 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
         staged: the version that was the head when the oldest permitted upload may have started.
     """
     aged = max(aged, meta.horizon)
-    held = tuple(hold for hold in holds(meta) if hold.version < aged)
-    horizon = min([aged, *(hold.version for hold in held)])  # against marks-pass-holds
-    return Marks(max(staged, meta.fence), max(horizon, meta.horizon), aged, held)
+    blockers = tuple(hold for hold in holds(meta) if hold.version < aged)
+    horizon = min([aged, *(hold.version for hold in blockers)])  # against marks-pass-holds
+    return Marks(max(staged, meta.fence), max(horizon, meta.horizon), aged, blockers)
 
 
 def verdict(
@@ -126,7 +126,7 @@ def spared(objects: Iterable[Dropped], live: Mapping[str, int]) -> list[Dropped]
 
 
 def reason(dropped: Dropped, limits: Marks) -> str:
-    """Return what keeps a dropped segment: `retention`, `staging`, or `pin 'name' of owner`."""
+    """Return why a dropped segment is kept: `retention`, `staging`, or `pin 'name' of owner`."""
     if dropped.version > limits.aged:
         return "retention"
     for hold in limits.held:
@@ -167,7 +167,7 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
     Args:
         body: the record.
         rows: the number of segments in it.
-        last: the last version that the vacuum which made the record dealt with.
+        last: the last version that the vacuum which made the record examined.
 
     Raises:
         Corrupt: the object is not such a record.
@@ -183,8 +183,8 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
         segment_epoch(key)
         if not 0 <= row.version <= last:
             raise Corrupt(
-                f"the record of the last vacuum says that a segment was dropped in version "
-                f"{row.version}, which it cannot tell"
+                f"the record of the last vacuum has a segment dropped in version {row.version}, "
+                f"but it ends at version {last}"
             )
     return dropped
 

@@ -1,7 +1,7 @@
 """Lineage: which segments replaced which, according to the transactions of the log.
 
-No I/O. Segments do not record what they overshadow; that follows from the transactions (FORMAT.md
-R14.2).
+No I/O. Segments do not record which others they overshadow; that follows from the transactions
+(FORMAT.md R14.2).
 """
 
 from __future__ import annotations

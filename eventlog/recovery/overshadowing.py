@@ -64,8 +64,8 @@ def resolve(
     """
     existing, gone = list(online), list(lost)
     groups = _Groups((*known, *gone, *existing))
-    here = {member.id for member in existing}
-    return groups.states(here, {member.id for member in gone} - here)
+    ids = {member.id for member in existing}
+    return groups.states(ids, {member.id for member in gone} - ids)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

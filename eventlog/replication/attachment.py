@@ -145,8 +145,8 @@ def break_replica(table: Table, name: str) -> int:
     """Remove a replica that no longer answers; return the version.
 
     Does what `detach` does, and the history records who removed the replica. A copy takes over in
-    this way: the same commit pins again what the copy's own branches read and the table that it
-    followed did not hold.
+    this way: the same commit pins again the versions that the copy's own branches read and the
+    table that it followed did not hold.
 
     Args:
         table: the source.
@@ -258,10 +258,10 @@ def _remove(
     action: Callable[[int], Action],
     others: Iterable[Action] = (),
 ) -> int:
-    found = session.refresh().meta.replicas
-    if name not in found:
-        names: Iterable[str] = sorted(found) or ("none",)
+    replicas = session.refresh().meta.replicas
+    if name not in replicas:
+        names: Iterable[str] = sorted(replicas) or ("none",)
         raise InvalidInput(
             f"no replica {name!r} is attached; attached are: {', '.join(names)}", table=session.uri
         )
-    return session.commit(session.transaction(operation, [action(found[name].token), *others]))
+    return session.commit(session.transaction(operation, [action(replicas[name].token), *others]))

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill did.
+    """The result of a backfill.
 
     Attributes:
         versions: number of commits that were copied.
@@ -92,7 +92,7 @@ def backfill(
 
     Raises:
         CommitConflict: the target took writes of its own under these versions, or the two logs
-            parted below what the target has.
+            parted below the versions that the target has.
         Corrupt: a version that both have does not follow the source's version below it, which was
             changed.
         DataLoss: an object of the source is missing or damaged.
@@ -115,7 +115,7 @@ def backfill(
     except Corrupt:
         if not gaps:
             raise
-        ours = log.snapshot(newest)  # commits above it may be what is lost, too
+        ours = log.snapshot(newest)  # commits above it may be lost, too
     for head in (ours, table.refresh()):
         check_writable(head.header)
     work = Filler(
@@ -167,8 +167,8 @@ class Filler:
             given_up: the version below which the copy's versions cannot be read.
         """
         lost = [gap for gap in gaps if not chain.is_explained(*gap, starts)]
-        found = sum(self.fill_lost(range(older + 1, newer), given_up) for newer, older in lost)
-        return found + sum(self.fill(start, given_up) for start in starts)
+        count = sum(self.fill_lost(range(older + 1, newer), given_up) for newer, older in lost)
+        return count + sum(self.fill(start, given_up) for start in starts)
 
     def fill(self, start: Start, given_up: int) -> int:
         """Copy the versions that a start left out; return their number.
@@ -345,7 +345,7 @@ class Filler:
             check_key_frame_state(self.source.log, commit, body, root)
 
     def _keyframe(self, version: int, framed: set[int], check: Check) -> Iterator[Item | Step]:
-        """Yield a key frame that the source has and the target lacks, unless it was dealt with."""
+        """Yield a key frame that the source has and the target lacks, unless it is in `framed`."""
         if version in framed:
             return
         framed.add(version)

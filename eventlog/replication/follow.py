@@ -53,7 +53,7 @@ _RESTARTS = 3  # of a pass that a vacuum of the source overtook
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What one pass of a follower did.
+    """The result of one pass of a follower.
 
     Attributes:
         source: root URI of the table that is followed.
@@ -99,8 +99,9 @@ def follow(
         source: the table to follow, or its root.
         target: the copy, or its root, where there may be no table yet.
         name: the name of the replica, 1 to 255 characters. The source's vacuum then waits for it:
-            the first pass attaches the replica, and each pass acknowledges what it has. This needs
-            the permission to commit to the source. None: nothing is written to the source.
+            the first pass attaches the replica, and each pass acknowledges the versions that it
+            has. This needs the permission to commit to the source. None: nothing is written to the
+            source.
         start: where a new copy starts. `oldest`: at the oldest version that the source keeps;
             `keyframe`: at the source's newest key frame. The copy lacks the versions before that
             (`VersionNotReplicated`) until `backfill` copies them. A copy that is behind the
@@ -111,7 +112,7 @@ def follow(
         clock: use this clock instead of the machine's.
 
     Returns:
-        What the pass did.
+        The result of the pass.
 
     Raises:
         CommitConflict: the target took writes of its own (see `merge`); or another replica has
@@ -263,7 +264,7 @@ class Follower:
         The steps are made and not taken.
 
         Raises:
-            InvalidInput: the branch cannot show what one of the versions has.
+            InvalidInput: the branch cannot show the segments of one of the versions.
         """
         if self._target.forks:  # against name-of-a-refused-copy-left
             apart = replace(known, framed=set(known.framed), gaps=list(known.gaps))
@@ -442,12 +443,12 @@ class Follower:
         else:
             first = found.common + 1
             sides = ((source, self._source.log, found.other), (target, log, found.version))
-            said = [root for root, at, last in sides if attachment.says_only(at, first, last)]
-            only = "".join(f" ({r} has acknowledgements alone, and no rows)" for r in said)
+            rowless = [root for root, at, last in sides if attachment.says_only(at, first, last)]
+            only = "".join(f" ({r} has acknowledgements alone, and no rows)" for r in rowless)
             merges = [
                 command("merge", one, other)
                 for one, other in ((source, target), (target, source))
-                if one not in said
+                if one not in rowless
             ]
             why = (
                 f"{target} took writes of its own after version {found.common}, and {source} went "

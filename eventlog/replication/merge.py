@@ -36,8 +36,8 @@ def merge(
     Idempotent and resumable: after an error or a crash call it again. Any number of merges may run
     at once, in both directions. After merging both ways both tables have the same rows. The target
     gets one commit for each commit of the source; the segments are copied unchanged. Where that is
-    not possible, the rest comes in one commit: a chunk that only one of the two has changed becomes
-    what it is there, and rows that only one has added stay.
+    not possible, the rest comes in one commit: a chunk that only one of the two has changed gets
+    the state that it has there, and rows that only one has added stay.
 
     Args:
         source: the table to merge from, or its root. A merge writes nothing there.
@@ -53,7 +53,7 @@ def merge(
         clock: use this clock instead of the machine's.
 
     Returns:
-        What the merge did.
+        The result of the merge.
 
     Raises:
         CommitConflict: both changed the same thing in different ways: a column, a property, rows of

@@ -50,7 +50,7 @@ class Pipeline:
         self.objects = self.bytes = 0
 
     def copied(self, steps: Iterable[Item | Callable[[], int]]) -> Iterator[int]:
-        """Copy items and take steps between them, in order; yield what the steps return.
+        """Copy items and take steps between them, in order; yield the results of the steps.
 
         A step is taken once all items before it are stored. Items after it may be in flight then.
 

@@ -123,7 +123,7 @@ class Steps:
         source: the session of the table that is followed.
         target: the store of the copy.
         known: the state of the copy; updated as steps are taken.
-        pipeline: stores what the steps create.
+        pipeline: stores the objects that the steps create.
         head: the head of the source.
     """
 
@@ -223,13 +223,13 @@ class Steps:
     def _live(self, having: int, first: int) -> Iterator[Item | Step]:
         """Yield all segments that are live where a copy starts, and the object that records it."""
         snapshot = self._log.snapshot(first)
-        there = contents.Listed(
+        stored = contents.Listed(
             (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
         )
         named = self._named(having)
         for entry in _live_at(snapshot):
             place = keys.key_of(entry), entry.bytes
-            seen = place in there
+            seen = place in stored
             if not seen or place not in named:
                 self._check_kept((entry,), first)
                 yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
@@ -403,7 +403,7 @@ class Steps:
 
     def _listed_keyframes(self, having: int) -> set[int]:
         """Return the versions with a key frame, from the target's head to the source's."""
-        found = set()
+        versions = set()
         for row in self._store.list(keys.LOG_PREFIX):
             parsed = keys.parse_log_key(row.key)
             if parsed is None:
@@ -412,8 +412,8 @@ class Steps:
             if version < having:
                 break
             if framed and version <= self._head.version:
-                found.add(version)
-        return found
+                versions.add(version)
+        return versions
 
 
 def check_key_frame_state(log: Log, commit: Commit, body: bytes, root: KeyFrame) -> None:
@@ -444,14 +444,14 @@ def _linked(
             read ahead are not yielded, since it is unknown to which log they belong.
     """
     ahead: deque[tuple[Commit, bytes]] = deque()
-    held, digest = 0, ""
+    bytes_ahead, digest = 0, ""
     for commit, body in commits:
         if ahead:  # against commit-copied-before-it-is-named
             chain.check_named(ahead[-1][0].header, digest, commit.header, table)
         ahead.append((commit, body))
-        held, digest = held + len(body), codec.sha256(body)
-        while len(ahead) > 2 and (len(ahead) > LINKED or held > _BYTES_AHEAD):
-            held -= len(ahead[0][1])
+        bytes_ahead, digest = bytes_ahead + len(body), codec.sha256(body)
+        while len(ahead) > 2 and (len(ahead) > LINKED or bytes_ahead > _BYTES_AHEAD):
+            bytes_ahead -= len(ahead[0][1])
             yield ahead.popleft()
     if ahead and digest != head.commit_hash:  # against copied-head-of-another-log
         raise chain.forked(head.version, table)

@@ -39,7 +39,7 @@ _ACROSS = "several chunks"  # the run of inputs that span several of the new chu
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What a rewrite staged.
+    """The result of a rewrite.
 
     Attributes:
         adds: the new segments, in the order of their chunks and rows.

@@ -92,7 +92,7 @@ class SliceMerge:
 
 @dataclass(frozen=True, slots=True)
 class MergedSlices:
-    """What a merge of slices staged.
+    """The result of a merge of slices.
 
     Attributes:
         adds: the new segments.

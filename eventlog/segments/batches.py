@@ -141,8 +141,8 @@ def passing(table: pa.Table, where: pc.Expression) -> pa.Array:
     ]
     # One thread, to keep the order; the pieces of a scan already run in parallel.
     mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
-    whole = mask.column(0).combine_chunks()
-    return pc.fill_null(whole, False)
+    combined = mask.column(0).combine_chunks()
+    return pc.fill_null(combined, False)
 
 
 def with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -56,7 +56,7 @@ _FAILURES = (pa.ArrowException, OSError, ValueError)
 def ahead_of(memory_bytes: int) -> int:
     """Return how many of the bytes that a reader may hold are read ahead.
 
-    The others are for what is made of the rows.
+    The others are for results that are made of the rows.
     """
     return memory_bytes // 4
 

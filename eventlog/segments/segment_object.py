@@ -174,14 +174,14 @@ class SegmentObject:
             checksums.append(parts.checksum(memoryview(body)))
             lengths.append(len(body))
 
-        whole = object_checksum(
+        checksum = object_checksum(
             self._store,
             self.key,
             size + 1,
             piece_bytes=_BLOCK_BYTES,
             watch=watch,
         )
-        if whole != self.segment.checksum or sum(lengths) != size:
+        if checksum != self.segment.checksum or sum(lengths) != size:
             return None
         return Parts((*range(0, size, _BLOCK_BYTES), size), b"".join(checksums))
 
@@ -198,8 +198,8 @@ class SegmentObject:
             log = Log(self._store)
             log.table = self._table
             newest = log.head()
-            held = held_from(self._store.forks)
-            check_kept(newest.meta, newest.version, self._version, self._store.uri, held=held)
+            oldest = held_from(self._store.forks)
+            check_kept(newest.meta, newest.version, self._version, self._store.uri, held=oldest)
         except (TableNotFound, VersionVacuumed) as error:
             return error  # against vacuumed-called-lost
         except (Corrupt, NotFound):

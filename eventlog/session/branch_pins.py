@@ -1,4 +1,4 @@
-"""The pin with which the parent of a branch keeps what the branch reads (FORMAT.md R16.6)."""
+"""The pin with which the parent of a branch keeps its versions for the branch (FORMAT.md R16.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import check_there
 from eventlog.store.port import ObjectStore
 
-# The owner of every branch's pin: whoever may delete the branch may remove it.
+# The owner of every branch's pin: everyone who may delete the branch may remove it.
 OWNER = "eventlog branch"
 _PIN = "branch:"
 
@@ -31,15 +31,15 @@ def pin_name(store: ObjectStore, name: str) -> str:
 
 
 def is_pinned(fork: Fork, pin: Pin | None) -> bool:
-    """Return whether the pin protects what a branch has from its parent."""
+    """Return whether the pin protects the versions that a branch has from its parent."""
     return pin is not None and pin.version <= fork.held
 
 
 def is_passed(fork: Fork, meta: Meta) -> bool:
-    """Return whether the horizon of the parent has passed what a branch reads.
+    """Return whether the horizon of the parent has passed versions that a branch reads.
 
-    It passes no pin. So the parent had followed a copy that had not the branch: what the branch
-    reads is kept by every vacuum that finds the branch there (R16.8).
+    It passes no pin. So the parent had followed a copy that lacked the branch: every vacuum that
+    finds the branch there keeps the segments that it reads (R16.8).
     """
     return fork.held < meta.horizon
 

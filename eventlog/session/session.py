@@ -29,8 +29,8 @@ class Session:
     """One table as one program has it open; remembers its newest snapshot between commits.
 
     So a commit with a warm session needs no read at all. Sessions are cheap and thread-safe. They
-    can be pickled and sent to other processes: what is remembered stays behind, except the id of
-    the table.
+    can be pickled and sent to other processes: the state that they remember stays behind, except
+    the id of the table.
 
     Args:
         store: the store of the table.

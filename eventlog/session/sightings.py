@@ -19,7 +19,7 @@ class ClaimSightings:
     def note(self, claims: Mapping[str, Claim], now_s: float) -> None:
         """Note the current claims as of `now_s`, and forget those that are gone or were renewed."""
         # The dict is replaced in one step. If two threads note claims at once, the last one wins;
-        # claims that it did not know of only seem younger than they are, which is safe.
+        # claims that it lacked only seem younger than they are, which is safe.
         before = self._since_s
         keys = (_last_sign(claim_id, claim) for claim_id, claim in claims.items())
         self._since_s = {key: before.get(key, now_s) for key in keys}

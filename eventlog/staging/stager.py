@@ -52,7 +52,7 @@ class Stager:
     """Takes batches and stages segments. Call `write(...)` for every batch, then `finish()`.
 
     After a problem in the rows nothing more is staged; the remaining rows are only checked, so that
-    the error says how many are bad.
+    the error counts all bad ones.
 
     Args:
         store: receives the segments.
@@ -172,7 +172,7 @@ class Stager:
     def few(self, most_bytes: int) -> pa.Table | None:
         """Return all rows, in the table's types, if they are few and nothing was staged yet.
 
-        Another stager that is handed them stages what this one would.
+        Another stager that is handed them stages the same rows as this one would.
 
         Args:
             most_bytes: bytes of Arrow data above which they are not few.

@@ -37,7 +37,7 @@ def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
     Args:
         table: the table's.
         rule: its merge rule.
-        given: what the writer has; with `_op`, a row may be a delete, which has only a key.
+        given: the columns of the writer; with `_op`, a row may be a delete, which has only a key.
     """
     return log_schema(table, rule) if OP in given.names else table
 
@@ -220,7 +220,7 @@ def cut(
 
 
 def stored(rows: pa.Table, table: pa.Schema) -> pa.Table:
-    """Return the rows with the schema of a segment: without what is the same in all of them."""
+    """Return the rows with the schema of a segment: without `_op` if there are no deletes."""
     if OP in rows.column_names and not pc.any(deleted(rows), min_count=0).as_py():
         rows = rows.drop_columns([OP])
     complete = all(f.nullable or not rows.column(f.name).null_count for f in table)

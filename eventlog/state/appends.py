@@ -20,7 +20,7 @@ from eventlog.state.fold import segment_of
 
 @dataclass(frozen=True, slots=True)
 class Appends:
-    """What one version appended.
+    """The appends of one version.
 
     Attributes:
         version: the version.

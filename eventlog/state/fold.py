@@ -82,7 +82,7 @@ class FoldView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a commit's transactions do.
+    """The effects of a commit's transactions.
 
     Attributes:
         meta: the small state afterwards.
@@ -285,7 +285,7 @@ def features(meta: Meta) -> tuple[str, ...]:
 
 
 def summarize_changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:
-    """Return the header's summary of what a commit changed.
+    """Return the header's summary of the changes of a commit.
 
     The operation and the writer are those of the first accepted transaction, or of the first one
     where none was accepted.

@@ -28,7 +28,7 @@ from eventlog.state.version import VersionState
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """A `fold.FoldView` of what was looked up for given transactions.
+    """A `fold.FoldView` of the parts of the state that were looked up for given transactions.
 
     Asking it about anything else is a programming error and raises LookupError.
 

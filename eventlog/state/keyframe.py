@@ -138,9 +138,9 @@ def check_key_frame(root: KeyFrame) -> None:
         for name in ("rows", "bytes")
     ]
     count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
-    said = [root.totals.segments, root.totals.rows, root.totals.bytes]
+    totals = [root.totals.segments, root.totals.rows, root.totals.bytes]
     # against root-not-added-up
-    if codec.hex_hash(total) != root.state_hash or [count, *sums] != said:
+    if codec.hex_hash(total) != root.state_hash or [count, *sums] != totals:
         raise Corrupt("the key frame does not add up to its state hash", version=root.version)
 
 

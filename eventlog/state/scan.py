@@ -116,7 +116,7 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True)
 class ScanQuestion:
-    """The question of what a scan must read; its answer is a plan. Made by `question`.
+    """The question of which segments a scan must read; its answer is a plan. Made by `question`.
 
     Attributes:
         schema: the Arrow schema of the result.
@@ -252,7 +252,7 @@ def question(
     where: Where | None = None,
     chunks: Chunks | None = None,
 ) -> ScanQuestion:
-    """Return the question of what a scan must read.
+    """Return the question of which segments a scan must read.
 
     Args:
         state: the version to read.

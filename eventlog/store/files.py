@@ -31,7 +31,7 @@ def store_filesystem(store: ObjectStore, size_of: SizeOf | None = None) -> tuple
     """Return a read-only pyarrow file system over `store`, and the path of its root there.
 
     Args:
-        store: what is read.
+        store: the store to read.
         size_of: of its objects; if None, they are listed.
     """
     return PyFileSystem(StoreFiles(store, size_of)), _ROOT

@@ -102,7 +102,7 @@ class LocalStore:
         return ()
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """See `ObjectStore.get`; never waits for what is no file.
+        """See `ObjectStore.get`; never waits for anything but a file.
 
         Raises:
             SymbolicLink: the key is a symbolic link, or lies behind one.
@@ -362,7 +362,7 @@ class LocalStore:
         return descriptor
 
     def _make_root(self, directory: str) -> None:
-        """Create and sync the root, and what is above it."""
+        """Create and sync the root, and the directories above it."""
         if directory in self._known:
             return
         parent = os.path.dirname(directory)  # noqa: PTH120
@@ -477,7 +477,7 @@ def _popped(names: _Names) -> Iterator[bytes]:
 
 
 def _status(name: str, parent: int) -> os.stat_result:
-    """Return what is at `name` in a directory, also if it is a symbolic link."""
+    """Return the status of `name` in a directory, also if it is a symbolic link."""
     return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
 

@@ -152,7 +152,7 @@ def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> No
 
 
 def place_of(store: ObjectStore) -> str:
-    """Return what names the place of a store in the log of a table (FORMAT.md R12.9).
+    """Return the name of the place of a store in the log of a table (FORMAT.md R12.9).
 
     It depends on the root and its endpoint, and reveals neither. Another one of the same place, as
     after a directory was mounted elsewhere, costs the next vacuum a listing.

@@ -45,7 +45,7 @@ def check_endpoint(url: str, what: str) -> None:
     """Refuse a user name, a password or a query in the URL of an endpoint.
 
     The URL names the place of a store: in the log, if a copy is attached under a name, in errors,
-    and in what replicas are listed as. So no part of it may be secret.
+    and in lists of replicas. So no part of it may be secret.
 
     Args:
         url: of the endpoint.

@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
 
         Raises:
             KeyNotFound: there is no such object.
-            Corrupt: what is there is no object, as a named pipe.
+            Corrupt: the file there is no object, such as a named pipe.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a user holds, `Table`, and what it calls: create, pins, claims, settings, restore.
+"""`Table`, the handle of a user, and its operations: create, pins, claims, settings, restore.
 
 Imports `merging` and below. Start at `table`; the other modules take the `Session` under it.
 """

@@ -64,7 +64,7 @@ def creation(
 
 
 def _keyed(key: str | Iterable[str], buckets: int | None) -> Keyed | None:
-    """Return what makes the table keyed; None without a key."""
+    """Return the part of the layout that makes the table keyed; None without a key."""
     columns = tuple(arguments.name_list([key] if isinstance(key, str) else key, "key"))
     if not columns:
         if buckets is not None:

@@ -40,11 +40,11 @@ def pin(
     wanted = head.version if version is None else whole(version, "version")
     pin_owner = writer_name() if owner is None else owner
     holds.check_names(name, pin_owner)
-    held = held_from(session.store.forks)
-    holds.check_kept(head.meta, head.version, wanted, session.uri, held=held)
+    oldest = held_from(session.store.forks)
+    holds.check_kept(head.meta, head.version, wanted, session.uri, held=oldest)
     known = head.meta.pins.get(name)
     # against inherited-pin-taken-for-kept
-    mine = known is not None and known.owner == pin_owner and known.version >= held
+    mine = known is not None and known.owner == pin_owner and known.version >= oldest
     if known is not None and mine and (version is None or wanted == known.version):
         session.verify(WINDOW_S)
         return known.version
@@ -58,7 +58,7 @@ def pin(
         session.commit(session.transaction("pin", [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
         newest = session.refresh()
-        holds.check_kept(newest.meta, newest.version, wanted, session.uri, held=held)
+        holds.check_kept(newest.meta, newest.version, wanted, session.uri, held=oldest)
         raise
     return wanted
 

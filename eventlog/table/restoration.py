@@ -1,8 +1,8 @@
 """Restore: the transaction that makes the segments of an earlier version live again. Also drops.
 
-`planned` returns what a restore does, and `RestorePlan.commit` does it. Nothing is copied: segments
-above the horizon cannot have been vacuumed, so they are added again under their own ids (FORMAT.md
-R12.3).
+`planned` returns the plan of a restore, and `RestorePlan.commit` commits it. Nothing is copied:
+segments above the horizon cannot have been vacuumed, so they are added again under their own ids
+(FORMAT.md R12.3).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class UndoneUnits:
 
 def undone(head: Snapshot, target: Snapshot) -> tuple[UndoneUnits, ...]:
     """Return the units of work that restoring `target` undoes, by app id."""
-    had, found = target.meta.apps, []
+    had, units = target.meta.apps, []
     for app_id, mark in head.meta.apps.items():
         kept = had[app_id].seq if app_id in had else None
         if mark.version > target.version and (kept is None or kept < mark.seq):
-            found.append(UndoneUnits(app_id, kept, mark.seq))
-    return tuple(found)
+            units.append(UndoneUnits(app_id, kept, mark.seq))
+    return tuple(units)
 
 
 def restoration(
@@ -77,7 +77,7 @@ def restoration(
         VersionVacuumed: the target is below the horizon, or below `held`.
         InvalidInput: a segment is live now in another place of a keyed table.
     """
-    # What a branch brings back must be what its parent keeps for it.
+    # A branch brings back only versions that its parent keeps for it.
     check_kept(head.meta, head.version, target.version, table, held=held)
     change = diff(head, target)
     # A segment that was dropped and restored has two entries, of different versions.
@@ -104,11 +104,11 @@ def restoration(
 
 
 def _resets(head: Snapshot, target: Snapshot, *, forget_units: bool) -> dict[str, AppReset]:
-    """Return what becomes of the sequences of apps: R12.3.
+    """Return the changes of the sequences of apps: R12.3.
 
     The marks of units that are undone are forgotten, or get the version of the restore, so that a
-    writer that meets one there knows. Those that the target has and the head has not are restored
-    with their rows, or they could be loaded twice.
+    writer that finds one there recognises the restore. Those that the target has and the head has
+    not are restored with their rows, or they could be loaded twice.
     """
     resets = {
         units.app_id: AppReset(units.last, units.kept if forget_units else units.last)
@@ -182,15 +182,15 @@ class RestorePlan:
 def planned(
     session: Session, head: Snapshot, target: Snapshot, *, forget_units: bool = False
 ) -> RestorePlan:
-    """Return what restoring `target` does; see `restoration`.
+    """Return the plan of restoring `target`; see `restoration`.
 
     Raises:
         Corrupt: the target is not the one that the version after it names.
         VersionVacuumed: the target is below the horizon.
     """
     session.log.check_linked(head, target)  # against restored-from-another-log
-    held = held_from(session.store.forks)
-    actions = restoration(head, target, session.uri, held, forget_units=forget_units)
+    oldest = held_from(session.store.forks)
+    actions = restoration(head, target, session.uri, oldest, forget_units=forget_units)
     return RestorePlan(head, target, actions, undone(head, target), session)
 
 

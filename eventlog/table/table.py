@@ -48,7 +48,7 @@ class Table:
     """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`.
 
     Attributes:
-        session: what the library itself reads and commits with; no part of the public API.
+        session: with which the library itself reads and commits; no part of the public API.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -134,8 +134,8 @@ class Table:
             Corrupt: its newest commit violates the format.
             UnsupportedFormat: the table needs a newer release.
         """
-        found = store or open_store(uri, storage_options, clock)
-        table = cls(found if branch is None else BranchStore(found, branch), clock)
+        root_store = store or open_store(uri, storage_options, clock)
+        table = cls(root_store if branch is None else BranchStore(root_store, branch), clock)
         table.head()
         return table
 
@@ -317,8 +317,8 @@ class Table:
         """Make the segments of `version` live again, and return the committed version.
 
         Nothing is copied. Schema and properties stay as they are. Only the segments that are
-        brought back are looked for, and not those that are live already. Whether all segments of a
-        version are stored, `eventlog fsck URI --version N` tells.
+        brought back are looked for, and not those that are live already.
+        `eventlog fsck URI --version N` shows whether all segments of a version are stored.
 
         Units of work (`app_id`, `app_seq`) that were done since are undone with their rows, and
         still count as done: `undone_units` lists them, and a warning names them.
@@ -425,25 +425,27 @@ class Table:
 
         A branch is a table that begins as this one at a version, and goes on with commits of its
         own. It is opened with `open(…, branch=name)`, or with its own URI
-        (docs/guides/branches.md). Until it is deleted, a pin keeps what it reads from vacuum. A
-        making that was interrupted is gone on with. Costs a commit and five small requests.
+        (docs/guides/branches.md). Until it is deleted, a pin keeps the segments that it reads from
+        vacuum. Continues a making that was interrupted. Costs a commit and five small requests.
 
         Args:
             name: 1 to 100 letters, digits, `-`, `_` and `.`, without `.` at its start.
             at: the version to fork at; if None, that of the commit that sets the pin.
 
         Raises:
-            AlreadyExists: there is a branch of this name, or what a deletion has left of one.
+            AlreadyExists: there is a branch of this name, or an interrupted deletion has left a
+                part of one.
             CommitConflict: another program deleted or made it at the same moment.
             Corrupt: version `at` is not the one that the next version follows; nothing was changed.
             InvalidInput: no branch may have this name.
             VersionNotFound: there is no such version.
-            VersionVacuumed: the version is below the horizon, or below what this branch holds.
+            VersionVacuumed: the version is below the horizon, or below those that this branch
+                holds.
         """
         return Table(making.make(self.session, name, at), self.clock)
 
     def branches(self) -> list[Branch]:
-        """Return the branches, by name, and what interrupted programs have left of others.
+        """Return the branches, by name, and the remains that interrupted programs left of others.
 
         Costs three or four requests for each. One that is damaged is listed with what is wrong
         (`Branch.damage`); `fsck` finds more.
@@ -453,11 +455,11 @@ class Table:
     def merge(
         self, branch: Table | str, *, take: Take | None = None, dry_run: bool = False
     ) -> Merged:
-        """Publish a branch: commit here what it did since the fork, in one version.
+        """Publish a branch: commit its changes since the fork here, in one version.
 
-        So no reader ever sees a part of it. Its segments are copied as they are. What was committed
-        here meanwhile stays. Idempotent: again, and after the branch went on, only what is new is
-        committed. The branch stays as it is.
+        So no reader ever sees a part of it. Its segments are copied as they are. Changes that were
+        committed here meanwhile stay. Idempotent: again, and after the branch went on, only what is
+        new is committed. The branch stays as it is.
 
         Args:
             branch: a handle to a branch of this table, or its name.
@@ -481,9 +483,9 @@ class Table:
         return publish(branch.session, self.session, take=take, dry_run=dry_run)
 
     def delete_branch(self, name: str) -> None:
-        """Delete a branch with all its rows, and what keeps its parent's from vacuum.
+        """Delete a branch with all its rows, and the pin that keeps its parent's from vacuum.
 
-        Repeat it if it is interrupted; it also removes what an interrupted `branch` has left.
+        Repeat it if it is interrupted; it also removes the remains of an interrupted `branch`.
         Needs the permission to delete.
 
         Raises:

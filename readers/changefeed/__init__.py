@@ -1,4 +1,4 @@
-"""Reads the changes between two versions: what was inserted, updated and deleted.
+"""Reads the changes between two versions: rows inserted, updated and deleted.
 
 Imports eventlog and the other modules of readers. Start at `reader.changes`.
 """

@@ -32,7 +32,7 @@ from eventlog.store.parallel import each
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """What must be read for the changes between two versions.
+    """The plan of a read of the changes between two versions.
 
     Attributes:
         start: the version before the first change.
@@ -41,7 +41,7 @@ class ChangePlan:
         table_schema: the Arrow schema of the table at `end`, which the filter refers to.
         predicate: the row filter, or None.
         rule: the merge rule of a keyed table; None for others.
-        steps: what to read, in order.
+        steps: the parts to read, in order.
         times: the time of each version in which rows changed, in ms UTC.
     """
 
@@ -66,7 +66,7 @@ class ChangePlan:
 
 
 def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
-    """Yield what the versions after `start` did, up to `end`. One GET for each of them.
+    """Yield the changes of the versions after `start`, up to `end`. One GET for each of them.
 
     Raises:
         Corrupt: a commit breaks the format, or does not follow the one before it.
@@ -120,12 +120,12 @@ def plan_changes(  # noqa: PLR0917 - what a range of versions is read from
     asked: scan.ScanQuestion,
     clock: Sequence[Correction],
 ) -> ChangePlan:
-    """Return what must be read for the changes after `start` up to `end`.
+    """Return the plan of a read of the changes after `start` up to `end`.
 
     Args:
         start: the version before the first change; -1: the table did not exist.
         end: the last version.
-        versions: what the versions after `start` did, up to `end`.
+        versions: the changes of the versions after `start`, up to `end`.
         at: returns the snapshot of a version. Asked for where keys were written, where rows were
             taken away or brought back, and where slices were merged.
         asked: what `change_question` returned.
@@ -156,7 +156,7 @@ def plan_changes(  # noqa: PLR0917 - what a range of versions is read from
 def plan_of_snapshot(
     snapshot: Snapshot, asked: scan.ScanQuestion, clock: Sequence[Correction]
 ) -> ChangePlan:
-    """Return what must be read for all rows of a version, as rows that it inserted.
+    """Return the plan of a read of all rows of a version, as rows that it inserted.
 
     Args:
         snapshot: the version.
@@ -239,7 +239,7 @@ class _Planner:
             self.base = version.version
 
     def finish(self) -> None:
-        """Make a step of what waits."""
+        """Make a step of the waiting segments."""
         logs, self.waiting = self.waiting, []
         if not logs:
             return

@@ -49,7 +49,8 @@ class Written:
 
     Attributes:
         after: the version before the first of them.
-        runs: what counted at that version, and the logs above it that were committed since.
+        runs: the segments that counted at that version, and the logs above it that were committed
+            since.
     """
 
     after: int
@@ -62,8 +63,9 @@ class Replaced:
 
     Attributes:
         version: the version.
-        before: what counted before it.
-        after: what counts after it, in the same chunks and buckets; a run may have no segments.
+        before: the runs that counted before it.
+        after: the runs that count after it, in the same chunks and buckets; they may have no
+            segments.
         above: only keys of the logs that lie above this version may differ; None: all may.
     """
 
@@ -83,7 +85,7 @@ def written(
 
     Args:
         after: the version before the first of them.
-        live: what was live at that version in the chunks of `logs`.
+        live: the segments that were live at that version in the chunks of `logs`.
         logs: the segments that they added.
         rule: the merge rule of the last of them, or of a later version.
 
@@ -101,8 +103,8 @@ def replaced(
 
     Args:
         version: the version.
-        before: what was live before it in some chunks.
-        after: what is live after it in these chunks.
+        before: the segments that were live before it in some chunks.
+        after: the segments that are live after it in these chunks.
         rule: the merge rule of this version, or of a later one.
 
     Raises:
@@ -133,8 +135,8 @@ def forgotten(
     Args:
         version: the version.
         bases: the bases that it added.
-        before: what was live before it in their chunks.
-        after: what is live after it in these chunks.
+        before: the segments that were live before it in their chunks.
+        after: the segments that are live after it in these chunks.
         rule: as in `replaced`.
 
     Raises:
@@ -166,7 +168,7 @@ def appeared(version: int, runs: Sequence[Run]) -> Replaced:
 
     Args:
         version: the version.
-        runs: what counts in it.
+        runs: the runs that count in it.
     """
     nothing = tuple(replace(run, placed=()) for run in runs)
     return Replaced(version, nothing, tuple(runs))

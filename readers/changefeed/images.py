@@ -397,13 +397,13 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
 
     A NaN is the same as itself here, and -0.0 is not 0.0.
     """
-    whole = key_lookup.in_one_piece(column)
-    if pa.types.is_floating(whole.type):
-        return whole.view(f"int{whole.type.bit_width}")
-    if pa.types.is_nested(whole.type):
-        values = whole.cast(_without_times(whole.type)).to_pylist()
+    combined = key_lookup.in_one_piece(column)
+    if pa.types.is_floating(combined.type):
+        return combined.view(f"int{combined.type.bit_width}")
+    if pa.types.is_nested(combined.type):
+        values = combined.cast(_without_times(combined.type)).to_pylist()
         return pa.array([None if value is None else repr(value) for value in values], pa.string())
-    return whole
+    return combined
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

@@ -300,7 +300,7 @@ def changes(  # noqa: PLR0913 - the parts of one question
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     storage_options: Mapping[str, str] | None = None,
 ) -> Changes:
-    """Return what the versions after `start`, up to `end`, did to the rows of a table.
+    """Return the changes of a table's rows in the versions after `start`, up to `end`.
 
     The rows have the columns of the table and
 
@@ -334,7 +334,7 @@ def changes(  # noqa: PLR0913 - the parts of one question
     Raises:
         InvalidInput: an argument is wrong, or a column has the name of one of those above.
         VersionNotFound: there is no such version.
-        VersionVacuumed: `start` was vacuumed: its rows, and what changed them, may be gone.
+        VersionVacuumed: `start` was vacuumed: its rows, and the changes of them, may be gone.
     """
     t = table_at(t, storage_options)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)

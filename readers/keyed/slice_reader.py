@@ -43,7 +43,7 @@ from eventlog.segments.batches import (
 )
 from eventlog.segments.fragments import Reading
 
-# What an expression calls, as it prints itself, and what of that has a value for all arguments.
+# The functions in the text of an expression, and those that have a value for all arguments.
 _CALLED = re.compile(r"(\w+)\(")
 _TOTAL = frozenset(
     ("coalesce", "decimal128", "if_else", "invert", "is_in", "is_null", "is_valid", "starts_with")

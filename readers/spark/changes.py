@@ -1,4 +1,4 @@
-"""Changes in Spark: what versions did to the rows, planned on the driver, read by tasks.
+"""Changes of rows in Spark, planned on the driver and read by tasks.
 
 Imports eventlog, readers and pyspark (extra `spark`).
 """
@@ -60,8 +60,8 @@ class ChangeWork(Work):
 
     def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
         """See `Work.batches`."""
-        found: list[Step] = pickle.loads(share)  # noqa: S301 - from this program's own driver
-        for batch in self.reading.batches(found):
+        steps: list[Step] = pickle.loads(share)  # noqa: S301 - from this program's own driver
+        for batch in self.reading.batches(steps):
             yield from retyped(pa.Table.from_batches([batch]), self.schema).to_batches()
 
 
@@ -142,8 +142,8 @@ def share_out_changes(
     name = columns.header.table
     reading = reading_of(plans[0], table, name, DEFAULT_BATCH_ROWS, memory_bytes)
     times = {version: time for plan in plans for version, time in plan.times.items()}
-    found = [step for plan in plans for step in plan.steps]
-    shares = [pickle.dumps(share) for share in _shares(found, target_bytes)]
+    steps = [step for plan in plans for step in plan.steps]
+    shares = [pickle.dumps(share) for share in _shares(steps, target_bytes)]
     return ChangeWork(replace(reading, times=times), declared(schema), shares)
 
 

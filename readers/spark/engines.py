@@ -1,7 +1,7 @@
 """Which engine reads a version: Spark's own Parquet reader in the JVM, or pyarrow in Python.
 
-Imports eventlog and pyspark (extra `spark`). What the session has is gathered into `Facts`, and the
-decision is a function of them.
+Imports eventlog and pyspark (extra `spark`). The facts about a session are gathered into `Facts`,
+and the decision is a function of them.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the choice depends on.
+    """The facts that the choice depends on.
 
     Attributes:
         scheme: of the table's root: `s3`, `file` or another one.
         obstacle: why Spark cannot read this version's files; None if it can.
         remote: whether the session is one of Spark Connect.
         s3a: whether the s3a file system is present; None if that is not known.
-        unknown_to_jvm: what leads eventlog, but not the JVM, to the store.
+        unknown_to_jvm: the setting that leads eventlog, but not the JVM, to the store.
         files: number of segments to read.
         bytes: their size.
     """
@@ -128,7 +128,7 @@ def check_engine(engine: Engine) -> None:
 
 
 def _unknown_to_jvm(spark: SparkSession, storage_options: Mapping[str, str] | None) -> str | None:
-    """Return what leads eventlog to the store and is not in the session's s3a settings, or None."""
+    """Return a setting that leads eventlog to the store and that s3a lacks, or None."""
     options = parse_options(storage_options)
     endpoint = (
         options.endpoint_url
@@ -141,7 +141,7 @@ def _unknown_to_jvm(spark: SparkSession, storage_options: Mapping[str, str] | No
     key = settings.get("fs.s3a.access.key")
     if options.access_key_id:
         known = key == options.access_key_id
-    else:  # the JVM does not know the profiles of AWS's own tools
+    else:  # the JVM does not read the profiles of AWS's own tools
         known = options.profile is None or bool(key)
     if not known and _is_default(settings, "fs.s3a.aws.credentials.provider"):
         return "the credentials of storage_options (fs.s3a.access.key, fs.s3a.secret.key)"

@@ -81,7 +81,7 @@ class Work(ABC):
         """
 
     def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do what `batches` does; the form that `DataFrame.mapInArrow` calls.
+        """Do the same as `batches`, in the form that `DataFrame.mapInArrow` calls.
 
         Args:
             given: batches of one column `share` (`SHARE`).

@@ -49,11 +49,11 @@ def encode_runs(runs: Sequence[Run]) -> bytes:
 
 
 def decode_runs(share: bytes) -> list[Run]:
-    """Return what `encode_runs` was given."""
-    found = _shares.decode(share)
+    """Return the runs that `encode_runs` encoded."""
+    decoded = _shares.decode(share)
     return [
-        Run(chunk, first, last, tuple(place(found.segments[n], splits) for n in numbers), splits)
-        for chunk, first, last, numbers, splits in found.runs
+        Run(chunk, first, last, tuple(place(decoded.segments[n], splits) for n in numbers), splits)
+        for chunk, first, last, numbers, splits in decoded.runs
     ]
 
 

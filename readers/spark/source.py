@@ -15,8 +15,8 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   its disk.
 - `tableId`: the id that the table must have (`Table.id`).
 - `overflow` (`error`): `null`: a null in place of a sum that does not fit its column.
-- `readChanges` (false): read what versions did to the rows (`eventlog.readers.changes`): columns of
-  the table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
+- `readChanges` (false): read the changes of rows (`eventlog.readers.changes`): columns of the
+  table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
   `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
   default, both included.
 - `branch`: a branch of the table to read instead.
@@ -92,7 +92,7 @@ class EventLogReader(DataSourceReader):
 
 
 def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
-    """Return what a load without a user-given schema is pinned to, and its schema.
+    """Return the table and version of a load without a user-given schema, and its schema.
 
     Raises:
         InvalidInput: an option is wrong.

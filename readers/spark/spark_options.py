@@ -121,7 +121,7 @@ class SparkOptions:
 
     @property
     def overflow(self) -> str:
-        """What stands where a sum does not fit its column: see `eventlog.readers.scan`."""
+        """The effect of a sum that does not fit its column: see `eventlog.readers.scan`."""
         return self.named.get("overflow", "error")
 
     @property

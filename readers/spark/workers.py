@@ -84,11 +84,11 @@ def _check(program: str) -> None:
         return
     command = [program, "-c", "import eventlog.readers"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as Spark starts it
     except OSError as error:
         raise InvalidInput(f"{_ADVICE}; {program} does not start: {error}") from error
-    if found.returncode:
-        why = found.stderr.strip().splitlines() or [f"nothing, and ended with {found.returncode}"]
+    if result.returncode:
+        why = result.stderr.strip().splitlines() or [f"nothing, and ended with {result.returncode}"]
         raise InvalidInput(f"{_ADVICE}; {program} reports: {why[-1][:300]}")
 
 

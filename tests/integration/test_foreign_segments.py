@@ -433,7 +433,7 @@ ID, SMALL = (COLUMNS.get_field_index(name) + 1 for name in ("id", "small"))
 FALSE_STATISTICS = {
     "begin above its least value 1": ("id", (ID, 2, 3, 0)),
     "end below its greatest value 3": ("id", (ID, 1, 2, 0)),
-    "say 1 nulls, and it has 0": ("id", (ID, 1, 3, 1)),
+    "record 1 nulls, and it has 0": ("id", (ID, 1, 3, 1)),
     "have a bound, and it has a NaN": ("small", (SMALL, 0, 2**62, 0)),
 }
 

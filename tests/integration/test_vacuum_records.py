@@ -362,7 +362,7 @@ def test_a_record_of_another_version_deletes_nothing_that_is_kept(said, horizon,
     [found] = fsck(Table(table.store)).findings
     assert (found.severity, found.key) == ("error" if said else "warning", keys.key_of(old))
     told = f"dropped in version {said}, but it was dropped in version 5.*`eventlog vacuum .* --run`"
-    assert re.search(told if said else "does not say .* version 5 was missing", found.message)
+    assert re.search(told if said else "does not name .* version 5 was missing", found.message)
     for _ in range(2):
         report = vacuum(table, dry_run=False, **LONG)
         assert (report.gone["dropped"].objects, [*report.kept]) == (0, ["retention"])

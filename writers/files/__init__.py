@@ -209,7 +209,7 @@ def _batches(source: InputFile, part: OpenInput) -> Iterator[pa.RecordBatch]:
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
     if part.rows is not None and rows != part.rows:
-        raise source.refused(f"its metadata says {part.rows} rows, but it has {rows}")
+        raise source.refused(f"its metadata records {part.rows} rows, but it has {rows}")
 
 
 def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -1,8 +1,8 @@
 """JSON lines: one object per line, read with the table's types.
 
 Imports eventlog only. A field that the table lacks is refused, with the number of its line; a field
-that a line lacks is null. What JSON leaves to its readers (duplicate fields, large numbers) is read
-exactly or refused.
+that a line lacks is null. Duplicate fields and large numbers, which JSON leaves to its readers, are
+read exactly or refused.
 """
 
 from __future__ import annotations

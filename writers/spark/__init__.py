@@ -65,7 +65,7 @@ def append(  # noqa: PLR0913 - the public API
         df: the rows. Its tasks need eventlog installed.
         uri: the table's root.
         time_column: the event-time column; creates the table if it is absent. An existing table
-            must have the same one; so too for what else creates a table, but its properties.
+            must agree with it, and with the other arguments for a new table, except `properties`.
         granularity: of the time chunks of a new table: hour, day, month, year or all; `day` if
             None, and in a keyed table `all`.
         order_by: columns by which rows are sorted inside a segment of a new table.
@@ -117,9 +117,9 @@ def upsert(  # noqa: PLR0913 - the public API
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
-    Nothing is read, and no other commit is in conflict. What becomes of several rows of a key is
-    the table's merge rule (docs/guides/keyed.md). Rows of one DataFrame that no column orders count
-    in the order of its partitions, and in these as they come. Costs as `append`.
+    Nothing is read, and no other commit is in conflict. The table's merge rule decides what becomes
+    of several rows of a key (docs/guides/keyed.md). Rows of one DataFrame that no column orders
+    count in the order of its partitions, and in these as they come. Costs as `append`.
 
     Args:
         df: the rows. Beside the table's columns they may have `_op`: `u` or null for rows to merge,
@@ -172,8 +172,8 @@ def delete(
     """Delete the rows of the given keys from a keyed table; return the committed version.
 
     The keys are gone from this version on, whatever was committed before it; a row that is
-    committed later counts again. Nothing is read, and no other commit is in conflict. To delete
-    what a predicate selects, give the keys that `eventlog.readers.spark.read` finds with it.
+    committed later counts again. Nothing is read, and no other commit is in conflict. To delete the
+    rows that a predicate selects, give the keys that `eventlog.readers.spark.read` finds with it.
 
     Args:
         keys: the key columns, and in a table of chunks smaller than `all` the event time. With the
@@ -222,7 +222,7 @@ def overwrite(  # noqa: PLR0913 - the public API
 ) -> int:
     """Replace the rows of a table, or of a time range, and return the committed version.
 
-    What is live in the range at the read version is dropped; later segments are carried forward.
+    Segments live in the range at the read version are dropped; later ones are carried forward.
 
     Args:
         df: see `append`; every row's time must lie in the range.

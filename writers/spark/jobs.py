@@ -3,7 +3,7 @@
 Imports eventlog, readers and pyspark. Every attempt of a task writes under its own keys and returns
 its adds to the driver; only those of the attempts that Spark picked are committed (hazard I1). The
 transaction's id is created once, on the driver, before the first task. Nothing is ever deleted here
-(hazard I6): vacuum removes what a failed job staged.
+(hazard I6): vacuum removes the segments that a failed job staged.
 
 Every segment of a keyed table costs each later read a merge. So a task with few rows of one returns
 them, and the driver stages those of neighbouring tasks as one segment.
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 Operation = Literal["append", "upsert", "delete"]
 _adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
-# What a task may return as rows: so little that the driver can hold what thousands of tasks return.
+# The most bytes of rows that a task returns: the driver can hold those of thousands of tasks.
 FEW_BYTES = 512 * 2**10
 _PACKED_BYTES = 64 * 2**10
 NO_ADDS = b"[]"  # what a task without rows returns
@@ -68,7 +68,7 @@ _ADDS = b"["  # how JSON of adds begins, and an Arrow stream does not
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What an overwrite replaces: everything, a condition's range, or the range [start, end).
+    """The rows that an overwrite replaces: all, a condition's range, or the range [start, end).
 
     Attributes:
         where: a range of the time column as SQL text.
@@ -115,7 +115,7 @@ class Job:
     deletes: pa.Schema | None = None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Do what the function `stage_task` does, unless the job is done already."""
+        """Do the same as the function `stage_task`, unless the job is done already."""
         if self.done is not None:
             return NO_ADDS
         rule, deletes = self.recipe.rule, self.deletes
@@ -127,7 +127,7 @@ class Job:
     def stage_rows(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Do what `stage_task` does; the form that `DataFrame.mapInArrow` calls (`STAGED`).
+        """Do the same as `stage_task`, in the form that `DataFrame.mapInArrow` calls (`STAGED`).
 
         Args:
             batches: the rows, with columns that were numbered for Spark.
@@ -138,7 +138,7 @@ class Job:
         yield pa.RecordBatch.from_arrays([adds], ["adds"])
 
     def commit(self, staged: Iterable[bytes]) -> int:
-        """Commit what the tasks returned as one transaction, and return the version.
+        """Commit the results of the tasks as one transaction, and return the version.
 
         Raises:
             CommitConflict: an overwrite cannot be carried to the head; nothing was committed.
@@ -167,7 +167,8 @@ class Job:
     def _actions(self, adds: list[Add]) -> list[Action]:
         if self.replaces is None:
             return list(adds)
-        # What was live when the job began. A version never changes, so it is read again, not sent.
+        # The segments that were live when the job began. A version never changes, so it is read
+        # again, not sent.
         before = read_at(self.table, self.transaction.read_version)
         drops = range_drops(before, *self.replaces)
         seen = before.version
@@ -210,7 +211,7 @@ def stage_task(
 
 
 def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes: int) -> list[Add]:
-    """Return what tasks staged (`stage_task`), by chunk; stage what they returned as rows.
+    """Return the adds of tasks (`stage_task`), by chunk; stage the rows that they returned.
 
     Args:
         table: the table.

@@ -18,7 +18,7 @@ from eventlog.model.properties import MERGE
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 
-# What else to do where the table has not the merge rule that was asked for.
+# Further advice where the table lacks the merge rule that was asked for.
 _WITHOUT = {"partial": " and give all columns"}
 
 

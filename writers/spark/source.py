@@ -80,7 +80,7 @@ class EventLogWriter(DataSourceArrowWriter):
         return Staged(self._job.stage(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks staged as one transaction, once; see `Job.commit`."""
+        """Commit the segments of the tasks as one transaction, once; see `Job.commit`."""
         if self._version is None:
             staged = (message.adds for message in messages if isinstance(message, Staged))
             self._version = self._job.commit(staged)
@@ -160,13 +160,13 @@ def _spelled(name: str, columns: Sequence[str]) -> str:
     if start is None:
         return name
     wanted = name.removeprefix(start)
-    found = [column for column in columns if column.lower() == wanted.lower()]
-    if len(found) > 1:
+    matches = [column for column in columns if column.lower() == wanted.lower()]
+    if len(matches) > 1:
         raise InvalidInput(
-            f"option {PROPERTY_PREFIX}{name} may mean column {' or '.join(found)}, because Spark "
+            f"option {PROPERTY_PREFIX}{name} may mean column {' or '.join(matches)}, because Spark "
             "writes it in lower case: create the table with eventlog.writers.spark.append"
         )
-    return start + (found[0] if found else wanted)
+    return start + (matches[0] if matches else wanted)
 
 
 def _replacement(given: SparkOptions) -> Replacement:

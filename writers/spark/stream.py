@@ -8,13 +8,13 @@ Options of `df.writeStream.format("eventlog")`, in output mode `append`: `timeCo
 absent; `memoryBytes`, `missing` and `storage.<name>` are as for a batch
 (`eventlog.writers.spark.source`).
 
-Every micro-batch is one append with the app id and sequence (query id, batch id), so that the
-batch which Spark repeats after a crash takes effect once. The query id lies in the checkpoint: a
-new checkpoint is a new query, whose batches count from 0 again. A batch without rows commits
-nothing. What a repeated batch staged is not referred to by any commit, and vacuum removes it.
+Every micro-batch is one append with the app id and sequence (query id, batch id), so that the batch
+which Spark repeats after a crash takes effect once. The query id lies in the checkpoint: a new
+checkpoint is a new query, whose batches count from 0 again. A batch without rows commits nothing.
+No commit refers to segments that a repeated batch staged, and vacuum removes them.
 
 Spark builds the writer twice for each micro-batch: where it plans the tasks, and where it commits
-what they staged. These are two processes beside the driver, which Spark keeps while triggers come
+their segments. These are two processes beside the driver, which Spark keeps while triggers come
 faster than a minute, and each of them keeps the table open. So a micro-batch costs, once the query
 runs:
 
@@ -89,7 +89,7 @@ _OF_THE_QUERY = ("checkpointlocation", "queryname")
 
 @dataclass(frozen=True)
 class StagedPart(WriterCommitMessage):
-    """What one task of a micro-batch returns.
+    """The result of one task of a micro-batch.
 
     Attributes:
         adds: its adds, or its rows, as `jobs.stage_task` returned them.
@@ -140,7 +140,7 @@ class EventLogStreamWriter(_StreamWriter):
         return StagedPart(adds, query_id, self._table_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit what the tasks staged as one transaction, unless the table has the batch already.
+        """Commit the segments as one transaction, unless the table has the batch already.
 
         Raises:
             InvalidInput: Spark did not hand the rows of a task to Python, as with

@@ -48,10 +48,10 @@ def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
 @click.command()
 @common
 def branches(place: Place) -> None:
-    """List the branches of the table, and what interrupted programs left of other branches."""
-    found = place.open().branches()
+    """List the branches of the table, and the remains that interrupted programs left of others."""
+    rows = place.open().branches()
     if place.as_json:
-        for each in found:
+        for each in rows:
             terminal.json_line(
                 {
                     "name": each.name,
@@ -66,18 +66,18 @@ def branches(place: Place) -> None:
         return
     terminal.table(
         ("name", "fork", "head", "state"),
-        ((b.name, _shown(b.fork), _shown(b.head), _state(b)) for b in found),
+        ((b.name, _shown(b.fork), _shown(b.head), _state(b)) for b in rows),
         right=("fork", "head"),
     )
-    for each in (b for b in found if b.damage is not None):
+    for each in (b for b in rows if b.damage is not None):
         terminal.note(f"{each.name} is damaged: {each.damage}")
-    if any(b.unfinished and not b.pin_only for b in found):
+    if any(b.unfinished and not b.pin_only for b in rows):
         terminal.note(
             "unfinished: `eventlog branch URI NAME` goes on, or removes it with --delete. If "
-            "nobody was at it, its `_fork.json` may be lost: `eventlog fsck` tells whether it has "
-            "commits"
+            "no program was making it, its `_fork.json` may be lost: `eventlog fsck` shows whether "
+            "it has commits"
         )
-    if any(b.pin_only for b in found):
+    if any(b.pin_only for b in rows):
         terminal.note(
             "only a pin: if the table is a copy, its source has the branch, and the pin goes when "
             "the branch is deleted there; leave it alone. Else a program died while it made the "

@@ -125,23 +125,23 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
             f"replica {name} is removed in version {version}: vacuum waits for it no more",
         )
         return
-    found = sorted(attached_to(table).items())
-    newest = newest_news(table.session) if found else 0
-    behind = {key: max(0, newest - replica.acked) for key, replica in found}
+    attached = sorted(attached_to(table).items())
+    newest = newest_news(table.session) if attached else 0
+    behind = {key: max(0, newest - replica.acked) for key, replica in attached}
     if place.as_json:
-        for key, replica in found:
+        for key, replica in attached:
             terminal.json_line({"name": key, **msgspec.to_builtins(replica), "behind": behind[key]})
         return
     terminal.table(
         ("name", "has version", "behind", "since", "root"),
-        ((key, str(r.acked), str(behind[key]), str(r.token), r.owner) for key, r in found),
+        ((key, str(r.acked), str(behind[key]), str(r.token), r.owner) for key, r in attached),
         right=("has version", "behind", "since"),
     )
-    if found:
+    if attached:
         terminal.note(
             "`since` is the version that attached it; `behind` leaves out the last acknowledgements"
         )
-    for key, replica in found:
+    for key, replica in attached:
         if replica.owner == owner_of(table.store):
             terminal.note(
                 f"{key} is this table itself, as a copy: if it has taken over, remove the name "

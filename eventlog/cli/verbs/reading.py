@@ -152,12 +152,12 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     output: str | None,
     memory_mb: int,
 ) -> None:
-    """Show what the versions after START did to the rows, up to END (default: the newest)."""
+    """Show the changes of rows in the versions after START, up to END (default: the newest)."""
     wanted = parse_names(columns, "--columns") if columns else None
     memory = memory_mb * MEGABYTE
     start_end = place.unopened(), start, end
-    found = changes(*start_end, wanted, where, overflow=overflow, memory_bytes=memory)
-    _write(place, found, limit, row_format, output)
+    rows = changes(*start_end, wanted, where, overflow=overflow, memory_bytes=memory)
+    _write(place, rows, limit, row_format, output)
 
 
 VERBS = (scan_, changes_)

@@ -307,7 +307,7 @@ def _counting(snapshot: Snapshot, listed: Iterable[Segment]) -> _Counting | None
         return None
     chunks = {segment.chunk for segment in listed}
     counted: dict[str, list[list[int]]] = {}
-    # What counts depends on all segments of a chunk, also on those that are not listed.
+    # Which segments count depends on all segments of a chunk, also on those that are not listed.
     live = snapshot.segments(None, sorted(chunks)) if chunks else ()
     for run in runs(live, buckets_split(snapshot.layout)):
         for segment in run.segments:

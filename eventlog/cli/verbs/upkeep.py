@@ -38,12 +38,12 @@ _owner = click.option("--owner", help="Owner of the pin; by default this user on
 @_owner
 def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
     """Protect VERSION (by default the newest) from vacuum with a pin called NAME."""
-    held = place.open().pin(name, version, owner=owner)
+    pinned = place.open().pin(name, version, owner=owner)
     if place.as_json:
-        terminal.json_document({"name": name, "version": held})
+        terminal.json_document({"name": name, "version": pinned})
     else:
         terminal.say(
-            f"pin {name} protects version {held} and all later versions until `eventlog unpin`"
+            f"pin {name} protects version {pinned} and all later versions until `eventlog unpin`"
         )
 
 
@@ -107,9 +107,9 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
         else:
             terminal.say(f"claim {broken} is broken")
         return
-    held = sorted(table.claims().items(), key=lambda item: (item[1].token, item[0]))
+    ordered = sorted(table.claims().items(), key=lambda item: (item[1].token, item[0]))
     if place.as_json:
-        for name, each in held:
+        for name, each in ordered:
             terminal.json_line(_claim_json(name, each))
         return
     terminal.table(
@@ -125,11 +125,11 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
                 str(c.token),
                 str(c.renewed),
             )
-            for name, c in held
+            for name, c in ordered
         ),
         right=("priority", "since", "renewed"),
     )
-    if held:
+    if ordered:
         terminal.note("since and renewed are versions (`eventlog log` shows their times)")
 
 

@@ -93,7 +93,7 @@ def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
         return None
     if isinstance(answer, Refused):
         raise answer.error
-    reason = "the store says that the commit exists"
+    reason = "the store reports that the commit exists"
     if isinstance(answer, Unclear):
         reason = answer.message  # against unknown-taken-for-failure, unknown-taken-for-success
     # The slot is also read if it exists: our own request may have been delivered twice.

@@ -51,7 +51,7 @@ SLICE = pa.schema(
     ]
 )
 SPLITS = pa.field("slice_splits", pa.int64())  # after those, where an entry has it
-OF_COMMIT = ("low", "high", "ordinal")  # what an add leaves to its commit
+OF_COMMIT = ("low", "high", "ordinal")  # the fields that an add leaves to its commit
 SPILL_ACTION = pa.field("drop", pa.bool_())
 POSITION = ("chunk_start", "chunk_end", "id")
 TAIL = ("tail_size", "tail_sha256")

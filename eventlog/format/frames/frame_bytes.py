@@ -56,8 +56,8 @@ _COUNTS = (
     SPLITS.name,
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
-# What is decoded at once, and kept before the whole size is known: rows also, since a footer may
-# lie about bytes.
+# The most that is decoded at once, and kept before the whole size is known: also in rows, since a
+# footer may record the wrong number of bytes.
 _ONCE_BYTES = 32 * 2**20
 _ONCE_ROWS = 256
 
@@ -161,7 +161,7 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
     size, pieces = 0, []
     for batch in decode(source, footer, groups, columns, few, once=once):
         piece = batch.cast(plain) if foreign else batch
-        # The first is quicker, but counts what pieces share in each of them.
+        # The first is quicker, but counts shared bytes once for each piece.
         size += piece.get_total_buffer_size() if size <= _ONCE_BYTES else piece.nbytes
         if size > _MAX_FRAME_BYTES:
             raise Corrupt(f"a frame object decodes to more than {_MAX_FRAME_BYTES} bytes")

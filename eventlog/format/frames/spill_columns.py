@@ -103,7 +103,7 @@ def from_spill(
         if not own.equals(pa.compute.is_null(add_rows.column("partition"))):
             raise Corrupt("a spill object has adds with half a place")
         if given and versions.null_count:
-            raise Corrupt("a spill object says only of some adds that its commit made them")
+            raise Corrupt("a spill object records only for some adds that its commit made them")
         ordinals = pa.compute.subtract(pa.compute.cumulative_sum(own.cast(pa.int64())), 1)
         partitions = pa.compute.if_else(own, ordinals, add_rows.column("partition"))
         for name, values in (("version", versions.fill_null(version)), ("partition", partitions)):
@@ -116,7 +116,7 @@ def from_spill(
 
 
 def _left_to_commit(entry: Add | Segment) -> Slice | UnsetType:
-    """Return the place of an own add of a commit, without what that determines."""
+    """Return the place of an own add of a commit, without the fields that it determines."""
     place = entry.slice
     if isinstance(place, UnsetType) or isinstance(entry, Add):
         return place

@@ -1,4 +1,4 @@
-"""The comparison of segments with the log: their sha256, and what readers make of their rows."""
+"""The comparison of segments with the log: their sha256, and whether readers accept their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventlog.store.port import ObjectStore
 
 @dataclass(slots=True)
 class Compared:
-    """What was read of segments.
+    """The results of reading segments.
 
     Attributes:
         bytes: the bytes that were read and hashed.

@@ -1,4 +1,4 @@
-"""The check of a Parquet footer for what Arrow ends the process over instead of raising an error.
+"""The check of a Parquet footer for values on which Arrow ends the process and raises no error.
 
 Arrow compares a column chunk's type and its histograms with the schema when its metadata are first
 asked for, and throws where nothing catches it. An audit looks first, to name the segment.

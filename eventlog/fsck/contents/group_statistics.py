@@ -53,17 +53,17 @@ def _flat(group: Any, schema: pa.Schema) -> Iterator[tuple[str, Any]]:
         if at < 0 or not column.is_stats_set:
             continue
         kind = schema.field(at).type
-        # Filters on floats read every row group: their statistics say nothing of NaN.
+        # Filters on floats read every row group: their statistics do not record NaN.
         if not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
             yield schema.field(at).name, column.statistics
 
 
 def _problem(values: pa.Array, known: Any) -> str | None:
     if known.has_null_count and not known.null_count and values.null_count:
-        return "say that it has no nulls, and it has"
+        return "record no nulls, and it has some"
     some = len(values) - values.null_count
     if known.has_null_count and not known.num_values and some:
-        return "say that it has nulls only, and it has values"
+        return "record nulls only, and it has values"
     if not known.has_min_max or not some:
         return None
     try:

@@ -35,7 +35,7 @@ from eventlog.model.entries import Segment, SliceKind
 from eventlog.quantities import count_text
 
 MEMORY_BYTES = 32 * 2**20  # of keys that are compared at once, as Arrow holds them
-_HASHES = 2**31  # buckets_of with so many buckets gives the hash itself
+_HASHES = 2**31  # buckets_of with this number of buckets gives the hash itself
 
 _Progress = Callable[[int, int], None]
 
@@ -121,7 +121,7 @@ class _KeyCheck:
         return done, damaged
 
     def _look_for_twins(self) -> None:
-        """Look for keys that stand twice: in the bases of a slice, or in two chunks."""
+        """Look for keys that occur twice: in the bases of a slice, or in two chunks."""
         # The rows of a slice are known only with all of its segments.
         whole = [
             run
@@ -147,17 +147,17 @@ class _KeyCheck:
             )
             for bucket in range(run.first, run.last + 1):
                 sizes[bucket] = sizes.get(bucket, 0) + size
-        first, held = None, 0.0
+        first, total = None, 0.0
         for bucket in sorted(sizes):
             size = sizes[bucket]
-            if first is not None and held + size > self._memory:
+            if first is not None and total + size > self._memory:
                 yield _Share(first, bucket - 1)
-                first, held = None, 0.0
+                first, total = None, 0.0
             if size > self._memory:
                 of = int(-(-size // self._memory))
                 yield from (_Share(bucket, bucket, number, of) for number in range(of))
                 continue
-            first, held = bucket if first is None else first, held + size
+            first, total = bucket if first is None else first, total + size
         if first is not None:
             yield _Share(first, max(sizes))
 

@@ -39,7 +39,7 @@ _AHEAD_BYTES = 16 * 2**20  # of decoded rows
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """What the check reads of a table.
+    """The parts of a table that the check reads.
 
     Attributes:
         store: of the table.
@@ -73,8 +73,8 @@ class KeyColumns:
         kinds = to_arrow(schema)
         fields = [kinds.field(name).with_nullable(True) for name in named]
         columns = {column.name: column for column in schema.columns if column.name in named}
-        whole = pa.schema([*fields, pa.field(OP, pa.string())])
-        return cls(store, rule, columns, whole, layout.time_column)
+        row_schema = pa.schema([*fields, pa.field(OP, pa.string())])
+        return cls(store, rule, columns, row_schema, layout.time_column)
 
     def read(self, segment: Segment, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield some of the columns of a segment, or all.
@@ -91,11 +91,11 @@ class KeyColumns:
 
 @dataclass(slots=True)
 class SeenKeys:
-    """What was seen of one segment.
+    """The results of reading the keys of one segment.
 
     Attributes:
         key_bytes: of its keys, as Arrow holds them.
-        ascending: whether its keys ascend, and none stands twice.
+        ascending: whether its keys ascend, and none occurs twice.
     """
 
     key_bytes: int = 0
@@ -126,7 +126,7 @@ class _Segment:
         self._seen = SeenKeys()
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[str]] = {}
-        self._before: pa.Table | None = None  # the last row of what was read
+        self._before: pa.Table | None = None  # the last row that was read
         self._statistics = Statistics(columns.columns.values())
 
     def seen(self) -> SeenKeys:

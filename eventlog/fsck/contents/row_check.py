@@ -1,6 +1,6 @@
-"""The check of the rows of a segment: what readers refuse, and rows that lie in a wrong place.
+"""The check of the rows of a segment: rows that readers refuse, and rows in a wrong place.
 
-Reads by `eventlog.segments.fragments`, as readers do, so that it refuses what they refuse.
+Reads by `eventlog.segments.fragments`, as readers do, so that it refuses the same rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """What was seen of a segment whose object was read.
+    """The results of reading the object of a segment.
 
     Attributes:
         segment: its entry.
@@ -59,7 +59,7 @@ class SeenRows:
 
 
 class Statistics:
-    """What an entry's statistics must be for rows that are read in parts (FORMAT.md R7.4).
+    """The statistics that an entry must have for rows that are read in parts (FORMAT.md R7.4).
 
     Args:
         columns: those that are looked at.
@@ -101,7 +101,7 @@ class Statistics:
     def _problem(self, column: Column, known: ColumnStats) -> str | None:
         nulls = self._nulls[column.id]
         if nulls != known.nulls:
-            return f"say {known.nulls} nulls, and it has {nulls}"
+            return f"record {known.nulls} nulls, and it has {nulls}"
         bounded = known.min is not None or known.max is not None
         if bounded and column.id in self._nan:
             return "have a bound, and it has a NaN, which counts as greater than every number"
@@ -120,7 +120,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """What the check needs of a version.
+    """The parts of a version that the check needs.
 
     Attributes:
         reading: reads the columns of the version's schema.

@@ -28,7 +28,7 @@ class HeldSegment:
     """A segment that is held.
 
     Attributes:
-        why: who holds it, as the end of a sentence about its version.
+        why: what holds it, as the end of a sentence about its version.
         version: a version that has it live, and that is held.
         segment: its entry.
         meta: the small state of the version.
@@ -41,7 +41,7 @@ class HeldSegment:
 
     @property
     def named(self) -> str:
-        """What it is, for a message."""
+        """The name of the segment, for a message."""
         return f"a segment of version {self.version}, which {self.why},"
 
 
@@ -57,7 +57,7 @@ class HeldSegments:
         self.seen: dict[str, HeldSegment] = {}
 
     def look_for(self, segments: Mapping[str, HeldSegment], others: Iterable[str]) -> None:
-        """Look for these segments, by key, without those that somebody else looks for."""
+        """Look for these segments, by key, without `others`, which are looked for elsewhere."""
         others = set(others)
         self._unseen = {key: held for key, held in segments.items() if key not in others}
 

@@ -41,7 +41,7 @@ class SoughtSegments:
 
 @dataclass(frozen=True, slots=True)
 class ListedObjects:
-    """What a listing of the objects tells of segments.
+    """The segments that a listing of the objects shows to be lost, or held.
 
     Attributes:
         lost: the sought segments that are missing, or have the wrong size.

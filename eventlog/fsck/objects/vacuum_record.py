@@ -1,4 +1,4 @@
-"""The check of the last vacuum's record: what it should have, and what the next vacuum believes.
+"""The check of the last vacuum's record, which the next vacuum relies on.
 
 The record names the dropped segments that a vacuum left for the next one (FORMAT.md R12.9).
 """
@@ -26,12 +26,12 @@ from eventlog.store.port import ObjectStore
 
 
 class Waiting:
-    """The record of the last vacuum, and the versions that dropped what waited for the next one.
+    """The record of the last vacuum, and the versions whose drops wait for the next one.
 
     Args:
         rows: the record, by key.
         until: the version that it came up to: the next vacuum reads later drops from the log.
-        horizon: its horizon: what was dropped at or below it need not wait.
+        horizon: its horizon: segments that were dropped at or below it need not wait.
     """
 
     def __init__(self, rows: Mapping[str, Dropped], until: int, horizon: int) -> None:
@@ -41,7 +41,7 @@ class Waiting:
         self._missed: dict[str, int] = {}  # by key, of those that the record lacks
 
     def note(self, version: int, adds: Iterable[Segment], drops: Iterable[Segment]) -> None:
-        """Note what a version added and dropped. Versions come in order."""
+        """Note the segments that a version added and dropped. Versions come in order."""
         if version > self._until:
             return
         for key in map(keys.key_of, drops):
@@ -60,7 +60,8 @@ class Waiting:
         """Yield the rows with an earlier drop than the last, and the version of that (R12.9).
 
         Args:
-            horizon: of the newest version: what was dropped at or below it is garbage in any case.
+            horizon: of the newest version: segments that were dropped at or below it are garbage in
+                any case.
         """
         for key, version in self._dropped.items():
             row = self._rows[key]
@@ -88,8 +89,8 @@ class RecordCheck:
     Args:
         log: the log.
         audit: the fold of the log, at the newest version.
-        waiting: what the record should have.
-        left_out: whether what a version dropped may have come later, from a backfill.
+        waiting: the entries that the record should have.
+        left_out: whether segments that a version dropped may have come later, from a backfill.
         findings: receives the problems.
         head: the newest version.
     """
@@ -160,19 +161,19 @@ class RecordCheck:
             )
             self._findings.add("warning", message, key, self._head)
         for row, version in self._waiting.too_early(self._audit.meta.horizon):
-            if not row.version:  # no vacuum believes that
+            if not row.version:  # no vacuum relies on that
                 message = (
-                    "the last vacuum's record does not say which version dropped this segment, as "
-                    f"where the commit of version {version} was missing then: the next vacuum "
+                    "the last vacuum's record does not name the version that dropped this segment, "
+                    f"as where the commit of version {version} was missing then: the next vacuum "
                     "looks for it in the log"
                 )
                 self._findings.add("warning", message, row.key, version)
                 continue
             message = (
                 f"the last vacuum's record has this segment dropped in version {row.version}, but "
-                f"it was dropped in version {version}: a vacuum that believes it may delete what "
-                f"later versions show; {command('vacuum', self._log.store.uri, '--full', '--run')} "
-                "replaces the record"
+                f"it was dropped in version {version}: a vacuum that relies on it may delete "
+                "segments of later versions; "
+                f"{command('vacuum', self._log.store.uri, '--full', '--run')} replaces the record"
             )
             self._findings.add("error", message, row.key, version)
 

@@ -67,18 +67,18 @@ def check_grouping(tokens: Sequence[Any]) -> None:
     levels = [_Level()]
     for place, token in enumerate(tokens):
         kind = token.token_type.name
-        here = levels[-1]
+        level = levels[-1]
         if kind in _OPEN:
             levels.append(_Level())
         elif kind in _CLOSE:
             levels = levels[:-1] or [_Level()]
-        elif kind == "AND" and here.betweens:
-            here.betweens -= 1
+        elif kind == "AND" and level.betweens:
+            level.betweens -= 1
         elif kind in ("AND", "OR", "COMMA"):
             levels[-1] = _Level()
         elif kind in _COMPARISONS | _RANGES | _TESTS:
             _check_operator(tokens[max(0, place - 2) : place], str(token.text).upper())
-            _note(here, kind, str(token.text).upper(), tokens[place + 1 : place + 3])
+            _note(level, kind, str(token.text).upper(), tokens[place + 1 : place + 3])
 
 
 def _check_operator(before: Sequence[Any], shown: str) -> None:

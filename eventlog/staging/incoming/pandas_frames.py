@@ -116,16 +116,16 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
     for cls in set(map(type, values)):
         if cls in _PLAIN_CLASSES:
             continue
-        those = [value for value in values if type(value) is cls]
+        group = [value for value in values if type(value) is cls]
         if issubclass(cls, Mapping):
-            dicts += those
-        elif not hasattr(those[0], "__iter__"):
-            kinds |= {_numpy_kind(value) for value in those if not _is_null(value)}
+            dicts += group
+        elif not hasattr(group[0], "__iter__"):
+            kinds |= {_numpy_kind(value) for value in group if not _is_null(value)}
         elif hasattr(cls, "dtype"):
-            vectors |= {kind for value in those if (kind := _numpy_kind(value)) != "O"}
-            lists += [v for v in those if _numpy_kind(v) in {"O", ""} and getattr(v, "ndim", True)]
+            vectors |= {kind for value in group if (kind := _numpy_kind(value)) != "O"}
+            lists += [v for v in group if _numpy_kind(v) in {"O", ""} and getattr(v, "ndim", True)]
         elif not issubclass(cls, _TEXTS):
-            lists += those
+            lists += group
     if "M" in kinds and len(kinds - {""}) > 1:
         return True
     if (lists or vectors) and _mixes_times(list(chain.from_iterable(lists)), vectors - {""}):

@@ -1,4 +1,4 @@
-"""What vacuum may delete and what holds it back: fence, horizon, pins, replicas.
+"""The limits of vacuum: fence and horizon, and the pins and replicas that hold it back.
 
 The order of the log alone decides between a pin and a horizon: the later of the two is void
 (FORMAT.md "Pins, replicas, restore"). Nothing here reads a clock.

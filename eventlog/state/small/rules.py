@@ -172,7 +172,7 @@ def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Me
         return "an origin must be named by hashes of commits"
     more = None if isinstance(action.commits, UnsetType) else action.commits
     if more is not None and not (more and all(keys.is_hash(name) for _, name in more)):
-        return "what is carried with an origin must be named by hashes of commits"
+        return "the commits carried with an origin must be named by hashes"
     there = None if before is None else before.version
     if there != action.old:  # against carried-twice
         return f"the versions up to {there} of this origin are merged by now, and not {action.old}"
@@ -180,7 +180,7 @@ def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Me
         return f"version {action.version} of an origin does not come after {action.old}"
     since = [o.token for name, o in known.items() if name != action.id]
     checked = action.checked
-    # What another merge has carried since may be the same, under another name.
+    # Transactions that another merge has carried since may be the same, under another name.
     # against carried-by-two-at-once
     if checked is not None and not (checked < version and all(t <= checked for t in since)):
         return "another log was merged meanwhile, which may have brought the same"

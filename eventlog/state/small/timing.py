@@ -122,7 +122,7 @@ def check_leap(head: Header, now_ms: int) -> None:
     """
     if now_ms - head.time > MAX_LEAP_MS:
         raise InvalidInput(
-            f"this clock says {shown_time(now_ms)}, more than ten years after the table's newest "
+            f"this clock shows {shown_time(now_ms)}, more than ten years after the table's newest "
             f"commit ({shown_time(head.time)}): correct the clock, or, if the table's time is "
             "wrong, correct that with `eventlog clock TABLE --set` or Table.set_clock",
             version=head.version,

@@ -7,9 +7,9 @@
 | `_frames/` | by hash: the branch, else the parent |
 | any other | the branch |
 
-Writes and deletes reach the branch's own objects only. They lie below the branch's id, so that what
-is written late to a branch that was deleted is not part of another one of that name. FORMAT.md
-"Branches".
+Writes and deletes reach the branch's own objects only. They lie below the branch's id, so that
+objects written late to a branch that was deleted are not part of another one of that name.
+FORMAT.md "Branches".
 """
 
 from __future__ import annotations

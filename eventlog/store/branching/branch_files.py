@@ -39,18 +39,18 @@ class _BranchFiles(StoreFiles):
 
     def get_file_info(self, paths: Sequence[str]) -> list[FileInfo]:
         """Return for each path whether it is a file (with its size), a directory, or missing."""
-        found: list[FileInfo] = [FileInfo(path, FileType.NotFound) for path in paths]
+        result: list[FileInfo] = [FileInfo(path, FileType.NotFound) for path in paths]
         left = {number: self._candidates(path) for number, path in enumerate(paths)}
         while left:
             infos = self._files.get_file_info([candidates[0] for candidates in left.values()])
             for number, info in zip(list(left), infos, strict=True):
                 if info.type != FileType.NotFound:
                     size = info.size if info.is_file else None
-                    found[number] = FileInfo(paths[number], info.type, size=size)
+                    result[number] = FileInfo(paths[number], info.type, size=size)
                     left[number] = []
                 left[number] = left[number][1:]
             left = {number: candidates for number, candidates in left.items() if candidates}
-        return found
+        return result
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Return the object for random access."""

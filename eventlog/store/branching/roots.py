@@ -1,8 +1,8 @@
-"""Under which root an object of a branch lies: no I/O beyond the forks that the store knows.
+"""Under which root an object of a branch lies: no I/O beyond the forks that the store has read.
 
 A version up to the fork is the parent's, and so is a segment of an epoch below the fork: a writer
-of the branch has read a head at or above it, and what the parent had added by then was staged
-before it (FORMAT.md R16.3).
+of the branch has read a head at or above it, and segments that the parent had added by then were
+staged before it (FORMAT.md R16.3).
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ def check_there(store: ObjectStore) -> None:
 
 @contextmanager
 def unless_deleted(store: ObjectStore) -> Iterator[None]:
-    """A context in which damage is only told of a branch that is there; costs nothing else.
+    """A context in which only damage of a branch that exists is reported; costs nothing else.
 
-    What writers stored late under a branch that was deleted looks like a log that was forked.
+    Objects that writers stored late under a branch that was deleted look like a log that was
+    forked.
 
     Raises:
         TableNotFound: the block raised `Corrupt`, and the branch was deleted.

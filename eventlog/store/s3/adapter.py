@@ -170,7 +170,7 @@ class S3Store:
 
         Returns:
             The sha256 that S3 computed of the new object, hexadecimal. False: the key exists. None:
-            this store, or these credentials, do not allow such a copy, or S3 did not tell its
+            this store, or these credentials, do not allow such a copy, or S3 did not return its
             sha256; the object may have been created.
 
         Raises:
@@ -436,7 +436,7 @@ class S3Store:
 
     def _unknown(self, error: Exception, key: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            "S3 did not say whether the object was created "
+            "S3 did not report whether the object was created "
             f"({type(error).__name__}: {text_of(error)})",
             table=self.uri,
             key=key,
@@ -486,11 +486,11 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _readable(call: Callable[[], Any]) -> Any:
-    """Call what takes an answer apart.
+    """Call a function that takes an answer apart.
 
     Raises:
-        UnreadableAnswer: in place of what the libraries' parsers raise on an answer that is none of
-            S3's: errors of any kind. Their own errors and those of this package pass.
+        UnreadableAnswer: in place of the errors, of any kind, that the libraries' parsers raise on
+            an answer that is none of S3's. Their own errors and those of this package pass.
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from eventlog.errors import EventLogError, InvalidInput, KeyNotFound, Unavailabl
 
 # Worth a retry, although these statuses are client errors.
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
-# What stands before the host of a URL.
+# Credentials before the host of a URL.
 _CREDENTIALS = re.compile(r"//[^'\"]*@")
 _OF_A_PAGE = ("IsTruncated", "KeyCount", "Name", "Contents")
 _TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})

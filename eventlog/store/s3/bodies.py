@@ -1,6 +1,7 @@
-"""Reads what an answer to a GET contains: not more than was asked for, and not for ever.
+"""Reads the content of an answer to a GET: not more than was asked for, and for a limited time.
 
-botocore and urllib3 limit the time between two bytes only, and take what an answer announces.
+botocore and urllib3 limit the time between two bytes only, and accept any length that an answer
+announces.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _read(raw: Any, most: int | None, announced: int | None, clock: Clock) -> by
     read = getattr(raw, "read1", raw.read)
     while piece := read(_PIECE if most is None else min(_PIECE, most - taken.tell())):
         taken.write(piece)
-        # Not by what is asked for, which is 8 MiB of a small commit, or by what is announced.
+        # Not by the length asked for, which is 8 MiB of a small commit, or by the announced one.
         patience_s = PATIENCE_S + taken.tell() / SLOWEST
         if clock.elapsed_s() - began_s > patience_s:
             raise Unavailable(

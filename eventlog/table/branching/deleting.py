@@ -1,8 +1,8 @@
 """Deleting a branch: first `_fork.json`, so that it is gone, then the rest, then the pin.
 
-Each step may be repeated, so a program that dies anywhere is followed by another. What lies below
-the id of a branch that is there is never deleted on the way, also if it was made again under the
-name meanwhile (FORMAT.md R16.7).
+Each step may be repeated, so another program can continue one that was interrupted anywhere.
+Objects below the id of a branch that exists are never deleted on the way, also if it was made again
+under the name meanwhile (FORMAT.md R16.7).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def delete_branch(session: Session, name: str) -> None:
         return  # gone already, or taken over by a program that makes the branch again
     # A program that was about to make the branch may have done so with the pin that is gone now.
     # One that has set a pin of its own since has made another branch.
-    found = fork_of(session.store, name)
-    if found is not None and not is_pinned(found, session.refresh().meta.pins.get(pin_called)):
+    newer = fork_of(session.store, name)
+    if newer is not None and not is_pinned(newer, session.refresh().meta.pins.get(pin_called)):
         _delete_fork(session, root)
         _delete_objects(session, name)
 

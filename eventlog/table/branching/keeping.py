@@ -1,4 +1,4 @@
-"""What a table keeps for the branches under its root, even those that its log does not record.
+"""The segments that a table keeps for branches under its root, even for those not in its log.
 
 A pin in the log holds a branch (FORMAT.md R16.6). But the log may come from elsewhere: a table that
 followed a copy has the pins of that copy, and branches of its own. So `_fork.json` is a hold, too:
@@ -38,7 +38,7 @@ def unheld(log: Log, head: Snapshot) -> list[Fork]:
     Raises:
         Corrupt: a fork is damaged, or is of another log.
     """
-    store, found = log.store, []
+    store, forks = log.store, []
     for name in stored_names(store):
         try:
             fork = fork_of(store, name)
@@ -49,8 +49,8 @@ def unheld(log: Log, head: Snapshot) -> list[Fork]:
             raise _cannot_be_kept(store, name, error.message) from None
         if problem is not None:  # against fork-of-another-log-kept
             raise _cannot_be_kept(store, name, problem)
-        found.append(fork)
-    return found
+        forks.append(fork)
+    return forks
 
 
 def pins_again(store: ObjectStore, forks: Iterable[Fork], meta: Meta) -> list[Action]:
@@ -89,7 +89,7 @@ class Kept:
     Args:
         log: of the parent.
         forks: the branches that no pin holds.
-        horizon: of the parent: what has been live from there on is kept anyway.
+        horizon: of the parent: segments live from there on are kept anyway.
     """
 
     def __init__(self, log: Log, forks: Iterable[Fork], horizon: int) -> None:
@@ -101,13 +101,13 @@ class Kept:
 
     def of(self, candidates: Iterable[str]) -> dict[str, str]:
         """Return those keys of segments that a branch reads, each with the name of one."""
-        found = dict[str, str]()
+        names = dict[str, str]()
         parsed = {key: p for key in candidates if (p := keys.parse_segment_key(key))}
         for fork, snapshot, gone in zip(self._forks, self._live, self._dropped, strict=True):
             drops = [Drop(segment, chunk, "") for _, chunk, segment in parsed.values()]
             ids = gone | snapshot.live(drops).keys()
-            found |= {key: fork.name for key, (_, _, segment) in parsed.items() if segment in ids}
-        return found
+            names |= {key: fork.name for key, (_, _, segment) in parsed.items() if segment in ids}
+        return names
 
     def _dropped_before(self, fork: Fork) -> Iterator[str]:
         # against dropped-between-held-and-fork

@@ -1,8 +1,8 @@
 """Making a branch: a pin in the parent, then `_fork.json`, with which the branch exists.
 
-A program that dies between the two leaves a pin; the next one takes it over and goes on. What it
-takes over gets a token of its own, so that another program that is about to remove the old pin
-removes nothing (FORMAT.md R16.6).
+A program that is interrupted between the two leaves a pin; the next one takes it over and goes on.
+A pin that is taken over gets a token of its own, so that another program that is about to remove
+the old pin removes nothing (FORMAT.md R16.6).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def make(session: Session, name: str, at: int | None) -> BranchStore:
     keys.check_branch(name)
     wanted = None if at is None else whole(at, "at")
     _check_free(session, name)
-    begun = None if wanted is None else _kept(session, wanted)  # what is refused writes no pin
+    begun = None if wanted is None else _kept(session, wanted)  # no pin for a refused version
     pinned, pin = _pin(session, name, wanted)
     _check_free(session, name)
     head = pinned if begun is None else begun
@@ -87,11 +87,11 @@ def _pin(session: Session, name: str, wanted: int | None) -> tuple[Snapshot, Pin
     for tries in range(_MAX_CONFLICTS):
         head = session.refresh()
         version = head.version if wanted is None else wanted
-        held = _check_kept(session, head, version)
+        oldest = _check_kept(session, head, version)
         known = head.meta.pins.get(pin)
         if known is not None:
             _check_not_lost(session, name)
-        actions = pin_actions(pin, version, known, held=held)
+        actions = pin_actions(pin, version, known, held=oldest)
         try:
             committed = session.commit(
                 session.transaction("branch", actions, info={"branch": name})
@@ -134,15 +134,15 @@ def _kept(session: Session, version: int) -> Snapshot:
 
 def _check_kept(session: Session, head: Snapshot, version: int) -> int:
     """Check that a version is kept, and return the oldest one that the table's parent keeps."""
-    held = held_from(session.store.forks)
-    holds.check_kept(head.meta, head.version, version, session.uri, held=held)
-    return held
+    oldest = held_from(session.store.forks)
+    holds.check_kept(head.meta, head.version, version, session.uri, held=oldest)
+    return oldest
 
 
 def _check_free(session: Session, name: str) -> None:
     """Check that there is no branch of this name.
 
-    What a deleted one has left lies below another id, and is no obstacle.
+    The remains of a deleted one lie below another id, and are no obstacle.
 
     Raises:
         AlreadyExists: there is one.

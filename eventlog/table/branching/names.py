@@ -1,4 +1,4 @@
-"""What branches there are: their pins in the parent, their objects, and what both say together."""
+"""The branches of a table, by their pins in the parent and their objects."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _AFTER_SLASH = "0"  # the character after `/`
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch of a table, or what an interrupted program left of one.
+    """One branch of a table, or the remains that an interrupted program left of one.
 
     Attributes:
         name: its name.
         fork: the last version that it has in common with its parent; None without `_fork.json`,
             as in a copy of its parent, which has its pin only, and where it cannot be read.
-        head: its newest version; None without `_fork.json`, and where that cannot be told.
-        held: whether the parent keeps what the branch reads from vacuum: by its pin, or because the
-            horizon has passed the branch while the parent followed a copy. Without either the next
-            vacuum sets the pin again.
+        head: its newest version; None without `_fork.json`, and where that cannot be read.
+        held: whether the parent keeps the segments that the branch reads from vacuum: by its pin,
+            or because the horizon has passed the branch while the parent followed a copy. Without
+            either the next vacuum sets the pin again.
         pin_only: whether nothing is there but the pin. A copy has the pins of its source, and none
             of its branches; else the making of a branch was interrupted, or its deletion.
         damage: what is wrong with its `_fork.json` or with its log; None if nothing was noticed.
@@ -56,8 +56,8 @@ class Branch:
 
 def pinned_names(store: ObjectStore, meta: Meta) -> set[str]:
     """Return the names of the branches that the parent's pins hold, finished or not."""
-    found = (branch_of(store, name) for name in meta.pins)
-    return {name for name in found if name is not None}
+    names = (branch_of(store, name) for name in meta.pins)
+    return {name for name in names if name is not None}
 
 
 def stored_names(store: ObjectStore, root: str = "") -> Iterator[str]:
@@ -79,11 +79,11 @@ def earlier_ids(store: ObjectStore, fork: Fork) -> Iterator[str]:
         fork: of the branch that is there.
     """
     folders = _folders(store, f"{keys.branch_root(fork.name)}/")
-    return (found for found in folders if found != fork.id)
+    return (folder for folder in folders if folder != fork.id)
 
 
 def _folders(store: ObjectStore, prefix: str) -> Iterator[str]:
-    """Yield what stands in keys between a prefix and the next slash."""
+    """Yield the parts of keys between a prefix and the next slash."""
     after = ""
     while row := next(store.list(prefix, after=after, limit=1), None):
         name, slash, _ = row.key.removeprefix(prefix).partition("/")
@@ -136,12 +136,12 @@ def forks(store: ObjectStore) -> list[Fork]:
 
     One LIST, and a LIST and a GET for each.
     """
-    found = list[Fork]()
+    readable = list[Fork]()
     for name in stored_names(store):
         with suppress(Corrupt, UnsupportedFormat):
             fork = fork_of(store, name)
-            found += [] if fork is None else [fork]
-    return found
+            readable += [] if fork is None else [fork]
+    return readable
 
 
 def problem_of(log: Log, fork: Fork, *, chained: bool = False) -> str | None:
@@ -203,7 +203,7 @@ def branches(session: Session) -> list[Branch]:
 
 
 def _damage(log: Log, head: Snapshot, fork: Fork, *, kept: bool) -> str | None:
-    """Return why a branch continues no version of its parent, as far as that was looked at.
+    """Return why a branch continues no version of its parent, as far as the checks go.
 
     Of a branch that is not kept, two GETs: a vacuum looks at these before it pins them again.
 
@@ -211,7 +211,7 @@ def _damage(log: Log, head: Snapshot, fork: Fork, *, kept: bool) -> str | None:
         log: of the parent.
         head: its newest version.
         fork: of the branch.
-        kept: whether the parent keeps what the branch reads.
+        kept: whether the parent keeps the segments that the branch reads.
     """
     if fork.table != head.header.table:
         return f"it forks from version {fork.version} of another table (id {fork.table})"

@@ -1,4 +1,4 @@
-"""Whether a table holds what its branches read, and what interrupted programs left of branches."""
+"""The check that a table holds the versions of its branches; remains of interrupted programs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
 def _lost_below(store: ObjectStore, fork: Fork) -> Iterator[tuple[str, Severity, str]]:
     """Yield the branches of a branch that was lost and made again: they cannot be opened (R16.7).
 
-    Lists what lies below its earlier ids.
+    Lists the objects below its earlier ids.
     """
     for earlier in earlier_ids(store, fork):
         for names, key in forks_below(store, f"{keys.branch_root(fork.name)}/{earlier}"):

@@ -61,7 +61,7 @@ def through_jvm(
 
 
 def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
-    """Return what keeps Spark's own Parquet reader from returning exactly these rows."""
+    """Return why Spark's own Parquet reader would not return exactly these rows."""
     if any(not is_plain(run) for run in plan.runs):
         return "cannot merge the rows of a key (compaction does so once and for all)"
     path = hadoop_root(root).partition(":")[2]

@@ -1,8 +1,8 @@
-"""What each batch of a stream reads: offsets, limits, and what ends a stream. No I/O.
+"""The rows of each batch of a stream: offsets, limits, and the ends of a stream. No I/O.
 
-Imports eventlog only, not pyspark. A stream first reads one snapshot, and then what each later
-version appended. So an offset is a version, and while the first snapshot is being read also a place
-in its segments. That place is the key of a segment and not a number of segments, because option
+Imports eventlog only, not pyspark. A stream first reads one snapshot, and then the appends of each
+later version. So an offset is a version, and while the first snapshot is being read also a place in
+its segments. That place is the key of a segment and not a number of segments, because option
 `where` decides which segments there are, and may change between two runs of a query.
 """
 
@@ -81,14 +81,14 @@ UNLIMITED = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What ends a stream.
+    """The rules by which a stream ends.
 
     Attributes:
         uri: the table's root, for the errors.
         schema: the columns of the stream.
         skip_changes: pass over transactions that remove or bring back rows.
         fail_on_data_loss: end the stream at a version that was vacuumed; else go on at the horizon.
-        read_changes: the stream reads what versions did to the rows, not only what they appended.
+        read_changes: the stream reads all changes of rows, not only appended ones.
         forgets: merges of the table may forget tombstones, which brings rows back.
     """
 
@@ -109,7 +109,7 @@ class Rules:
         """Return why the stream cannot pass a version, or None.
 
         Args:
-            version: what the version appended.
+            version: the appends of the version.
             horizon: the newest horizon known.
         """
         number = version.version
@@ -174,8 +174,8 @@ def check_reached(offset: Offset, newest: int, uri: str) -> None:
         uri: the table's root, for the error.
 
     Raises:
-        VersionNotFound: it has not. What will be committed under the numbers of the missing
-            versions would never be read.
+        VersionNotFound: it has not. Later commits under the numbers of the missing versions would
+            never be read.
     """
     if offset.version > newest:
         raise VersionNotFound(
@@ -196,7 +196,7 @@ def check_last_read(offset: Offset, found: str, uri: str) -> None:
         uri: the table's root, for the error.
 
     Raises:
-        VersionNotFound: it has another one. What it has in place of the versions that were read
+        VersionNotFound: it has another one. Its commits in place of the versions that were read
             would never be read.
     """
     # against stream-goes-on-in-another-log
@@ -205,7 +205,7 @@ def check_last_read(offset: Offset, found: str, uri: str) -> None:
             f"the stream has read version {offset.version} (commit {offset.commit}), and the table "
             f"has another commit there ({found[:COMMIT_DIGITS]}): it was put back from an older "
             "copy, or a copy that was behind took over, and it was written to since. The stream "
-            "would never read what stands in place of the versions that it has read. Start with a "
+            "would never read the commits in place of the versions that it has read. Start with a "
             "new checkpoint: with option startingVersion, the first version that was replaced, it "
             "reads what was written since; without it, the whole table",
             table=uri,
@@ -246,13 +246,13 @@ def end_of_versions(
 
     Args:
         start: where it begins.
-        later: what the versions after that appended, in order. No more are taken than are needed.
+        later: the appends of the versions after that, in order. No more are taken than are needed.
         limits: how much it may read.
         problem: returns why the stream cannot pass a version, or None.
         has_rows: returns whether the stream has rows of a version.
 
     Raises:
-        EventLogError: the stream cannot pass the first version that has something to say. A batch
+        EventLogError: the stream cannot pass the first version that has rows or a problem. A batch
             ends before a later one.
     """
     end, size, versions = start.version, 0, 0

@@ -10,7 +10,7 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of
   the first snapshot, is read.
 - `skipChangeCommits` (false): pass over transactions that remove rows, or bring some back: deletes,
   overwrites, restores. Without it they end the stream. Compaction is never seen.
-- `readChanges` (false): read what each version did to the rows (`eventlog.readers.changes`), with
+- `readChanges` (false): read the changes of rows in each version (`eventlog.readers.changes`), with
   the columns `_change`, `_version` and `_time`. A keyed table is read in no other way. The rows of
   the newest version come first, as inserted ones.
 - `failOnDataLoss` (true): end the stream at a version that was vacuumed before it was read. If
@@ -77,7 +77,7 @@ try:
 except ImportError:  # before Spark 4.2
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for what this Spark does not have."""
+        """Stands for the class that this Spark does not have."""
 
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from work.batches(share)
 
     def commit(self, end: _Record) -> None:
-        """Forget what was read of the log up to here."""
+        """Forget the commits that were read up to here."""
         self._source.forget(self._source.parse(end))
 
 
@@ -244,16 +244,16 @@ class Source:
 
     def read_to(self, version: int) -> Offset:
         """Return the offset at which all versions up to this one were read. No request."""
-        found = self.tail.known_hash(version)
-        commit = None if found is None else found[: progress.COMMIT_DIGITS]
+        commit_hash = self.tail.known_hash(version)
+        commit = None if commit_hash is None else commit_hash[: progress.COMMIT_DIGITS]
         return Offset(self.table_id, version, commit=commit)
 
     def _check_commit(self, offset: Offset) -> None:
         """See `progress.check_last_read`."""
         if offset.commit is not None:
-            found = self.tail.hash_of(offset.version)
-            if found is not None:
-                progress.check_last_read(offset, found, self.table.uri)
+            commit_hash = self.tail.hash_of(offset.version)
+            if commit_hash is not None:
+                progress.check_last_read(offset, commit_hash, self.table.uri)
 
     def end(self, start: Offset, limits: Limits, target: int | None) -> Offset:
         """Return where the batch ends that begins at `start`.
@@ -341,7 +341,7 @@ class Source:
         return head if head.version == version else self.table.session.log.snapshot(version)
 
     def forget(self, end: Offset) -> None:
-        """Forget what was read of the log up to an offset."""
+        """Forget the commits that were read up to an offset."""
         self.tail.forget(end.version)
         if end.place is None:
             self._in_snapshot = None

@@ -20,7 +20,7 @@ VERIFIED_S = 60.0  # how often an idle stream looks whether it is still the same
 
 
 class StreamTail:
-    """What the versions of one table appended, each read once while it is needed.
+    """The appends of the versions of one table, each read once while it is needed.
 
     Attributes:
         start: the head when this was made.
@@ -39,7 +39,7 @@ class StreamTail:
         self._last: tuple[Commit, bytes] | None = None
 
     def after(self, version: int, until: int | None = None) -> Iterator[Appends]:
-        """Yield what the versions after one appended, in order, up to the newest that there is.
+        """Yield the appends of the versions after one, in order, up to the newest.
 
         Costs one GET for each version that was not read yet, and one for the version that does not
         exist yet, or one LIST if two or more have been added since the last look. A stream that is
@@ -79,7 +79,7 @@ class StreamTail:
 
         At most one GET: the version after it, which names it, is the next one to be read.
 
-        Raises: what `after` raises, except where a version is missing.
+        Raises: the errors of `after`, except where a version is missing.
         """
         if version not in self._hashes:
             with suppress(VersionNotFound):  # a copy may have nothing there
