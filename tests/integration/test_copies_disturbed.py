@@ -316,6 +316,25 @@ def test_w18_a_copy_of_a_branch_that_lost_its_start_gets_it_again():
     assert fsck(Table(target), objects=True).findings == ()
 
 
+@pytest.mark.hazard("G2")
+def test_a_backfill_below_a_version_of_another_log_is_refused():
+    """The source has the version below, and not what the copy's version dropped of it."""
+    table, target = create(), MemoryStore()
+    append(table, events(1))
+    fork = reopen(copied(table.store), 50)
+    overwrite(fork, events(1, first=1))
+    append(table, events(1, first=2))
+    append(table, events(1, first=3))
+    branch = fork.branch("audit")
+    assert copy(branch, target).start == 2
+    had = objects(target)
+    with pytest.raises(errors.CommitConflict, match="parted below version 2"):
+        backfill(table, Table(target))
+    assert objects(target) == had
+    backfill(fork, Table(target))
+    assert scan(reopen(target), version=1).to_table().num_rows == 1
+
+
 @pytest.mark.hazard("W18")
 def test_w18_an_audit_of_a_branch_names_the_table_that_lost_a_commit():
     parent, other = everything(), MemoryStore()

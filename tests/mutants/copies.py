@@ -32,6 +32,13 @@ COPIES = (
         "test_a_new_copy_of_a_vacuumed_table_is_sound",
     ),
     mutant(
+        "backfill-below-another-version",
+        "G2",
+        "what a version dropped is taken from a log that has this version",
+        never,
+        "test_a_backfill_below_a_version_of_another_log_is_refused",
+    ),
+    mutant(
         "start-without-its-version",
         "G1",
         "a start whose version is not in the log means nothing",

@@ -68,7 +68,7 @@ MERGES = (
         "restored-unit-loaded-again",
         "R19.10 G3",
         "units that came back with their rows count as done where the rows are",
-        becomes("last"),
+        becomes("{}"),
         "test_g3_a_unit_of_work_whose_restored_rows_a_choice_brings_is_done",
     ),
     mutant(
@@ -77,6 +77,13 @@ MERGES = (
         "forgotten units count as done only where their own rows may be left",
         becomes("bool(stay)"),
         "test_g3_units_that_one_forgot_are_done_only_where_their_rows_may_be",
+    ),
+    mutant(
+        "forgotten-by-what-a-choice-left-out",
+        "R19.10 G3",
+        "units that the chosen log has not forgotten count as done",
+        never,
+        "test_g3_units_that_the_chosen_log_has_not_forgotten_are_done",
     ),
     mutant(
         "settings-swapped",

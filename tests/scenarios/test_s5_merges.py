@@ -1036,3 +1036,22 @@ def test_g3_units_that_one_forgot_are_done_only_where_their_rows_may_be(chosen_d
     has_rows = chosen_day == 0
     assert names(a) == names(b) == (rows(31, 250, 40) if has_rows else rows(30, 40))
     assert is_loadable(a) is is_loadable(b) is not has_rows
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_g3_units_that_the_chosen_log_has_not_forgotten_are_done(order):
+    a = create()
+    append(a, events(1, first=30))
+    assert is_loadable(a)
+    b = third(a)
+    b.restore(1, forget_units=True)
+    overwrite(a, events(1, first=40), start="1970-01-01", end="1970-01-02")
+    source, target, take = (a, b, "source") if order == "ab" else (b, a, "target")
+    with pytest.raises(errors.CommitConflict, match="--take"):
+        replication.merge(source, target)
+    replication.merge(source, target, take=take)
+    replication.merge(target, source)
+    assert names(a) == names(b) == rows(40)
+    assert not is_loadable(a)
+    assert not is_loadable(b)

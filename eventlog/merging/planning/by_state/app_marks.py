@@ -55,15 +55,15 @@ def app_changes(
     # against units-forgotten-here-done-again
     ours = {app: common_runs(runs, here.get(app, ())) for app, runs in ours.items()}
     there = {app: runs_without(runs, left.get(app, ())) for app, runs in there.items()}
-    lows = _forgotten(source.acts, left)
     # against recalled-with-rows-that-were-left-out
     applied = [act for act in source.acts if act not in lost]
+    lows = _forgotten(applied, left)
     back = {app for act in applied for app in (*act.forgets, *act.recalls)}
-    restored = _restored(source.side.acts, target.side.acts, shown)
+    stays = _least_marks(source, target, lost, shown)
     rises: dict[str, AppRise] = {}
     first: dict[str, AppReset] = {}
     second: dict[str, AppReset] = {}
-    for app in sorted({*theirs, *lows, *back, *restored}, key=str.encode):
+    for app in sorted({*theirs, *lows, *back, *stays}, key=str.encode):
         done = common_runs(theirs.get(app, ()), there.get(app, ()))
         done = runs_without(done, here.get(app, ()))
         if app in lows:
@@ -78,8 +78,7 @@ def app_changes(
         last = max(done[-1][1], low) if done else low
         if app in back and app not in left:
             last = max(last, _mark(source.side, app))
-        # against restored-unit-loaded-again
-        last = max(last, restored.get(app, last))
+        last = max(last, stays.get(app, last))
         if app in lows or last != mark:
             first[app] = AppReset(_or_none(mark), _or_none(low))
         if last != low:
@@ -122,18 +121,44 @@ def _doers(acts: Sequence[Act], shown: Collection[str]) -> list[Act]:
     return list({id(doer): doer for name in names for doer in doers.get(name, ())}.values())
 
 
-def _restored(ours: Iterable[Act], theirs: Iterable[Act], shown: Collection[str]) -> dict[str, int]:
-    """Return by app the last unit of work of which the target may show rows from a restore.
+def _least_marks(
+    source: LogDifference, target: LogDifference, lost: Collection[Act], shown: Collection[str]
+) -> dict[str, int]:
+    """Return by app the last unit that counts as done in any case, by restores of the two logs."""
+    lasts = _counted_still(source, target, lost)
+    # against restored-unit-loaded-again
+    restored = _restored([*source.side.acts, *target.side.acts], shown)
+    return {app: max(d.get(app, -1) for d in (lasts, restored)) for app in {**lasts, **restored}}
+
+
+def _counted_still(
+    source: LogDifference, target: LogDifference, lost: Collection[Act]
+) -> dict[str, int]:
+    """Return by app the last unit that the target has forgotten and the source counts as done.
+
+    The source knows of the forgetting, or is chosen, with what the target did left out.
+    """
+    lasts: dict[str, int] = {}
+    for act in (act for act in target.side.acts if act.forgotten and not act.is_state):
+        seen = act.version <= source.side.seen or source.side.has.has(act) or act in lost
+        for app, last in act.forgotten.items():
+            if seen:  # against forgotten-by-what-a-choice-left-out
+                lasts[app] = min(last, _mark(source.side, app))
+            else:
+                lasts.pop(app, None)
+    return {app: last for app, last in lasts.items() if last >= 0}
+
+
+def _restored(acts: Sequence[Act], shown: Collection[str]) -> dict[str, int]:
+    """Return by app the last unit of work of which the target may show rows, by its restores.
 
     Either a restore of one log brought back rows with their units, or it forgot units and not all
     rows that it dropped are gone from the union.
 
     Args:
-        ours: what one log did.
-        theirs: what the other one did.
+        acts: what both logs did.
         shown: the ids of the segments that the target has live after the union.
     """
-    acts = [*ours, *theirs]
     names, lasts = set(shown), dict[str, int]()
     # Whose rows a segment has that was added since the fork point; of others nothing tells it.
     apps = {s.id: {*act.units} for act in acts if not act.restores for s in act.adds}
