@@ -267,11 +267,11 @@ class Filler:
         later = None
         if lowest - 1 >= horizon:
             later = log.snapshot(lowest)
+            # Segments that it dropped belong to the version below, whose commit does not list them.
+            log.check_linked(self.source.head(), later)  # against backfill-below-another-log
             # against backfill-below-another-version
             if later.commit_hash != codec.sha256(Log(self.target).read_below(lowest)[1]):
                 raise self._not_followed(lowest - 1)
-            # Segments that it dropped belong to the version below, whose commit does not list them.
-            log.check_linked(self.source.head(), later)  # against backfill-below-another-log
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe

@@ -184,9 +184,18 @@ class Actor:
         try:
             branch, place = self.branch(name)
         except errors.TableNotFound:
-            self.table("one").branch(name)
+            self.make(name)
             branch, place = self.branch(name)
         self.hand_in(branch, place)
+
+    def make(self, name):
+        try:
+            self.table("one").branch(name)
+        except errors.InvalidInput as refused:  # a program that deleted it has died
+            if "has commits and no `_fork.json`" not in refused.message:
+                raise
+            self.table("one").delete_branch(name)
+            self.table("one").branch(name)
 
     def publisher(self):
         branch, place = self.branch(self.chance.choice(BRANCHES))
