@@ -51,10 +51,10 @@ def app_changes(
     # against unit-forgotten-whose-rows-are-there
     stay = _doers(target.side.acts, shown)
     ours = _units_of([*(act for act in target.acts if act not in lost), *stay])
-    there, here = source.units.done, target.units.done
+    their_done, our_done = source.units.done, target.units.done
     # against units-forgotten-here-done-again
-    ours = {app: common_runs(runs, here.get(app, ())) for app, runs in ours.items()}
-    there = {app: runs_without(runs, left.get(app, ())) for app, runs in there.items()}
+    ours = {app: common_runs(runs, our_done.get(app, ())) for app, runs in ours.items()}
+    their_done = {a: runs_without(runs, left.get(a, ())) for a, runs in their_done.items()}
     # against recalled-with-rows-that-were-left-out
     applied = [act for act in source.acts if act not in lost]
     lows = _forgotten(applied, left)
@@ -64,10 +64,10 @@ def app_changes(
     first: dict[str, AppReset] = {}
     second: dict[str, AppReset] = {}
     for app in sorted({*theirs, *lows, *back, *stays}, key=str.encode):
-        done = common_runs(theirs.get(app, ()), there.get(app, ()))
-        done = runs_without(done, here.get(app, ()))
+        done = common_runs(theirs.get(app, ()), their_done.get(app, ()))
+        done = runs_without(done, our_done.get(app, ()))
         if app in lows:
-            every = joined_runs(there.get(app, ()), ours.get(app, ()))
+            every = joined_runs(their_done.get(app, ()), ours.get(app, ()))
             below = done  # against units-below-a-forgotten-one-brought-twice
             done = joined_runs(below, runs_without(every, ((0, lows[app]),)))
         mark = _mark(target.side, app)

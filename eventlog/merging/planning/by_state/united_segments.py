@@ -162,6 +162,7 @@ class UnitedSegments:
             segment: as it is to be added.
             was: where the other log has it, or the target had it.
         """
-        if segment.id in self._dropped:
-            was = self._places.get(segment.id, was)  # else from before the logs parted
-        return segment.id in self._dropped and segment.slice != was
+        if segment.id not in self._dropped:
+            return False
+        # One that no act added is from before the logs parted.
+        return segment.slice != self._places.get(segment.id, was)
