@@ -191,10 +191,11 @@ class Filler:
             lost: the versions, ascending.
             given_up: the version below which the copy's versions cannot be read.
         """
-        begins_here = bool(self.source.store.forks) and lost.start <= 1
-        if begins_here and given_up < self._oldest_kept() and lost.stop <= self._oldest_kept():
-            self._start_again(lost.stop)
-            return 0
+        if self.source.store.forks and lost.start <= 1:
+            oldest = self._oldest_kept()
+            if given_up < oldest and lost.stop <= oldest:
+                self._start_again(lost.stop)
+                return 0
         try:
             return self._fill(lost, given_up)
         except VersionNotReplicated:
