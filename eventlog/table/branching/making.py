@@ -8,7 +8,6 @@ the old pin removes nothing (FORMAT.md R16.6).
 from __future__ import annotations
 
 from eventlog.arguments import whole
-from eventlog.display import command
 from eventlog.errors import AlreadyExists, CommitConflict, InvalidInput
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
@@ -20,7 +19,7 @@ from eventlog.state.small import holds
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import held_from
 from eventlog.store.retry import retrying
-from eventlog.table.branching.names import fork_of, has_commits
+from eventlog.table.branching.names import fork_of, has_commits, lost_fork
 
 _MAX_CONFLICTS = 5
 
@@ -115,12 +114,7 @@ def _check_not_lost(session: Session, name: str) -> None:
     store = session.store
     # against branch-made-over-a-lost-one
     if fork_of(store, name) is None and has_commits(store, name):
-        raise InvalidInput(
-            f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if nobody "
-            "has deleted the branch, or its rows are lost; else "
-            f"{command('branch', store.uri, name, '--delete')} removes what is left of it",
-            table=store.uri,
-        )
+        raise InvalidInput(lost_fork(store, name), table=store.uri)
 
 
 def _kept(session: Session, version: int) -> Snapshot:

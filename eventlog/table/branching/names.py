@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
     KeyNotFound,
@@ -114,6 +115,15 @@ def has_commits(store: ObjectStore, name: str) -> bool:
     root = keys.branch_root(name) + "/"
     below = (row.key.removeprefix(root).partition("/")[2] for row in store.list(root))
     return any(key.startswith(keys.LOG_PREFIX) for key in below)
+
+
+def lost_fork(store: ObjectStore, name: str) -> str:
+    """Return what to do about a branch that has commits and no `_fork.json`."""
+    return (
+        f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if nobody has "
+        "deleted the branch, or its rows are lost; else "
+        f"{command('branch', store.uri, name, '--delete')} removes what is left of it"
+    )
 
 
 def forks_below(store: ObjectStore, place: str) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -17,6 +17,7 @@ from eventlog.table.branching.names import (
     fork_of,
     forks_below,
     has_commits,
+    lost_fork,
     problem_of,
     stored_names,
 )
@@ -61,12 +62,7 @@ def check_branches(log: Log, meta: Meta) -> Iterator[tuple[str, Severity, str]]:
             )
             yield key, "error", message
         elif fork is None and has_commits(store, name):
-            message = (
-                f"branch {name!r} has commits and no `_fork.json`: put that back from a copy if "
-                "nobody has deleted the branch, or its rows are lost; else "
-                f"{command('branch', store.uri, name, '--delete')} removes what is left of it"
-            )
-            yield key, "warning", message
+            yield key, "warning", lost_fork(store, name)
         elif fork is None:
             message = (
                 f"branch {name!r} is unfinished, or was not deleted completely: "
