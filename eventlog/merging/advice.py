@@ -38,7 +38,7 @@ class Advice:
         return CommitConflict(
             f"version {conflict.version} of {self._source.uri} cannot be merged into "
             f"{self._target.uri}: {conflict.reason}{ours}; {carried}. "
-            f"{self._apart() if conflict.lasting else self._ways_out()}",
+            f"{self._apart() if conflict.lasting else self._ways_out(whole=conflict.whole)}",
             table=self._target.uri,
             version=conflict.ours,
         )
@@ -79,16 +79,26 @@ class Advice:
             version=entry.version,
         )
 
-    def _ways_out(self) -> str:
-        """Return the commands that resolve a conflict by choosing a side."""
+    def _ways_out(self, *, whole: bool = False) -> str:
+        """Return the commands that resolve a conflict by choosing a side.
+
+        Args:
+            whole: whether everything that the other side did is left out.
+        """
         store = self._source.store
         if self._at_once and isinstance(store, BranchStore):
             places = f"--branch {shlex.quote(store.forks[0].name)} {shlex.quote(store.parent.uri)}"
         else:
             places = f"{shlex.quote(self._source.uri)} {shlex.quote(self._target.uri)}"
+        choice = (
+            "Choose which of the two counts, and all rows that only the other one wrote or removed "
+            "are left out"
+            if whole
+            else "Choose whose state counts where both changed the same, and what the other one "
+            "did there is left out"
+        )
         return (
-            "Choose whose state counts where both changed the same, and what the other one did "
-            f"there is left out: `eventlog merge {places} --take source` or `--take target`; "
+            f"{choice}: `eventlog merge {places} --take source` or `--take target`; "
             "--dry-run lists it before"
         )
 

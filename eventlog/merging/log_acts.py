@@ -13,7 +13,7 @@ from functools import cached_property
 from msgspec import UNSET, UnsetType
 
 from eventlog.keyed.repetition import repeated, repeats
-from eventlog.merging.sequences import Runs, joined_runs
+from eventlog.merging.sequences import Runs, common_runs, joined_runs
 from eventlog.model.actions import (
     Add,
     AppReset,
@@ -34,6 +34,7 @@ from eventlog.model.records import Commit, Header, Transaction
 from eventlog.state import fold
 
 COUNT = "transactions"  # in the `info` of what a merge commits: how many it carries
+OPERATIONS = "of"  # there: the names of the operations that it carried
 UNITED = "united"  # in the `info` of a union of two logs
 PURE = "source"  # its value if each chunk that was changed became what it is at the source
 BOTH = "both"  # its value if rows of both logs were kept
@@ -163,9 +164,23 @@ class Act:
         return any(isinstance(a, Restore) for a in self.transaction.actions)
 
     @cached_property
+    def operations(self) -> tuple[str, ...]:
+        """The names of what was done, also of what a merge carried it for."""
+        told = self.transaction.info.get(OPERATIONS, "")
+        if self.carried is not None and told:
+            return tuple(told.split(", "))
+        return (self.transaction.operation,)
+
+    @cached_property
+    def may_restore(self) -> bool:
+        """Whether it may have made rows of earlier versions live again."""
+        # against carried-restore-taken-for-new-rows
+        return self.restores or not {"restore", "merge"}.isdisjoint(self.operations)
+
+    @cached_property
     def resets(self) -> bool:
         """Whether a restore changed which units of work count as done."""
-        return bool(self.forgets or self.recalls)
+        return bool(self.recounts)
 
     @cached_property
     def forgets(self) -> dict[str, int]:
@@ -178,10 +193,19 @@ class Act:
         return lows
 
     @cached_property
-    def forgotten(self) -> dict[str, int]:
-        """For each app of which a restore forgot units, the last one of these."""
-        resets = ((app, reset) for _, app, reset in self._resets() if app in self.forgets)
-        return {app: reset.old for app, reset in resets if reset.old is not None}
+    def recounts(self) -> dict[str, tuple[int, int]]:
+        """For each app of which a restore changed which units count, the first and the last such.
+
+        A union that keeps the units of one of two logs counts as a change of none: the last is
+        below the first.
+        """
+        bounds: dict[str, tuple[int, int]] = {}
+        for restore, app, reset in self._resets():
+            marks = [_NONE if mark is None else mark for mark in (reset.old, reset.new)]
+            if restore.origin is not UNSET or reset.old != reset.new:
+                first, last = bounds.get(app, (max(marks) + 1, max(marks)))
+                bounds[app] = min(first, *(mark + 1 for mark in marks)), max(last, *marks)
+        return bounds
 
     @cached_property
     def recalls(self) -> dict[str, tuple[int, int]]:
@@ -331,6 +355,37 @@ class Units:
                 high = bisect_right(done, last, key=_first)
                 shared.update((id(ours), ours) for _, end, ours in done[low:high] if end >= first)
         return [*shared.values()]
+
+
+class Forgetting:
+    """Which units of work transactions of a log did, and no later restore has forgotten.
+
+    Args:
+        acts: the transactions of the log, in order.
+    """
+
+    def __init__(self, acts: Iterable[Act]) -> None:
+        self._places: dict[int, int] = {}
+        self._resets: list[tuple[int, Act]] = []
+        for n, act in enumerate(acts):
+            self._places[id(act)] = n
+            if act.resets:
+                self._resets.append((n, act))
+
+    def rest(self, act: Act) -> dict[str, Runs]:
+        """Return the units of a transaction that still count by what it did."""
+        place, rest = self._places[id(act)], dict(act.units)
+        for _, later in (reset for reset in self._resets if reset[0] > place):
+            for app in rest.keys() & later.forgets.keys():
+                # A union names those above that count still.
+                # against unit-that-a-union-kept-not-carried
+                above = later.units.get(app, ())
+                rest[app] = common_runs(rest[app], joined_runs(((0, later.forgets[app]),), above))
+            for app in rest.keys() & later.recalls.keys():
+                last, version = later.recalls[app]
+                if act.version <= version:
+                    rest[app] = common_runs(act.units[app], ((0, last),))
+        return {app: runs for app, runs in rest.items() if runs}
 
 
 def _upto(runs: Iterable[tuple[int, int, Act]], seq: int) -> Iterator[tuple[int, int, Act]]:

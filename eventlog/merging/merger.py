@@ -457,4 +457,5 @@ def _brings_back(steps: Sequence[AppliedStep]) -> bool:
 
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     """Return the conflict to report: that of the commits, if it names a version of the target."""
-    return replayed if replayed.ours is not None and not united.lasting else united
+    decided = united.lasting or united.whole
+    return united if decided or replayed.ours is None else replayed

@@ -130,7 +130,7 @@ class TargetCommits:
         ]
         info = {
             "from": self._source[:1000],
-            "of": ", ".join(dict.fromkeys(carried.operations))[:200],
+            log_acts.OPERATIONS: ", ".join(dict.fromkeys(carried.operations))[:200],
             log_acts.COUNT: str(carried.transactions),
             "version": str(carried.version),
         }

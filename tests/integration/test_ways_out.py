@@ -499,19 +499,28 @@ def test_w18_a_unit_that_was_forgotten_on_one_side_is_loaded_again_on_the_other(
 
 
 @pytest.mark.hazard("W18")
-def test_w18_a_unit_that_the_other_side_did_by_itself_stays_when_it_is_forgotten():
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_w18_a_unit_that_one_forgot_and_the_other_side_did_by_itself_needs_a_choice(take):
     one, two = parted(2)
     job(two, 12)
     for number in (11, 12, 13):
         job(one, number)
     merge(one, two)
     one.restore(3, forget_units=True)
-    merge(one, two)
-    assert 12 in numbers(two)
-    job(one, 11)
-    job(one, 12)
+    one_more(one, 20)
+    one_more(two, 30)
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(errors.CommitConflict, match="which of the two counts, and all rows"):
+            merge(source, target)
+    chosen = one if take == "source" else two
+    before = numbers(chosen)
+    merge(one, two, take=take)
     both_ways(one, two)
-    assert numbers(two) == [0, 1, 2, 11, 12]
+    assert numbers(two) == before
+    for table in (one, two):
+        job(table, 13)
+        both_ways(one, two)
+    assert numbers(two) == (sorted([*before, 13]) if chosen is one else before)
 
 
 def loaded_again(pair):

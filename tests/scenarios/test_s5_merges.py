@@ -844,18 +844,17 @@ def test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_broug
 
 
 @pytest.mark.hazard("G3")
-def test_g3_a_unit_of_work_that_another_copy_forgot_after_it_left_this_doing_out_counts(trio):
-    """A restore forgets what its own log did."""
+def test_g3_a_restore_forgets_also_another_copys_doing_of_the_unit_that_it_has_seen(trio):
     _, b, c = trio
-    unit = {"app_id": "job", "app_seq": 1}
     version = c.head().version
     for table in (b, c):
-        append(table, events(1, first=100), **unit)
+        append(table, events(1, first=100), app_id="job", app_seq=1)
     append(b, events(1, first=5))
     replication.merge(b, c)
     c.restore(version, forget_units=True)
     merge_all((b, c), (c, b), (b, c))
-    assert names(b) == names(c) == rows(0, 100)
+    assert names(b) == names(c) == rows(0)
+    assert is_loadable(b, {"app_id": "job", "app_seq": 1})
 
 
 @pytest.mark.hazard("G3")
@@ -1017,25 +1016,167 @@ def test_g3_a_unit_of_work_whose_restored_rows_a_choice_brings_is_done():
 
 
 @pytest.mark.hazard("G3")
-@pytest.mark.parametrize("chosen_day", [0, 1])
-def test_g3_units_that_one_forgot_are_done_only_where_their_rows_may_be(chosen_day):
+@pytest.mark.parametrize("chosen", ["a", "b"])
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_g3_rows_and_units_are_those_of_the_chosen_log_where_one_forgot_units(order, chosen):
+    """Each day by itself needs a choice, or none; the units are of both days."""
     a = create()
     b = third(a)
-    append(b, events(1, first=40, day=5))
     append(a, events(1, first=30, day=1))
-    append(a, events(1, first=31, day=chosen_day))
     assert is_loadable(a)
-    append(a, events(1, first=32, day=chosen_day))
+    append(a, events(1, first=32, day=1))
     replication.merge(a, b)
-    b.restore(b.refresh().version - (1 if chosen_day == 0 else 3))
+    append(b, events(1, first=40, day=5))
+    b.restore(b.refresh().version - 1)
+    append(b, events(1, first=41, day=6))
+    a.restore(1, forget_units=True)
+    append(a, events(1, first=42, day=7))
+    source, target = (a, b) if order == "ab" else (b, a)
+    with pytest.raises(errors.CommitConflict, match="which of the two counts"):
+        replication.merge(source, target)
+    replication.merge(source, target, take="source" if chosen == order[0] else "target")
+    replication.merge(target, source)
+    assert names(a) == names(b) == (rows(30, 42) if chosen == "a" else rows(30, 32, 250, 41))
+    assert is_loadable(a) is is_loadable(b) is (chosen == "a")
+
+
+def two_days(table, *firsts, **unit):
+    """Append a row to day 0 and one to day 1, in one version."""
+    days = [events(1, first=first, day=day) for day, first in enumerate(firsts)]
+    append(table, pa.concat_tables(days), **unit)
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("carried", [False, True])
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_g3_units_that_one_forgot_and_rows_that_another_copy_restored_need_a_choice(take, carried):
+    """The restore brings back what the unit had in another day."""
+    a = create()
+    two_days(a, 250, 251, **UNIT)
+    overwrite(a, events(0), start="1970-01-02", end="1970-01-03")
+    b, c = third(a), third(a, 1)
     a.restore(0, forget_units=True)
-    with pytest.raises(errors.CommitConflict, match="--take"):
+    append(a, events(1, first=60, day=5))
+    b.restore(1)
+    if carried:
+        c.set_properties({"user.by": "c"})
+        replication.merge(b, c)
+    other = c if carried else b
+    for source, target in ((a, other), (other, a)):
+        with pytest.raises(errors.CommitConflict, match="which of the two counts"):
+            replication.merge(source, target)
+    chosen = a if take == "source" else other
+    before = names(chosen)
+    replication.merge(a, other, take=take)
+    replication.merge(other, a)
+    assert names(a) == names(other) == before
+    assert is_loadable(a) is is_loadable(other) is (take == "source")
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_g3_a_unit_that_one_forgot_is_not_there_in_part_after_a_choice(take):
+    """The choice is about day 1, and the unit has a row in day 0, too."""
+    a = create()
+    append(a, events(1, first=30, day=1))
+    two_days(a, 250, 251, **UNIT)
+    b = third(a)
+    a.restore(1, forget_units=True)
+    append(b, events(1, first=40, day=5))
+    (row,) = [s for s in b.head().segments() if s.chunk == "1970-01-02" and s.version == 1]
+    b.drop_segments([row], reason="wrong")
+    before = names(a if take == "source" else b)
+    with pytest.raises(errors.CommitConflict, match="which of the two counts"):
         replication.merge(a, b)
-    replication.merge(a, b, take="target")
+    replication.merge(a, b, take=take)
     replication.merge(b, a)
-    has_rows = chosen_day == 0
-    assert names(a) == names(b) == (rows(31, 250, 40) if has_rows else rows(30, 40))
-    assert is_loadable(a) is is_loadable(b) is not has_rows
+    assert names(a) == names(b) == before
+    assert is_loadable(a) is is_loadable(b) is (take == "source")
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_g3_restored_rows_are_not_carried_where_their_unit_was_forgotten(order):
+    """The second restore changes no row."""
+    a = create()
+    assert is_loadable(a)
+    a.restore(0)
+    b = third(a)
+    a.restore(0, forget_units=True)
+    b.restore(1)
+    source, target = (a, b) if order == "ab" else (b, a)
+    with pytest.raises(errors.CommitConflict, match="which of the two counts"):
+        replication.merge(source, target)
+    replication.merge(source, target, take="source")
+    replication.merge(target, source)
+    assert names(a) == names(b) == (rows(250) if order == "ba" else [])
+    assert is_loadable(a) is is_loadable(b) is (order == "ab")
+
+
+@pytest.mark.hazard("G3")
+def test_g3_what_a_third_copy_forgot_needs_no_choice_between_two_that_know_it(trio):
+    a, b, c = trio
+    assert is_loadable(a)
+    merge_all((a, b), (a, c))
+    a.restore(1, forget_units=True)
+    append(b, events(1, first=40))
+    append(c, events(1, first=50))
+    merge_all((a, b), (a, c), (b, c), (c, b), (b, a))
+    assert [names(table) for table in trio] == [rows(0, 40, 50)] * 3
+    assert is_loadable(c)
+    merge_all((c, a), (c, b))
+    assert not is_loadable(a)
+    assert not is_loadable(b)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_that_its_log_forgot_counts_in_no_third_copy_that_knows_the_restore(trio):
+    """The unit was left out by the second copy, which had done it, too; then it chose the first."""
+    a, b, c = trio
+    assert is_loadable(a)
+    assert is_loadable(b)
+    append(c, events(1, first=70))
+    append(a, events(1, first=60))
+    replication.merge(a, b)
+    a.restore(1, forget_units=True)
+    replication.merge(a, b, take="source")
+    merge_all((b, c), (a, c), (c, a), (c, b))
+    assert [names(table) for table in trio] == [rows(0, 70)] * 3
+    assert is_loadable(c)
+    merge_all((c, a), (c, b))
+    assert [names(table) for table in trio] == [rows(0, 70, 250)] * 3
+    assert not is_loadable(a)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_that_was_done_beside_a_forgotten_one_counts_in_both_copies():
+    a = create()
+    assert is_loadable(a)
+    b = third(a)
+    a.restore(0, forget_units=True)
+    next_one = {"app_id": "job", "app_seq": 3}
+    append(b, events(1, first=40, day=3), **next_one)
+    merge_all((a, b), (b, a))
+    assert names(a) == names(b) == rows(40)
+    assert not is_loadable(a, next_one)
+
+
+@pytest.mark.hazard("G3")
+def test_g3_a_unit_that_a_union_brought_and_another_copy_forgot_counts_in_neither(trio):
+    a, b, c = trio
+    assert is_loadable(c)
+    c.restore(1, forget_units=True)
+    assert is_loadable(c)
+    for table in (a, b):
+        append(table, events(1, first=40 if table is a else 50))
+        replication.merge(c, table)
+    a.restore(1, forget_units=True)
+    merge_all((a, b), (b, a), (b, c))
+    assert [names(table) for table in trio] == [rows(0, 50)] * 3
+    assert is_loadable(a)
+    merge_all((a, b), (b, c))
+    assert not is_loadable(b)
+    assert not is_loadable(c)
 
 
 @pytest.mark.hazard("G3")

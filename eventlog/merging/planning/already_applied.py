@@ -67,6 +67,8 @@ class AlreadyApplied:
         source_commits = log_acts.KnownCommits(past.source)
         acts = [act for step in past.target for act in step.acts]
         self.units = log_acts.Units(acts)
+        steps = (*past.source, *past.later)
+        self._forgetting = log_acts.Forgetting(act for step in steps for act in step.acts)
         self.own = [act for act in acts if not source_commits.has(act)]
         self.own_ids = {act.transaction.id for act in self.own}
 
@@ -152,9 +154,14 @@ class AlreadyApplied:
                 )
 
     def rises(self, act: Act) -> dict[str, AppRise]:
-        """Return the new sequences of the apps whose units of work are applied, and note them."""
+        """Return the new sequences of the apps whose units of work are applied, and note them.
+
+        Those that the source has forgotten since are not.
+        """
         rises = {}
-        for app, done in log_acts.kept(act.units).items():
+        # against unit-carried-that-the-source-forgot
+        rest = self._forgetting.rest(act)
+        for app, done in log_acts.kept(rest).items():
             old, last = self._seqs.get(app), done[-1][1]
             rises[app] = AppRise(old, done)
             self._seqs[app] = last if old is None else max(old, last)

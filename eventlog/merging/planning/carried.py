@@ -19,16 +19,24 @@ class MergeConflict(Exception):
         version: the source's version that made the change.
         ours: the target's version that conflicts with it; None if it is not a single one.
         lasting: whether choosing a side does not resolve the conflict.
+        whole: whether one of the two logs must be chosen as a whole.
     """
 
     def __init__(
-        self, reason: str, version: int, ours: int | None = None, *, lasting: bool = False
+        self,
+        reason: str,
+        version: int,
+        ours: int | None = None,
+        *,
+        lasting: bool = False,
+        whole: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.version = version
         self.ours = ours
         self.lasting = lasting
+        self.whole = whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class Planner:
             act.originals,
             rises,
             replaces[0].deletes if replaces and whole else None,
-            (act.transaction.operation,),
+            act.operations,
             act.count,
         )
 

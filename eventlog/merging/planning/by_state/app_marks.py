@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
-from eventlog.keyed.repetition import Firsts
-from eventlog.merging.log_acts import Act, kept
-from eventlog.merging.planning.by_state.sides import LogDifference, Side
+from eventlog.merging.log_acts import Act, KnownCommits, kept
+from eventlog.merging.planning.by_state.same_states import SameStates
+from eventlog.merging.planning.by_state.sides import LogDifference, Side, Take, crossed_unions
+from eventlog.merging.planning.carried import MergeConflict
 from eventlog.merging.sequences import Runs, common_runs, joined_runs, runs_without
 from eventlog.model.actions import AppReset, AppRise
 
@@ -25,65 +26,193 @@ class AppChanges:
     resets: tuple[dict[str, AppReset], ...]
 
 
-def app_changes(
-    source: LogDifference,
-    target: LogDifference,
-    lost: Collection[Act],
-    shown: Collection[str],
-) -> AppChanges:
-    """Return what becomes of the sequences of apps.
+class Recounts:
+    """What each of two logs did to change which units of work count, unseen by the other log.
 
-    A unit counts as done if the target shows its rows. Others that a restore of the source forgot,
-    or that were left out with all of their chunks, no longer do: a first restore lowers the
-    sequence, so that they can be loaded again. The origin names the units above that which count as
-    done, and a second restore raises the sequence to the last of them.
+    That is a restore that lets units be loaded again, or that brought them back with their rows,
+    or a union with a log that did so.
 
     Args:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
-        lost: the transactions that the union leaves out as a whole.
-        shown: the ids of the segments that the target has live after the union.
+
+    Attributes:
+        source_acts: the source's transactions that the target does not have, without unions of
+            which it has all that they brought.
+        target_acts: the target's transactions that the source does not have, likewise.
     """
-    # against unit-brought-and-not-counted
-    brought = _doers(source.side.acts, shown)
-    theirs = _units_of([*source.acts, *brought])
+
+    def __init__(self, source: LogDifference, target: LogDifference) -> None:
+        self._source, self._target = source, target
+        crossed = crossed_unions(source, target)
+        self.source_acts, self.target_acts = (
+            # against recount-that-both-know-taken-for-two
+            [a for a in log.acts if a.commit not in crossed and not _is_known(a, log.other.has)]
+            for log in (source, target)
+        )
+
+    @property
+    def by_source(self) -> set[str]:
+        """The apps whose units the source counts in another way."""
+        return _recounted(self.source_acts)
+
+    @property
+    def by_either(self) -> set[str]:
+        """The apps whose units one of the two logs counts in another way."""
+        return self.by_source | _recounted(self.target_acts)
+
+    def conflict(self, regions: Iterable[frozenset[str]]) -> MergeConflict | None:
+        """Return why one of the two logs must be chosen as a whole; None if there is no reason.
+
+        A log that changed which units of an app count is united with another log only where that
+        has neither done one of these units nor restored a version, which may have brought back rows
+        of them. If both have the same rows and count alike, it does not matter.
+
+        Args:
+            regions: the chunks that the two logs have changed, in sets of those that overlap.
+        """
+        found = _excluded(self.source_acts, self.target_acts)
+        if found is None and (other := _excluded(self.target_acts, self.source_acts)) is not None:
+            found = other[::-1]
+        if found is None or self._agree(regions):
+            return None
+        return MergeConflict(
+            "by a restore or a choice, one of the two logs changed which units of work count as "
+            "done, and the other one has done some of them itself, or restored a version",
+            found[0].version,
+            found[1].version,
+            whole=True,
+        )
+
+    def _agree(self, regions: Iterable[frozenset[str]]) -> bool:
+        source, target = self._source.side, self._target.side
+        counts_alike = all(_mark(source, app) == _mark(target, app) for app in self.by_either)
+        return counts_alike and all(map(SameStates(source, target).are_in, regions))
+
+
+def _recounted(acts: Iterable[Act]) -> set[str]:
+    return {app for act in acts for app in act.recounts}
+
+
+def _is_known(act: Act, known: KnownCommits) -> bool:
+    """Return whether a log has everything that a union brought, where nobody had to choose."""
+    return act.unites_all and all(map(known.names, act.originals.keys() - {act.commit}))
+
+
+def _excluded(acts: Iterable[Act], others: Iterable[Act]) -> tuple[Act, Act] | None:
+    """Return what changed which units count, and what the other log did that excludes it."""
+    acts = [*acts]
+    for app in sorted(_recounted(acts)):
+        first, last = _bounds(app, acts)
+        for other in others:
+            does = common_runs(other.units.get(app, ()), ((first, last),))
+            # against recount-beside-another-doing-of-its-units, recount-beside-a-restore
+            if does or other.may_restore:
+                return next(act for act in acts if app in act.recounts), other
+    return None
+
+
+def _bounds(app: str, acts: Iterable[Act]) -> tuple[int, int]:
+    """Return the first and the last unit of an app that a log counts in another way, or did."""
+    bounds = [act.recounts[app] for act in acts if app in act.recounts]
+    done = (run for act in acts for run in act.units.get(app, ()))
+    return min(first for first, _ in bounds), max(last for _, last in (*bounds, *done))
+
+
+def app_changes(
+    source: LogDifference,
+    target: LogDifference,
+    recounts: Recounts,
+    lost: Collection[Act],
+    whole: Take | None,
+) -> AppChanges:
+    """Return what becomes of the sequences of apps.
+
+    The target counts the units of both logs. Where the source changed which units of an app count,
+    the target counts these as the source does. Where somebody chose one of the two logs as a whole,
+    the target counts as that log does. Units that were left out with all of their chunks count no
+    longer, so that they can be loaded again.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        recounts: what changed which units count.
+        lost: the transactions that the union leaves out as a whole.
+        whole: which of the two logs was chosen as a whole; None: neither.
+    """
+    theirs, ours = map(_units_of, (recounts.source_acts, recounts.target_acts))
+    sequences = _Sequences(target)
+    if whole is not None:
+        log = source if whole == "source" else target
+        apps = {*source.units.done, *target.units.done, *recounts.by_either}
+        for app in sorted(apps, key=str.encode):
+            # against whole-choice-that-counts-no-units
+            sequences.become(app, log.units.done.get(app, ()), _mark(log.side, app))
+        return sequences.changes()
     left = _left_out(source, target, lost)
-    # against unit-forgotten-whose-rows-are-there
-    stay = _doers(target.side.acts, shown)
-    ours = _units_of([*(act for act in target.acts if act not in lost), *stay])
-    their_done, our_done = source.units.done, target.units.done
-    # against units-forgotten-here-done-again
-    ours = {app: common_runs(runs, our_done.get(app, ())) for app, runs in ours.items()}
-    their_done = {a: runs_without(runs, left.get(a, ())) for a, runs in their_done.items()}
-    # against recalled-with-rows-that-were-left-out
-    applied = [act for act in source.acts if act not in lost]
-    lows = _forgotten(applied, left)
-    back = {app for act in applied for app in (*act.forgets, *act.recalls)}
-    stays = _least_marks(source, target, lost, shown)
-    rises: dict[str, AppRise] = {}
-    first: dict[str, AppReset] = {}
-    second: dict[str, AppReset] = {}
-    for app in sorted({*theirs, *lows, *back, *stays}, key=str.encode):
-        done = common_runs(theirs.get(app, ()), their_done.get(app, ()))
-        done = runs_without(done, our_done.get(app, ()))
-        if app in lows:
-            every = joined_runs(their_done.get(app, ()), ours.get(app, ()))
-            below = done  # against units-below-a-forgotten-one-brought-twice
-            done = joined_runs(below, runs_without(every, ((0, lows[app]),)))
-        mark = _mark(target.side, app)
+    changed = recounts.by_source
+    for app in sorted({*theirs, *changed, *left}, key=str.encode):
+        their_done, our_done = (log.units.done.get(app, ()) for log in (source, target))
+        if app in changed:
+            # against units-counted-that-the-source-forgot
+            own = common_runs(ours.get(app, ()), our_done)
+            sequences.become(app, joined_runs(their_done, own), _mark(source.side, app))
+        elif app in left:
+            new = common_runs(theirs.get(app, ()), their_done)
+            after = runs_without(joined_runs(our_done, new), left[app])
+            sequences.become(app, after, min(_mark(target.side, app), left[app][0][0] - 1))
+        else:
+            sequences.add(app, common_runs(theirs[app], their_done))
+    return sequences.changes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequences:
+    """Changes the sequences of the target's apps.
+
+    The origin, which comes first, raises a sequence only. A first restore lowers it, and a second
+    one raises it above what the origin names.
+
+    Attributes:
+        target: what the target did, compared with the source.
+    """
+
+    target: LogDifference
+    rises: dict[str, AppRise] = field(default_factory=dict)
+    first: dict[str, AppReset] = field(default_factory=dict)
+    second: dict[str, AppReset] = field(default_factory=dict)
+
+    def changes(self) -> AppChanges:
+        """Return all changes."""
+        return AppChanges(self.rises, (self.first, self.second) if self.second else (self.first,))
+
+    def add(self, app: str, units: Runs) -> None:
+        """Count these units, too."""
+        new = runs_without(units, self.target.units.done.get(app, ()))
+        if new:
+            self.rises[app] = AppRise(_or_none(_mark(self.target.side, app)), new)
+
+    def become(self, app: str, units: Runs, mark: int) -> None:
+        """Count these units and no others.
+
+        Args:
+            app: the app.
+            units: the units since the fork point.
+            mark: what the sequence is at least.
+        """
+        old, counted = _mark(self.target.side, app), self.target.units.done.get(app, ())
+        lost = runs_without(counted, units)
+        low = min(old, mark, *(first - 1 for first, _ in lost))
+        above = runs_without(units, ((0, low),))
+        # against units-below-a-forgotten-one-brought-twice
+        done = joined_runs(above, runs_without(units, counted))
         if done:
-            rises[app] = AppRise(_or_none(mark), done)
-            mark = max(mark, done[-1][1])
-        low = min(mark, lows.get(app, mark))
-        last = max(done[-1][1], low) if done else low
-        if app in back and app not in left:
-            last = max(last, _mark(source.side, app))
-        last = max(last, stays.get(app, last))
-        if app in lows or last != mark:
-            first[app] = AppReset(_or_none(mark), _or_none(low))
+            self.rises[app] = AppRise(_or_none(old), done)
+            old = max(old, done[-1][1])
+        self.first[app] = AppReset(_or_none(old), _or_none(low))
+        last = max([mark, low, *(last for _, last in above)])
         if last != low:
-            second[app] = AppReset(_or_none(low), _or_none(last))
-    return AppChanges(rises, (first, second) if second else (first,))
+            self.second[app] = AppReset(_or_none(low), _or_none(last))
 
 
 def _left_out(
@@ -100,81 +229,6 @@ def _left_out(
     return left
 
 
-def _doers(acts: Sequence[Act], shown: Collection[str]) -> list[Act]:
-    """Return the transactions of single units of work of which segments have rows.
-
-    Args:
-        acts: what one log did, in order.
-        shown: the ids of the segments.
-    """
-    firsts = Firsts()
-    for name in (*shown, *(segment.id for act in acts for segment in act.adds)):
-        firsts.note(name)
-    doers: dict[str, list[Act]] = {}
-    for act in acts:
-        moved = act.drops if act.rewrites or act.merges_slices else ()
-        those = [doer for drop in moved for doer in doers.get(firsts.of(drop.id), ())]
-        those += [act] if act.unit is not None else []
-        for segment in act.adds if those else ():
-            doers.setdefault(firsts.of(segment.id), []).extend(those)
-    names = map(firsts.of, shown)
-    return list({id(doer): doer for name in names for doer in doers.get(name, ())}.values())
-
-
-def _least_marks(
-    source: LogDifference, target: LogDifference, lost: Collection[Act], shown: Collection[str]
-) -> dict[str, int]:
-    """Return by app the last unit that counts as done in any case, by restores of the two logs."""
-    lasts = _counted_still(source, target, lost)
-    # against restored-unit-loaded-again
-    restored = _restored([*source.side.acts, *target.side.acts], shown)
-    return {app: max(d.get(app, -1) for d in (lasts, restored)) for app in {**lasts, **restored}}
-
-
-def _counted_still(
-    source: LogDifference, target: LogDifference, lost: Collection[Act]
-) -> dict[str, int]:
-    """Return by app the last unit that the target has forgotten and the source counts as done.
-
-    The source knows of the forgetting, or is chosen, with what the target did left out.
-    """
-    lasts: dict[str, int] = {}
-    for act in (act for act in target.side.acts if act.forgotten and not act.is_state):
-        seen = act.version <= source.side.seen or source.side.has.has(act) or act in lost
-        for app, last in act.forgotten.items():
-            if seen:  # against forgotten-by-what-a-choice-left-out
-                lasts[app] = min(last, _mark(source.side, app))
-            else:
-                lasts.pop(app, None)
-    return {app: last for app, last in lasts.items() if last >= 0}
-
-
-def _restored(acts: Sequence[Act], shown: Collection[str]) -> dict[str, int]:
-    """Return by app the last unit of work of which the target may show rows, by its restores.
-
-    Either a restore of one log brought back rows with their units, or it forgot units and not all
-    rows that it dropped are gone from the union.
-
-    Args:
-        acts: what both logs did.
-        shown: the ids of the segments that the target has live after the union.
-    """
-    names, lasts = set(shown), dict[str, int]()
-    # Whose rows a segment has that was added since the fork point; of others nothing tells it.
-    apps = {s.id: {*act.units} for act in acts if not act.restores for s in act.adds}
-    for act in (act for act in acts if act.restores and not act.is_state):
-        came = names.intersection(segment.id for segment in act.adds)
-        stay = names.intersection(drop.id for drop in act.drops)
-        marks = {app: last for app, (last, _) in act.recalls.items()} if came else {}
-        for app, last in act.forgotten.items():
-            # against units-not-forgotten-for-other-rows
-            may_stay = any(app in apps.get(name, {app}) for name in stay)
-            marks |= {app: last} if may_stay else {}
-        for app, last in marks.items():
-            lasts[app] = max(last, lasts.get(app, last))
-    return lasts
-
-
 def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:
     """Return the units of work that transactions did, by app."""
     done: dict[str, Runs] = {}
@@ -182,20 +236,6 @@ def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:
         for app, runs in kept(act.units).items():
             done[app] = joined_runs(done.get(app, ()), runs)
     return done
-
-
-def _forgotten(acts: Iterable[Act], left: Mapping[str, Runs]) -> dict[str, int]:
-    """Return by app the sequence above which units no longer count as done.
-
-    Args:
-        acts: what the source did.
-        left: the units that are left out.
-    """
-    lows = {app: runs[0][0] - 1 for app, runs in left.items()}
-    for act in acts:
-        for app, seq in act.forgets.items():
-            lows[app] = min(seq, lows.get(app, seq))
-    return lows
 
 
 def _mark(side: Side, app: str) -> int:

@@ -130,8 +130,12 @@ class ChunkRules:
         self._doubles = Doubles(lower.side.acts, higher.side.acts) if ordered else None
         self._repeats = ties == "repeat"
 
-    def state(self, chunks: frozenset[str]) -> UnitedChunks:
+    def state(self, chunks: frozenset[str], *, whole: bool = False) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
+
+        Args:
+            chunks: the chunks.
+            whole: whether one of the two logs was chosen for all chunks.
 
         Raises:
             MergeConflict: both did something to the chunks, and nobody has chosen.
@@ -141,7 +145,7 @@ class ChunkRules:
         if self._same.are_in(chunks):
             return UnitedChunks(chunks, None, met=bool(theirs.acts))
         ours = _new_in(self._target, self._target_acts, chunks)
-        ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)
+        ways = () if whole or self._is_doubtful(chunks) else self._ways(theirs, ours)
         for base, new in ways:
             rows = self._above(base, new, chunks)
             if rows is not None:

@@ -19,7 +19,7 @@ from eventlog.keyed.repetition import repeats
 from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, firsts_of
-from eventlog.merging.planning.by_state.sides import LogDifference, Side, is_missing_again
+from eventlog.merging.planning.by_state.sides import LogDifference, Side
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 
@@ -82,9 +82,6 @@ class ExpectedRows:
             absent, present = (Counter(map(objects.get, x)) for x in (missing, excess))
             if None in absent or absent != present:
                 return True
-        # against unit-loaded-again-beside-its-restored-rows
-        if self._contents.are_recalled_twice(after, there, here):
-            return True
         return self._once and self._contents.are_twice(after, there, here)
 
     def _must(self, rows: _Rows, there: bool, here: bool) -> bool | None:
@@ -131,14 +128,6 @@ class _Contents:
             for name in (self._firsts.of(s.id) for s in act.adds)
             if name not in self._rows
         }
-
-        # Rows from before the fork point that a restore brought back, with their units of work: by
-        # app the last sequence.
-        self._recalled: dict[_Rows, dict[str, int]] = {}
-        for act in (act for act in acts if act.recalls and not act.is_state):
-            lasts = {app: last for app, (last, _) in act.recalls.items()}
-            for rows in self.of_all(act.adds):
-                self._recalled.setdefault(rows, {}).update(lasts)
 
     def _note_writes(self, act: Act, forgotten: Collection[str]) -> None:
         """Note the rows that a transaction wrote, unless it brought back what was there before.
@@ -241,29 +230,6 @@ class _Contents:
             twins.append((segment, by))
         return False
 
-    def are_recalled_twice(self, segments: Sequence[Segment], *logs: Iterable[Segment]) -> bool:
-        """Return whether a unit of work may be there as one log restored it, and loaded once more.
-
-        Args:
-            segments: the segments.
-            logs: what each of the two logs shows.
-        """
-        shown = [{self._firsts.of(s.id) for s in log} for log in logs]
-        restored: list[tuple[str, int, set[int]]] = []
-        loaded: list[tuple[str, int, set[int]]] = []
-        for segment in segments:
-            first = self._firsts.of(segment.id)
-            by = {n for n, names in enumerate(shown) if first in names}
-            for rows in self.of(segment.id):
-                restored += ((a, last, by) for a, last in self._recalled.get(rows, {}).items())
-                if isinstance(rows, tuple):
-                    loaded.append((rows[0], rows[1], by))
-        return any(
-            app == name and seq <= last and not by & log
-            for name, last, by in restored
-            for app, seq, log in loaded
-        )
-
     def _may_be_one(self, one: Segment, other: Segment) -> bool:
         """Return whether equal objects may have the rows of one unit of work."""
         is_clear = not (self.unknown(one) or self.unknown(other))
@@ -316,10 +282,8 @@ class _Shown:
             is_unit: whether it is enough that the other log did its unit of work.
         """
         other = self._log.other
-        if other.has.has(act):
+        if other.has.has(act) or act.version <= other.seen:
             return True
-        if act.version <= other.seen:
-            return None if is_missing_again(act, self._log.side, other) else True
         if act.transaction.info.get(UNITED) == CHOSEN:
             return False  # even if all that came with the choice is known
         shares = bool(self._log.other_units.shared(act))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eventlog.merging.planning.by_state.app_marks import Recounts
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
 from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
 from eventlog.merging.planning.by_state.same_states import SameStates, by_chunk
@@ -32,7 +33,11 @@ def objection(
     # against copies-that-agree-changed-one-by-one
     if changes and not alone and all(map(SameStates(source, target).are_in, regions)):
         return MergeConflict("both logs have the same rows", source.version)
-    expected = ExpectedRows(*differences(source, target), once=not keyed)
+    found = differences(source, target)
+    conflict = Recounts(*found).conflict(regions)
+    if conflict is not None:  # against carried-one-by-one-beside-a-recount
+        return conflict
+    expected = ExpectedRows(*found, once=not keyed)
     live = dict(target.live)
     for carried in planned:
         for name, _ in carried.drops:

@@ -128,31 +128,12 @@ def _missing_acts(side: Side, other: Side, other_units: Units) -> list[Act]:
     """Return what one log did, and the other log does not have."""
     missing = []
     for act in side.acts:
-        # against left-out-for-a-unit-that-was-forgotten
-        is_seen = act.version <= other.seen and not is_missing_again(act, side, other)
+        is_seen = act.version <= other.seen
         is_done = act.unit is not None and other_units.shared(act)
         changes = act.does_anything and not (act.rewrites or act.merges_slices)
         if changes and not (is_seen or is_done or other.has.has(act)):
             missing.append(act)
     return missing
-
-
-def is_missing_again(act: Act, side: Side, other: Side) -> bool:
-    """Return whether the other log has left out a unit of work, and forgotten its own doing of it.
-
-    What made it forget, such as a choice in a third log, forgets the doings that it had seen.
-
-    Args:
-        act: a transaction of `side` that the other log has seen, and does not have.
-        side: the log that did it.
-        other: the other log.
-    """
-    if act.unit is None:
-        return False
-    ours = {mine.commit for mine in side.acts}
-    forgetting = [theirs for theirs in other.acts if act.unit[0] in theirs.forgets]
-    known = (v for theirs in forgetting for name, v in theirs.originals.items() if name in ours)
-    return bool(forgetting) and max(known, default=-1) < act.version
 
 
 def _dropped_by_units(side: Side, other: Side, other_units: Units) -> tuple[set[str], set[str]]:

@@ -6,12 +6,12 @@ What both logs did since the fork point is compared: settings (`setting_choices`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
-from eventlog.merging.planning.by_state.app_marks import app_changes
+from eventlog.merging.planning.by_state.app_marks import Recounts, app_changes
 from eventlog.merging.planning.by_state.chunk_states import (
     ChunkRules,
     UnitedChunks,
@@ -21,7 +21,7 @@ from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
 from eventlog.merging.planning.by_state.setting_choices import choose_settings
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take, differences
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
-from eventlog.merging.planning.carried import Carried
+from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.keyed.ties import Ties
 
 
@@ -72,14 +72,15 @@ def unite(
     changed = partial(
         UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
     )
-    is_right = _rows_check(theirs, ours, changed, keyed=ties is not None)
-    rules = ChunkRules(theirs, ours, upper=upper, ties=ties, take=take, is_right=is_right)
+    check = _rows_check(theirs, ours, changed, keyed=ties is not None)
+    rules = partial(ChunkRules, theirs, ours, upper=upper, ties=ties, is_right=check)
     regions = overlapping_chunks([*source.acts, *target.acts])
-    states = [rules.state(chunks) for chunks in regions]
+    recounts = Recounts(theirs, ours)
+    whole = _whole_choice(recounts, regions, rules(take=None), take)
+    states = [rules(take=take).state(chunks, whole=whole is not None) for chunks in regions]
     segments = changed(states)
-    apps = app_changes(theirs, ours, _acts_left_out(states), segments.shown())
-    chosen = bool(settings.left_out) or any(state.chosen for state in states)
-    plain = BOTH if any(state.rows for state in states) else PURE
+    apps = app_changes(theirs, ours, recounts, _acts_left_out(states), whole)
+    chosen = bool(settings.left_out or whole or any(state.chosen for state in states))
     carried = Carried(
         source.version,
         source.commit,
@@ -88,18 +89,45 @@ def unite(
         settings.changes,
         {n: v for a in (*theirs.acts, *_units(theirs, states)) for n, v in a.originals.items()},
         apps.rises,
-        operations=tuple(act.transaction.operation for act in theirs.acts),
+        operations=tuple(name for act in theirs.acts for name in act.operations),
         transactions=sum(act.count for act in theirs.acts),
         copies=segments.copies,
         # against what-a-union-met-forgotten
         still=frozenset(segments.still if chosen else segments.still | segments.met),
-        united=CHOSEN if chosen else plain,  # against choice-taken-for-known
+        united=CHOSEN if chosen else _plain(states),  # against choice-taken-for-known
         resets=apps.resets,
     )
+    left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
     # Without anything else it is a record, so that nobody compares the two once more.
     seen = all(a.version <= target.seen or not a.does_anything for a in source.acts)
-    left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
     return Union(None if seen and not chosen else carried, left_out, segments.room)
+
+
+def _whole_choice(
+    recounts: Recounts, regions: Sequence[frozenset[str]], rules: ChunkRules, take: Take | None
+) -> Take | None:
+    """Return which of the two logs is chosen as a whole; None: neither need be.
+
+    Args:
+        recounts: what changed which units of work count as done.
+        regions: the chunks that the two logs have changed, in sets of those that overlap.
+        rules: the rules for these chunks, without a choice.
+        take: which log was chosen.
+
+    Raises:
+        MergeConflict: one must be chosen, and nobody has.
+    """
+    if not recounts.by_either:
+        return None
+    conflict = recounts.conflict(regions)
+    try:
+        for chunks in regions if conflict is None else ():
+            rules.state(chunks)
+    except MergeConflict as found:  # against part-chosen-beside-a-recount
+        conflict = MergeConflict(found.reason, found.version, found.ours, whole=True)
+    if conflict is not None and take is None:
+        raise conflict
+    return None if conflict is None else take
 
 
 def _rows_check(
@@ -126,6 +154,11 @@ def _acts_left_out(states: Sequence[UnitedChunks]) -> list[Act]:
     """Return the transactions that a choice leaves out in all of their chunks."""
     chunks = set().union(*(state.chunks for state in states if state.lost))
     return [act for state in states for act in state.lost if chunks_of([act]) <= chunks]
+
+
+def _plain(states: Iterable[UnitedChunks]) -> str:
+    """Return what a union without a choice is called."""
+    return BOTH if any(state.rows for state in states) else PURE
 
 
 def _units(theirs: LogDifference, states: Sequence[UnitedChunks]) -> list[Act]:

@@ -73,12 +73,6 @@ class UnitedSegments:
             elif state.met:
                 self.met |= state.chunks
 
-    def shown(self) -> list[str]:
-        """Return the ids of the segments that the target has live after the union."""
-        gone = {segment.id for segment in self.drops}
-        stay = (name for name in self._target.side.live if name not in gone)
-        return [*stay, *(segment.id for segment in self.adds)]
-
     def _add_beside(self, state: UnitedChunks) -> None:
         """The target keeps its segments of these chunks, and gets the rows."""
         live = self._target.side.live
