@@ -1232,6 +1232,24 @@ def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_f
 
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
+def test_g4_forgotten_units_are_loaded_again_in_another_order_on_the_other_side(seed):
+    a = keyed(buckets=1, properties={"user.seed": str(seed)})
+    b = third_copy(a)
+    version = a.head().version
+    put(b, (2, "b", None))
+    other = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "other"}], SCHEMA)
+    upsert(a, UNIT_ROW, **UNIT)
+    upsert(a, other, app_id="other", app_seq=1)
+    a.restore(version, forget_units=True)
+    merge_in_turn((a, b), (b, a))
+    upsert(b, other, app_id="other", app_seq=1)
+    upsert(b, UNIT_ROW, **UNIT)
+    merge_in_turn((b, a), (a, b))
+    assert [shown(side) for side in (a, b)] == [{1: ("unit", None), 2: ("b", None)}] * 2
+
+
+@pytest.mark.hazard("G4")
+@pytest.mark.parametrize("seed", range(4))  # the order of the names of the origins depends on it
 def test_g4_what_a_unit_of_work_replaced_in_a_union_is_replaced_along_a_tree(seed):
     """The first copy gets the unit from the third one, which had nothing that it replaced."""
     a = keyed(buckets=1, properties={"user.seed": str(seed)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.merging.log_acts import Act, KnownCommits, kept
@@ -99,9 +99,8 @@ def _is_known(act: Act, known: KnownCommits) -> bool:
     return act.unites_all and all(map(known.names, act.originals.keys() - {act.commit}))
 
 
-def _excluded(acts: Iterable[Act], others: Iterable[Act]) -> tuple[Act, Act] | None:
+def _excluded(acts: Sequence[Act], others: Sequence[Act]) -> tuple[Act, Act] | None:
     """Return what changed which units count, and what the other log did that excludes it."""
-    acts = [*acts]
     for app in sorted(_recounted(acts)):
         first, last = _bounds(app, acts)
         for other in others:

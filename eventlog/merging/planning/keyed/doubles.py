@@ -13,7 +13,7 @@ from itertools import accumulate
 from eventlog.keyed.placement import meet, reach, slice_of, span
 from eventlog.keyed.repetition import Firsts, repeats
 from eventlog.keyed.rule import splits_of
-from eventlog.merging.log_acts import Act, Units, dropped_segments
+from eventlog.merging.log_acts import Act, Forgetting, Units, dropped_segments
 from eventlog.model.entries import Segment
 
 _PASSES = 8  # over all units; if no order is found by then, there is none
@@ -105,9 +105,10 @@ class Doubles:
         self._commits = {act.commit for act in (*lower, *upper)}
         self._units: dict[int, Unit] = {}  # by the identity of the transaction
         self._twins: dict[int, list[Act]] = {}
-        units = Units(lower)
+        units, forgetting = Units(lower), Forgetting(upper)
         for act in upper:
-            for done in units.shared(act) if act.units else ():
+            # What its log has forgotten says nothing of the order.
+            for done in units.shared(act) if forgetting.rest(act) else ():
                 if done.originals.keys().isdisjoint(act.originals):
                     self._twins.setdefault(id(act), []).append(done)
                     self._twins.setdefault(id(done), []).append(act)
