@@ -229,7 +229,11 @@ class Merger:
                 self._round(head, origin, mark, first)
                 tries = 0
             except _Overtaken as overtaken:
-                tries = 1 if self._commits.commits > commits else tries + 1
+                began = self._commits.commits > commits
+                # against refusal-taken-for-a-race
+                if not began and self._target.refresh().version == head.version:
+                    raise overtaken.conflict from None
+                tries = 1 if began else tries + 1
                 if tries > TRIES:
                     raise CommitConflict(
                         f"{self._target.uri} was changed by others at each of {TRIES} tries to "

@@ -588,6 +588,9 @@ def test_a_fork_that_claims_more_than_its_parent_holds_is_told_and_takes_no_rows
     assert any("no pin protects" in f.message for f in fsck(table).findings)
     with pytest.raises(errors.CommitConflict, match="no pin"):
         append(opened(), events(1, first=7))
+    append(table, events(1, first=8))
+    with pytest.raises(errors.CommitConflict, match="no pin"):
+        replication.merge(table, opened())
 
 
 def lose_newest(store, versions):

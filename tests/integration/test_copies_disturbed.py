@@ -64,9 +64,9 @@ def test_a_copy_can_be_read_after_a_death_between_a_start_and_its_commit():
     assert copy(source, target).start == horizon
 
 
-def follower(table, store, seed=7):
+def follower(table, store, seed=7, name="us"):
     """A process that keeps following."""
-    return Follower(reopen(table.store), store, ManualClock(START_MS, seed), name="us")
+    return Follower(reopen(table.store), store, ManualClock(START_MS, seed), name=name)
 
 
 @pytest.mark.hazard("G5")
@@ -86,19 +86,43 @@ def test_g5_a_copy_that_is_emptied_under_its_follower_is_copied_from_the_start()
     assert objects(target) == objects(source.store)
 
 
-def test_a_copy_that_is_replaced_under_its_follower_is_looked_at_again():
+def replaced_by(store, other):
+    """Somebody puts another log in the place of one, under a handle to it."""
+    store.delete([row.key for row in store.list("")])
+    for row in other.list(""):
+        store.put_if_absent(row.key, other.get(row.key))
+
+
+@pytest.mark.parametrize("name", [None, "us"])
+def test_a_copy_that_is_replaced_under_its_follower_is_looked_at_again(name):
     source, target, other = everything(), MemoryStore(), MemoryStore()
-    running = follower(source, target)
+    running = follower(source, target, name=name)
     running.step()
     copy(source, other)
     append(reopen(other, 5), events(1, first=200))
     append(source, events(1, first=201))
     running.step()
-    target.delete([row.key for row in target.list("")])
-    for row in other.list(""):
-        target.put_if_absent(row.key, other.get(row.key))
+    replaced_by(target, other)
+    append(source, events(1, first=202))
     with pytest.raises(errors.CommitConflict, match="writes of its own"):
         running.step()
+
+
+@pytest.mark.hazard("G2")
+def test_g2_a_source_that_is_replaced_between_two_passes_is_noticed():
+    source, target, other = everything(), MemoryStore(), MemoryStore()
+    running = follower(source, target, name=None)
+    running.step()
+    copy(source, other)
+    for n in range(3):
+        append(reopen(other, 5 + n), events(1, first=200 + n))
+    append(source, events(1, first=300))
+    running.step()
+    had = objects(target)
+    replaced_by(source.store, other)
+    with pytest.raises(errors.Corrupt):
+        running.step()
+    assert objects(target) == had
 
 
 @pytest.mark.hazard("G5")

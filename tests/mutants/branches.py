@@ -193,6 +193,13 @@ BRANCHES = (
         "test_w9_what_another_writer_stored_late_is_no_damage",
     ),
     mutant(
+        "refusal-taken-for-a-race",
+        "W18",
+        "a merge whose commit is refused ends with the reason",
+        never,
+        "test_a_fork_that_claims_more_than_its_parent_holds_is_told_and_takes_no_rows",
+    ),
+    mutant(
         "commit-to-a-branch-without-its-pin",
         "V2",
         "no branch takes rows whose parent does not hold what it reads",

@@ -149,6 +149,7 @@ COPIES = (
         "a commit follows the one before",
         never,
         "test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed",
+        also={"copied-head-of-another-log": never},
     ),
     mutant(
         "commit-copied-before-it-is-named",
@@ -183,7 +184,7 @@ COPIES = (
         "G2",
         "an older commit is the one that the next one names",
         never,
-        "test_a_backfill_from_another_fork_is_refused",
+        "test_a_changed_commit_below_the_horizon_is_told_from_a_source_that_parted",
     ),
     mutant(
         "emptied-taken-for-full",

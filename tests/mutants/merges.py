@@ -503,14 +503,6 @@ MERGES = (
         also=UNCHECKED,
     ),
     mutant(
-        "units-below-a-forgotten-one-brought-twice",
-        "R19.10 G3",
-        "a union names the units of work that it brings, also those below forgotten ones",
-        becomes("()"),
-        "test_g3_a_unit_of_work_below_one_that_a_choice_left_out_is_there_once",
-        also=UNCHECKED,
-    ),
-    mutant(
         "forgetting-union-taken-for-the-unit-that-counts-still",
         "R19.10 G3",
         "a union that forgets units of work is no doing of those that count still",

@@ -50,7 +50,7 @@ RULES = (
         "R12.3 G3",
         "a merge carries no restore without what it forgets",
         never,
-        "test_w18_a_unit_that_was_forgotten_on_one_side_is_loaded_again_on_the_other",
+        "test_g3_a_unit_that_one_forgot_counts_in_no_copy_that_wrote_no_rows",
     ),
     mutant(
         "forgotten-units-skipped",

@@ -78,7 +78,7 @@ SWEEPS = (
         "V2",
         "a listed live segment is kept",
         without(0),
-        "test_there_is_something_to_vacuum",
+        "test_versions_within_the_retention_stay_readable",
     ),
     mutant(
         "marks-pass-holds",

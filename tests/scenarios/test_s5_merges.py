@@ -1180,6 +1180,18 @@ def test_g3_a_unit_that_a_union_brought_and_another_copy_forgot_counts_in_neithe
 
 
 @pytest.mark.hazard("G3")
+def test_g3_a_unit_that_one_forgot_counts_in_no_copy_that_wrote_no_rows(trio):
+    a, b, _ = trio
+    b.set_properties({"user.by": "b"})
+    assert is_loadable(a)
+    replication.merge(a, b)
+    a.restore(1, forget_units=True)
+    replication.merge(a, b)
+    assert names(b) == rows(0)
+    assert is_loadable(b)
+
+
+@pytest.mark.hazard("G3")
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_g3_units_that_the_chosen_log_has_not_forgotten_are_done(order):
     a = create()

@@ -114,8 +114,8 @@ def _excluded(acts: Sequence[Act], others: Sequence[Act]) -> tuple[Act, Act] | N
 def _bounds(app: str, acts: Iterable[Act]) -> tuple[int, int]:
     """Return the first and the last unit of an app that a log counts in another way, or did."""
     bounds = [act.recounts[app] for act in acts if app in act.recounts]
-    done = (run for act in acts for run in act.units.get(app, ()))
-    return min(first for first, _ in bounds), max(last for _, last in (*bounds, *done))
+    bounds += [run for act in acts for run in act.units.get(app, ())]
+    return min(first for first, _ in bounds), max(last for _, last in bounds)
 
 
 def app_changes(
@@ -203,7 +203,6 @@ class _Sequences:
         lost = runs_without(counted, units)
         low = min(old, mark, *(first - 1 for first, _ in lost))
         above = runs_without(units, ((0, low),))
-        # against units-below-a-forgotten-one-brought-twice
         done = joined_runs(above, runs_without(units, counted))
         if done:
             self.rises[app] = AppRise(_or_none(old), done)
