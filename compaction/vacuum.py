@@ -318,6 +318,7 @@ class _Sweep:
         self._all_dropped: dict[str, Dropped] = {}  # all dropped segments, also of other roots
         self._recorded: set[str] = set()  # keys of drops that only the record names
         self._corrected = False  # whether the record names versions that the log does not confirm
+        self._lost = False  # whether the object of the last vacuum's record is gone
         self._every: dict[bytes, int] | None = None  # the epochs of all live segments, by id
 
     def gather(self, last: Sweep | None) -> None:
@@ -417,12 +418,13 @@ class _Sweep:
 
     @property
     def changed(self) -> bool:
-        """Whether this vacuum's record would differ from the last one's."""
+        """Whether this vacuum's record would differ from the last one's, or that is gone."""
         return (
             self._previous is None
             or (self._previous.fence, self._previous.horizon)
             != (self._marks.fence, self._marks.horizon)
             or self._corrected
+            or self._lost
             or self._gone["dropped"].objects > 0
         )
 
@@ -460,6 +462,8 @@ class _Sweep:
             return garbage.from_object(body, last.pending.drops, last.version)
         except Corrupt as error:
             logger.warning("the last vacuum's record is lost, examining the whole table: %s", error)
+            key = keys.frame_key(last.pending.sha256)
+            self._lost = not any(self._t.store.list(key, limit=1))
             return None  # against lost-record-taken-for-empty
 
     def _listed(self, start: int) -> Iterator[dict[str, int]]:

@@ -94,6 +94,20 @@ def test_an_audit_finds_that_a_record_lacks_what_only_the_retention_keeps(full):
     assert fsck(Table(table.store)).findings == ()
 
 
+def test_a_damaged_record_is_stored_again_once_it_is_removed():
+    table = pinned_and_vacuumed()
+    key = keys.frame_key(table.refresh().meta.swept.pending.sha256)
+    body = table.store.get(key)
+    replace_object(table.store, key, body[:-1] + bytes([body[-1] ^ 1]))
+    vacuum(table, dry_run=False, **NOW)  # its record has the same name
+    [found] = fsck(Table(table.store)).findings
+    assert found.key == key
+    assert "Remove this object by hand" in found.message
+    table.store.delete([key])
+    vacuum(table, dry_run=False, **NOW)
+    assert fsck(Table(table.store)).findings == ()
+
+
 @pytest.mark.hazard("V2")
 def test_an_audit_misses_nothing_in_a_record_of_what_is_live_again():
     table = create()

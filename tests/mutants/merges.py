@@ -107,6 +107,13 @@ MERGES = (
         "test_g3_a_unit_that_was_done_beside_a_forgotten_one_counts_in_both_copies",
     ),
     mutant(
+        "chosen-rows-dropped-by-a-unit",
+        "R19.10 G3",
+        "a chosen state has all of its rows, also those that the unit of the other log replaced",
+        always,
+        "test_g3_a_chosen_state_has_what_the_other_doing_of_a_unit_replaced",
+    ),
+    mutant(
         "settings-swapped",
         "G3",
         "a setting that one side tried and set back is what the other side made it",

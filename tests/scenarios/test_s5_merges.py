@@ -1192,6 +1192,24 @@ def test_g3_a_unit_that_one_forgot_counts_in_no_copy_that_wrote_no_rows(trio):
 
 
 @pytest.mark.hazard("G3")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_g3_a_chosen_state_has_what_the_other_doing_of_a_unit_replaced(trio, take):
+    a, b, _ = trio
+    overwrite(a, events(1, first=250), **UNIT)
+    append(b, events(1, first=250), **UNIT)
+    b.restore(1)
+    expected = names(b if take == "source" else a)
+    told = replication.merge(b, a, take=take, dry_run=True)
+    done = replication.merge(b, a, take=take)
+    [left] = done.left_out
+    assert told.left_out == (left,)
+    versions = (2,) if take == "source" else (3,)
+    assert (left.rows, left.versions) == (1, versions)
+    replication.merge(a, b)
+    assert names(a) == names(b) == expected
+
+
+@pytest.mark.hazard("G3")
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_g3_units_that_the_chosen_log_has_not_forgotten_are_done(order):
     a = create()

@@ -157,7 +157,7 @@ class RecordCheck:
         except Corrupt as error:
             message = (
                 "the last vacuum's record is damaged, and the next vacuum starts without it: "
-                f"{error.message}"
+                f"{error.message}. Remove this object by hand, so that a vacuum can store it again"
             )
             self._findings.add("warning", message, key, self._head)
         for row, version in self._waiting.too_early(self._audit.meta.horizon):

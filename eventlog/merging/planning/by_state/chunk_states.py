@@ -305,12 +305,15 @@ def _merged_with_others(side: Side, other: Side, lost: Collection[str]) -> set[s
 
 def _left_out(loser: LogDifference, chunks: frozenset[str], new: _New) -> LeftOut | None:
     """Return what a choice against a log leaves out of these chunks; None: nothing."""
-    if not new.acts:
+    lost = [
+        segment
+        for segment in loser.side.live.values()
+        if segment.chunk in chunks and segment.id not in loser.other.live
+    ]
+    # Rows of a unit that both did are not new, and are left out all the same.
+    versions = new.versions or tuple(sorted({segment.version for segment in lost}))
+    if not versions:
         return None
-    rows = sum(
-        s.rows
-        for s in loser.side.live.values()
-        if s.chunk in chunks and s.id not in loser.other.live
-    )
     what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
-    return LeftOut(loser.side.uri, f"rows of {what}", new.versions, rows)
+    rows = sum(segment.rows for segment in lost)
+    return LeftOut(loser.side.uri, f"rows of {what}", versions, rows)

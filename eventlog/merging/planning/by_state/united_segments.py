@@ -89,7 +89,8 @@ class UnitedSegments:
     def _exchange(self, state: UnitedChunks) -> None:
         """The target gets the source's segments of these chunks, and the rows."""
         in_source, in_target = self._live_in(state.chunks)
-        in_source = [s for s in in_source if s.id not in self._target.dropped]
+        if not state.chosen:  # against chosen-rows-dropped-by-a-unit
+            in_source = [s for s in in_source if s.id not in self._target.dropped]
         self.still |= state.chunks
         if self._keyed:
             self._exchange_slices(in_target, in_source, state.rows)
