@@ -604,6 +604,29 @@ def test_w18_a_unit_that_was_left_out_can_be_loaded_again(take, back):
     assert numbers(one) == [12, chosen]
 
 
+@pytest.mark.hazard("W18")
+def test_w18_a_unit_that_two_choices_left_out_can_be_loaded_again():
+    """Each leaves out one of its two days."""
+    day_1 = {"start": "1970-01-02", "end": "1970-01-03"}
+    load = lambda table: append(table, events(2, days=2, first=10), app_id="job", app_seq=1)
+    one = table_of(3)
+    append(one, events(1, first=5, day=1))
+    two = copy_of(one, 10)
+    overwrite(one, events(0))
+    load(one)
+    replaced(two, 200)
+    merge(two, one, take="source")
+    assert numbers(one) == [11, 200]
+    overwrite(two, events(1, first=210, day=1), **day_1)
+    merge(one, two, take="target")
+    both_ways(one, two)
+    assert numbers(two) == [200, 210]
+    load(two)
+    both_ways(one, two)
+    load(one)
+    assert numbers(one) == [10, 11, 200, 210]
+
+
 def written_and_replaced(writer, number, **unit):
     """A row of day 0 that its writer itself replaces, between rows of day 1."""
     append(writer, events(1, first=number + 1, day=1))

@@ -114,6 +114,13 @@ MERGES = (
         "test_g3_a_chosen_state_has_what_the_other_doing_of_a_unit_replaced",
     ),
     mutant(
+        "unit-left-out-by-two-choices",
+        "R19.10 W18",
+        "a unit of which two choices left out a part each can be loaded again",
+        becomes("set()"),
+        "test_w18_a_unit_that_two_choices_left_out_can_be_loaded_again",
+    ),
+    mutant(
         "settings-swapped",
         "G3",
         "a setting that one side tried and set back is what the other side made it",
@@ -571,7 +578,7 @@ MERGES = (
         "unit-of-the-chosen-log-left-out",
         "R19.10 G4",
         "a unit of work that the chosen log did itself stays done",
-        becomes("runs"),
+        becomes("units_without(lost, {})"),
         "test_g4_a_unit_of_work_that_the_chosen_log_did_itself_is_done",
     ),
     mutant(

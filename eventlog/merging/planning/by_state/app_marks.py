@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eventlog.merging.log_acts import Act, KnownCommits, kept
@@ -122,21 +122,21 @@ def app_changes(
     source: LogDifference,
     target: LogDifference,
     recounts: Recounts,
-    lost: Collection[Act],
+    left: Mapping[str, Runs],
     whole: Take | None,
 ) -> AppChanges:
     """Return what becomes of the sequences of apps.
 
     The target counts the units of both logs. Where the source changed which units of an app count,
     the target counts these as the source does. Where somebody chose one of the two logs as a whole,
-    the target counts as that log does. Units that were left out with all of their chunks count no
-    longer, so that they can be loaded again.
+    the target counts as that log does. Units that were left out as a whole count no longer, so that
+    they can be loaded again.
 
     Args:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
         recounts: what changed which units count.
-        lost: the transactions that the union leaves out as a whole.
+        left: the units that the union leaves out as a whole.
         whole: which of the two logs was chosen as a whole; None: neither.
     """
     theirs, ours = map(_units_of, (recounts.source_acts, recounts.target_acts))
@@ -148,7 +148,6 @@ def app_changes(
             # against whole-choice-that-counts-no-units
             sequences.become(app, log.units.done.get(app, ()), _mark(log.side, app))
         return sequences.changes()
-    left = _left_out(source, target, lost)
     changed = recounts.by_source
     for app in sorted({*theirs, *changed, *left}, key=str.encode):
         their_done, our_done = (log.units.done.get(app, ()) for log in (source, target))
@@ -213,18 +212,11 @@ class _Sequences:
             self.second[app] = AppReset(_or_none(low), _or_none(last))
 
 
-def _left_out(
-    source: LogDifference, target: LogDifference, lost: Collection[Act]
-) -> dict[str, Runs]:
-    """Return the units of work that are left out, and that the other log has not done itself."""
-    left: dict[str, Runs] = {}
-    for log in (source, target):
-        for app, runs in _units_of(act for act in log.acts if act in lost).items():
-            # against unit-of-the-chosen-log-left-out
-            rest = runs_without(runs, log.other_units.done.get(app, ()))
-            if rest:
-                left[app] = joined_runs(left.get(app, ()), rest)
-    return left
+def units_without(acts: Iterable[Act], others: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Return the units of work that transactions did, without others."""
+    units = _units_of(acts)
+    rest = {app: runs_without(runs, others.get(app, ())) for app, runs in units.items()}
+    return {app: runs for app, runs in rest.items() if runs}
 
 
 def _units_of(acts: Iterable[Act]) -> dict[str, Runs]:

@@ -46,6 +46,16 @@ class ExpectedRows:
         """Return the target's live segments in these chunks, before the merge."""
         return self._target.live(chunks)
 
+    def units_gone(
+        self, before: Iterable[Segment], after: Iterable[Segment]
+    ) -> set[tuple[str, int]]:
+        """Return the units of work of which some segments have rows, and others have none."""
+        had, has = (
+            {rows[:2] for rows in self._contents.of_all(segments) if isinstance(rows, tuple)}
+            for segments in (before, after)
+        )
+        return had - has
+
     def differ(self, after: Sequence[Segment], chunks: Collection[str]) -> bool:
         """Return whether the target would have other rows than it must have in chunks.
 

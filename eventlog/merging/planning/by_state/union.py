@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
-from eventlog.merging.planning.by_state.app_marks import Recounts, app_changes
+from eventlog.merging.planning.by_state.app_marks import Recounts, app_changes, units_without
 from eventlog.merging.planning.by_state.chunk_states import (
     ChunkRules,
     UnitedChunks,
@@ -23,6 +23,7 @@ from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Sid
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.keyed.ties import Ties
+from eventlog.merging.sequences import Runs, joined_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ def unite(
         source: the log to merge from, at its newest version.
         target: the log to merge into.
         common: the last version that they share.
-        upper: in a keyed table, whether the target's rows come after those of the source where both
-            only added some (R19.8).
+        upper: in a keyed table, whether new rows of the target come after those of the source.
         ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
         take: whose state counts where both did something; None: that is a conflict.
         renamed: returns the id of a segment that is added in another place, too; its arguments are
@@ -72,14 +72,16 @@ def unite(
     changed = partial(
         UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
     )
-    check = _rows_check(theirs, ours, changed, keyed=ties is not None)
+    expected = ExpectedRows(theirs, ours, once=ties is None)
+    check = partial(_is_right, expected, changed)
     rules = partial(ChunkRules, theirs, ours, upper=upper, ties=ties, is_right=check)
     regions = overlapping_chunks([*source.acts, *target.acts])
     recounts = Recounts(theirs, ours)
     whole = _whole_choice(recounts, regions, rules(take=None), take)
     states = [rules(take=take).state(chunks, whole=whole is not None) for chunks in regions]
     segments = changed(states)
-    apps = app_changes(theirs, ours, recounts, _acts_left_out(states), whole)
+    left = _units_left_out(theirs, ours, states, expected, segments)
+    apps = app_changes(theirs, ours, recounts, left, whole)
     chosen = bool(settings.left_out or whole or any(state.chosen for state in states))
     carried = Carried(
         source.version,
@@ -98,9 +100,16 @@ def unite(
         resets=apps.resets,
     )
     left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
-    # Without anything else it is a record, so that nobody compares the two once more.
-    seen = all(a.version <= target.seen or not a.does_anything for a in source.acts)
-    return Union(None if seen and not chosen else carried, left_out, segments.room)
+    is_needed = chosen or not _is_seen(source, target)
+    return Union(carried if is_needed else None, left_out, segments.room)
+
+
+def _is_seen(source: Side, target: Side) -> bool:
+    """Return whether the target has seen all that the source did.
+
+    Else a union is a record of that, if of nothing else, so that nobody compares the two again.
+    """
+    return all(act.version <= target.seen or not act.does_anything for act in source.acts)
 
 
 def _whole_choice(
@@ -130,30 +139,55 @@ def _whole_choice(
     return None if conflict is None else take
 
 
-def _rows_check(
-    theirs: LogDifference,
-    ours: LogDifference,
+def _is_right(
+    expected: ExpectedRows,
     changed: Callable[[Sequence[UnitedChunks]], UnitedSegments],
-    *,
-    keyed: bool,
-) -> Callable[[UnitedChunks], bool]:
-    """Return what tells whether the target may have the rows of a planned state."""
-    expected = ExpectedRows(theirs, ours, once=not keyed)
-
-    def is_right(state: UnitedChunks) -> bool:
-        segments = changed([state])
-        gone = {segment.id for segment in (*segments.drops, *segments.adds)}
-        stay = [s for s in expected.shown(state.chunks) if s.id not in gone]
-        # against rows-united-that-must-not-be-there
-        return not expected.differ([*stay, *segments.adds], state.chunks)
-
-    return is_right
+    state: UnitedChunks,
+) -> bool:
+    """Return whether the target may have the rows of a planned state."""
+    segments = changed([state])
+    gone = {segment.id for segment in (*segments.drops, *segments.adds)}
+    stay = [s for s in expected.shown(state.chunks) if s.id not in gone]
+    # against rows-united-that-must-not-be-there
+    return not expected.differ([*stay, *segments.adds], state.chunks)
 
 
-def _acts_left_out(states: Sequence[UnitedChunks]) -> list[Act]:
-    """Return the transactions that a choice leaves out in all of their chunks."""
-    chunks = set().union(*(state.chunks for state in states if state.lost))
-    return [act for state in states for act in state.lost if chunks_of([act]) <= chunks]
+def _units_left_out(
+    source: LogDifference,
+    target: LogDifference,
+    states: Sequence[UnitedChunks],
+    expected: ExpectedRows,
+    segments: UnitedSegments,
+) -> dict[str, Runs]:
+    """Return the units of work that choices leave out as a whole.
+
+    Those are the units of transactions of which all chunks are left out, and that the chosen log
+    did not do itself. And those of which choices before had left out the other rows.
+
+    Args:
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+        states: the rows of the target after the union.
+        expected: knows the rows of segments.
+        segments: what the union adds and drops.
+    """
+    chosen = [state for state in states if state.chosen]
+    is_source = any(state.base == "source" for state in chosen)
+    loser, winner = (target, source) if is_source else (source, target)
+    chunks = frozenset().union(*(state.chunks for state in chosen))
+    lost = [act for state in chosen for act in state.lost if chunks_of([act]) <= chunks]
+    # against unit-of-the-chosen-log-left-out
+    left = units_without(lost, winner.units.done)
+    own = [act for act in loser.side.acts if act.carried is None and act.unit is not None]
+    # against unit-left-out-by-two-choices
+    before = (s for s in loser.side.live.values() if s.chunk in chunks)
+    gone = expected.units_gone(before, segments.shown())
+    for act in own:
+        is_same = winner.side.has.has(act) or not winner.units.shared(act)
+        if act.unit in gone and is_same:
+            app, seq = act.unit
+            left[app] = joined_runs(left.get(app, ()), ((seq, seq),))
+    return left
 
 
 def _plain(states: Iterable[UnitedChunks]) -> str:

@@ -73,6 +73,11 @@ class UnitedSegments:
             elif state.met:
                 self.met |= state.chunks
 
+    def shown(self) -> list[Segment]:
+        """Return the segments that the target has live after the union."""
+        gone = {segment.id for segment in self.drops}
+        return [*(s for i, s in self._target.side.live.items() if i not in gone), *self.adds]
+
     def _add_beside(self, state: UnitedChunks) -> None:
         """The target keeps its segments of these chunks, and gets the rows."""
         live = self._target.side.live
