@@ -1,5 +1,7 @@
 """Which rows a target must have after a merge (MERGING.md R19.11), by what two logs did."""
 
+from dataclasses import replace
+
 import pytest
 from support.acts import CHUNK, Log, name_of, segment_of, side_of
 
@@ -167,6 +169,23 @@ def test_equal_objects_of_which_nobody_knows_the_makers_may_be_one_unit_twice():
     assert expected.differ([*theirs, twin], {CHUNK})
     alone = ExpectedRows(*differences(sides[0], side_of(other)), once=True)
     assert not alone.differ([*theirs, twin], {CHUNK})  # whoever wrote that did no unit of the app
+
+
+def test_objects_that_both_logs_show_stay_in_a_keyed_table_whatever_their_names():
+    """Each log dropped the segment of the other one, which has the same object."""
+    source, target = Log("a"), Log("b")
+    source.act(drops=["q"], adds=["z"])
+    target.act(drops=["p"])
+    twins = {s.id: s for s in (segment_of("p"), segment_of("q", like="p"))}
+    sides = [
+        replace(side, live={i: twins.get(i, s) for i, s in side.live.items()})
+        for side in (side_of(source, "pq"), side_of(target, "pq"))
+    ]
+    new = sides[0].live[name_of("z")]
+    for keyed in (True, False):
+        expected = ExpectedRows(*differences(*sides), once=not keyed)
+        for twin in twins.values():
+            assert expected.differ([twin, new], {CHUNK}) is not keyed
 
 
 def test_what_would_only_change_an_order_is_left_where_both_logs_agree():

@@ -67,8 +67,11 @@ class ExpectedRows:
             chunks: the chunks.
         """
         there, here = self._source.live(chunks), self._target.live(chunks)
+        # Objects that both show in slices stay, whatever their segments are called.
+        both = Counter[str]() if self._once else _objects(there) & _objects(here)
+        same = both if both <= _objects(after) else Counter[str]()
         if not self._once and _objects(there) == _objects(here) == _objects(after):
-            return False  # slices of the same objects stay, whatever their segments are called
+            return False
         if self._source.is_doubtful(there) or self._target.is_doubtful(here):
             return False
         theirs, ours, result = map(self._contents.of_all, (there, here, after))
@@ -78,6 +81,8 @@ class ExpectedRows:
         if self._target.replaced(ours, theirs, self._source):
             return True
         free = self._contents.free(chunks, (*there, *here))
+        # against same-objects-told-apart
+        free |= self._contents.of_all(s for s in (*there, *here) if s.checksum in same)
         missing: list[_Rows] = []
         excess: list[_Rows] = []
         for rows in (theirs | ours | result) - free:
