@@ -9,6 +9,7 @@ R10.1).
 from __future__ import annotations
 
 from eventlog.clock import Clock
+from eventlog.display import command
 from eventlog.errors import Corrupt, TableNotFound, VersionNotFound
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -74,7 +75,8 @@ class Identity:
             with unless_deleted(self._log.store):
                 raise Corrupt(
                     f"version {header.version} differs from the one read before: the log was "
-                    "forked or changed; run `eventlog fsck`, and open the table again",
+                    f"forked or changed; run {command('fsck', self._log.store.uri)}, and open the "
+                    "table again",
                     table=self._log.store.uri,
                     version=header.version,
                 )
@@ -130,7 +132,7 @@ class Identity:
             return another
         return Corrupt(
             f"version {known.version} was read before and is missing now: commits were removed; "
-            "run `eventlog fsck`, and open the table again",
+            f"run {command('fsck', uri)}, and open the table again",
             table=uri,
             version=known.version,
         )

@@ -100,7 +100,8 @@ class Copier:
         if self._target.get(key, length=memoryview(body).nbytes + 1) != bytes(body):
             raise CommitConflict(
                 "the target has other bytes under this key: it is no copy of the source, or took "
-                "writes of its own; `eventlog merge` joins two histories",
+                f"writes of its own; {command('merge', self._source.uri, self._target.uri)}, and "
+                "then the other way round, joins the two",
                 table=self._target.uri,
                 key=key,
             )

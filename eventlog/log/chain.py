@@ -140,7 +140,7 @@ def forked(version: int, table: str) -> Corrupt:
     """Return the error for a version that does not follow the one below."""
     return Corrupt(
         f"version {version} does not follow the version read before: the log was forked or "
-        "changed; run `eventlog fsck`",
+        f"changed; run {command('fsck', table)}",
         table=table,
         version=version,
     )

@@ -211,7 +211,7 @@ def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:
     """Return why there is no version of a time; -1: all versions are later."""
     if version >= 0:
         return log.starts.not_replicated(version) or VersionNotFound(
-            f"version {version} is missing: run `eventlog fsck`",
+            f"version {version} is missing: run {command('fsck', log.store.uri)}",
             table=log.store.uri,
             version=version,
         )

@@ -363,7 +363,8 @@ class Log:
             try:
                 state = state.after(later, later_body, delta, meta)
             except Corrupt as error:
-                error.message += ": the one that it names is unusable; run `eventlog fsck`"
+                audit = command("fsck", self.store.uri)
+                error.message += f": the one that it names is unusable; run {audit}"
                 version = later.header.version
                 raise self._located(error, keys.commit_key(version), version) from None
         return self._snapshot(state)
@@ -372,7 +373,8 @@ class Log:
         self, version: int, problem: EventLogError, missing: VersionNotFound
     ) -> Corrupt:
         """Return the error for an unusable key frame of a version that cannot be resolved."""
-        way = "its commit is missing: run `eventlog fsck`, and put both back from a copy"
+        audit = command("fsck", self.store.uri)
+        way = f"its commit is missing: run {audit}, and put both back from a copy"
         if isinstance(missing, VersionNotReplicated):
             copying = command("replicate", "SOURCE", self.store.uri, "--backfill")
             way = (
@@ -574,7 +576,7 @@ class Log:
             check_kept(newest.meta, newest.version, version, self.store.uri, held=oldest_held)
             raise DataLoss(
                 f"{len(lost):,} of {len(adds):,} segments of version {version} are missing: run "
-                "`eventlog fsck`",
+                f"{command('fsck', self.store.uri)}",
                 table=self.store.uri,
                 key=lost[0],
                 version=version,
@@ -671,7 +673,8 @@ class Log:
             return
         if header.version and self.header(0):  # version 0 is the known table's: a foreign commit
             raise Corrupt(
-                f"the commit belongs to another table (id {header.table}): run `eventlog fsck`",
+                f"the commit belongs to another table (id {header.table}): run "
+                f"{command('fsck', self.store.uri)}",
                 table=self.store.uri,
                 version=header.version,
             )
@@ -687,7 +690,8 @@ class Log:
 
     def _missing(self, key: str, version: int) -> VersionNotFound:
         return VersionNotFound(
-            f"the table has no version {version}: `eventlog log` lists its versions",
+            f"the table has no version {version}: {command('log', self.store.uri)} lists its "
+            "versions",
             table=self.store.uri,
             key=key,
             version=version,

@@ -73,7 +73,7 @@ class Advice:
                 version=entry.version,
             )
         return DataLoss(
-            "a segment is missing: run `eventlog fsck`",
+            f"a segment is missing: run `eventlog fsck {shlex.quote(self._source.uri)}`",
             table=self._source.uri,
             key=key,
             version=entry.version,

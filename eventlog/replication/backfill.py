@@ -234,7 +234,8 @@ class Filler:
                 raise
             raise VersionVacuumed(
                 f"a vacuum of {self.source.uri} passed version {version} while it was copied: "
-                "call follow, and then backfill again, which copies the commits of such versions",
+                f"{command('replicate', self.source.uri, self.target.uri)}, and then the same with "
+                "`--backfill`, copies the commits of such versions",
                 table=self.source.uri,
                 version=version,
             ) from None
@@ -243,8 +244,9 @@ class Filler:
         if len(wanted) < len(lacking) and self.source.head().meta.horizon > given_up:
             raise VersionVacuumed(
                 f"{self.source.uri} no longer keeps the versions below {oldest}, and the copy, "
-                "which is behind, would treat them as readable: call follow, and then backfill "
-                "again. If follow is refused, let a new copy under an empty root follow",
+                "which is behind, would treat them as readable: "
+                f"{command('replicate', self.source.uri, self.target.uri)}, and then the same with "
+                "`--backfill`. If it is refused, let a new copy under an empty root follow",
                 table=self.source.uri,
                 version=oldest - 1,
             )

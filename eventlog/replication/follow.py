@@ -419,8 +419,8 @@ class Follower:
                 raise
             raise VersionVacuumed(
                 f"a vacuum of {self._source.uri} passed version {first + done} while it was "
-                "copied: call follow again, which goes on at the horizon. With a name the source "
-                "waits for the replica",
+                f"copied: {command('replicate', self._source.uri, self._target.uri)} goes on at "
+                "the horizon. With a name the source waits for the replica",
                 table=self._source.uri,
                 version=first + done,
             ) from None

@@ -14,6 +14,7 @@ from contextlib import closing
 
 from eventlog.clock import Clock
 from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
+from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, DataLoss, KeyNotFound
 from eventlog.format.codec import sha256
 from eventlog.store.branching import within
@@ -118,7 +119,8 @@ class Pipeline:
             if item.role == "pending":  # without it a vacuum starts over (R12.9)
                 return 0
             raise DataLoss(
-                f"version {item.version} needs an object that is missing: run `eventlog fsck`",
+                f"version {item.version} needs an object that is missing: run "
+                f"{command('fsck', self._source.uri)}",
                 table=self._source.uri,
                 key=item.key,
                 version=item.version,

@@ -275,7 +275,8 @@ class Steps:
         if there != ours:  # against gap-over-a-write
             raise CommitConflict(
                 f"version {version} was written to the copy meanwhile: it took writes of its own; "
-                "`eventlog merge` joins two histories",
+                f"{command('merge', self._store.uri, self._target.uri)}, and then the other way "
+                "round, joins the two",
                 table=self._target.uri,
                 version=version,
             )

@@ -147,7 +147,7 @@ def test_g1_a_backfill_of_a_copy_that_is_behind_a_vacuum_waits_for_the_follower(
     copy(source, target, start="keyframe")
     first = Log(target).head().version
     vacuumed(source, 20)
-    with pytest.raises(errors.VersionVacuumed, match="call follow"):
+    with pytest.raises(errors.VersionVacuumed, match="and then the same with `--backfill`"):
         backfill(source, Table(target))
     with pytest.raises(errors.VersionNotReplicated):
         reopen(target).snapshot(first - 1)

@@ -15,6 +15,7 @@ from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.arguments import text
+from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.format import keys
 from eventlog.model.actions import (
@@ -222,8 +223,7 @@ def check_kept(meta: Meta, head: int, version: int, table: str, held: int = 0) -
     if version < meta.horizon:
         raise VersionVacuumed(
             f"version {version} was vacuumed: only versions from {meta.horizon} on can be read. "
-            "Keep a version with `eventlog pin`, or all recent ones with the property "
-            "retention_hours",
+            "What a pin holds, and what is younger than the property retention_hours, stays",
             table=table,
             version=version,
         )
@@ -268,7 +268,7 @@ def check_marks(meta: Meta, head: int, table: str) -> None:
         )
     if problem is not None:
         raise Corrupt(
-            f"{problem}, which no action can have set: run `eventlog fsck`",
+            f"{problem}, which no action can have set: run {command('fsck', table)}",
             table=table,
             version=head,
         )
@@ -278,7 +278,7 @@ def _check_horizon(meta: Meta, head: int, table: str) -> None:
     if meta.horizon > head:
         raise Corrupt(
             f"the horizon is {meta.horizon}, above the newest version {head}, where no action "
-            "raises it: run `eventlog fsck`",
+            f"raises it: run {command('fsck', table)}",
             table=table,
             version=head,
         )

@@ -171,9 +171,9 @@ class BranchStore:
                 body = self.parent.get(self._fork_key, length=codec.MAX_FORK_BYTES + 1)
             except KeyNotFound:
                 raise TableNotFound(
-                    f"there is no branch {self.name!r} of {self.parent.uri}: `eventlog branches` "
-                    f"lists its branches, {command('branch', self.parent.uri, self.name)} creates "
-                    "this one",
+                    f"there is no branch {self.name!r} of {self.parent.uri}: "
+                    f"{command('branches', self.parent.uri)} lists its branches, "
+                    f"{command('branch', self.parent.uri, self.name)} creates this one",
                     table=self.uri,
                 ) from None
             self._known = self._placed(keys.FORK_KEY, lambda: codec.decode_fork(body, self.name))
@@ -240,7 +240,8 @@ class BranchStore:
         if codec.sha256(body) != fork.commit:  # against fork-of-another-log
             raise Corrupt(
                 f"the parent's commit is not the one that branch {self.name!r} forked from: the "
-                "parent was replaced, or put back from a copy; `eventlog fsck` checks both",
+                f"parent was replaced, or put back from a copy; {command('fsck', self.uri)} checks "
+                "both",
                 table=self.uri,
                 key=key,
                 version=fork.version,
