@@ -22,6 +22,7 @@ from support.builders import (
     replaced,
 )
 from support.copies import small_objects
+from support.forked_histories import copied
 from support.intents import Staged
 
 from eventlog import errors
@@ -38,7 +39,7 @@ from eventlog.state.small.rules import MAX_WINDOW
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append, upsert
+from eventlog.writers import append, overwrite, upsert
 
 
 def table_at(store=None, **properties):
@@ -562,6 +563,29 @@ def test_an_append_that_writers_of_two_copies_took_along_is_one_for_a_merge(opti
         names = sorted(scan(reopen(one)).to_table().column("name").to_pylist())
         assert names == ["row 20", "row 21", "row 30", "row 31", "row 9"]
         assert not fsck(reopen(one), objects=True).errors
+
+
+@pytest.mark.hazard("C1")
+@pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_a_choice_counts_no_append_that_a_writer_took_along_as_a_unit_of_work(take, forgotten):
+    create(store := MemoryStore(), properties={"combine_after": "1"})
+    one, two = reopen(store, 8), reopen(copied(store), 9)
+    for number, table in enumerate((one, two)):
+        append(table, events(1, first=40), app_id="job", app_seq=1)
+        overwrite(table, events(1, first=50 + number))
+    if forgotten:
+        one.restore(0, forget_units=True)
+    crashing = FaultyStore(store, [Fault("put", "crash_after", keys.INTENTS_PREFIX)])
+    with pytest.raises(Crash):
+        append(crowded(crashing, 5), events(1, first=9))
+    append(crowded(store, 6), events(2, first=20))
+    merge(one, two, take=take)
+    merge(two, one)
+    counted = set() if forgotten and take == "source" else {"job"}
+    assert [{*table.refresh().meta.apps} for table in (one, two)] == [counted] * 2
+    for table in (one, two):  # the name that stands for such an append begins so
+        assert not any(b"\\u0000" in table.store.get(key.key) for key in table.store.list("_log/"))
 
 
 @pytest.mark.parametrize("prefix", ["!", "000000000000/", "zzz"])

@@ -128,6 +128,20 @@ MERGES = (
         "test_objects_that_both_logs_show_stay_in_a_keyed_table_whatever_their_names",
     ),
     mutant(
+        "published-append-counted-as-an-app",
+        "R19.10 C1",
+        "no app is named after an append that a leader committed",
+        becomes("{*source.units.done, *target.units.done, *recounts.by_either}"),
+        "test_a_choice_counts_no_append_that_a_writer_took_along_as_a_unit_of_work",
+    ),
+    mutant(
+        "published-append-left-out-as-a-unit",
+        "R19.10 C1",
+        "no app is named after an append that a choice leaves out",
+        becomes("left"),
+        "test_a_choice_counts_no_append_that_a_writer_took_along_as_a_unit_of_work",
+    ),
+    mutant(
         "settings-swapped",
         "G3",
         "a setting that one side tried and set back is what the other side made it",

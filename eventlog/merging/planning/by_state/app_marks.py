@@ -143,7 +143,8 @@ def app_changes(
     sequences = _Sequences(target)
     if whole is not None:
         log = source if whole == "source" else target
-        apps = {*source.units.done, *target.units.done, *recounts.by_either}
+        # against published-append-counted-as-an-app
+        apps = {*kept(source.units.done), *kept(target.units.done), *recounts.by_either}
         for app in sorted(apps, key=str.encode):
             # against whole-choice-that-counts-no-units
             sequences.become(app, log.units.done.get(app, ()), _mark(log.side, app))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments
+from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments, kept
 from eventlog.merging.planning.by_state.app_marks import Recounts, app_changes, units_without
 from eventlog.merging.planning.by_state.chunk_states import (
     ChunkRules,
@@ -187,7 +187,7 @@ def _units_left_out(
         if act.unit in gone and is_same:
             app, seq = act.unit
             left[app] = joined_runs(left.get(app, ()), ((seq, seq),))
-    return left
+    return kept(left)  # against published-append-left-out-as-a-unit
 
 
 def _plain(states: Iterable[UnitedChunks]) -> str:
