@@ -142,6 +142,13 @@ MERGES = (
         "test_a_choice_counts_no_append_that_a_writer_took_along_as_a_unit_of_work",
     ),
     mutant(
+        "loaded-again-unseen-by-a-choice",
+        "R19.10 G3",
+        "a unit that the loser of a choice loads again is not there twice",
+        becomes("_mark(log.side, app)"),
+        "test_g3_a_unit_that_was_loaded_again_unseen_by_a_choice_is_not_there_twice",
+    ),
+    mutant(
         "settings-swapped",
         "G3",
         "a setting that one side tried and set back is what the other side made it",

@@ -1210,6 +1210,25 @@ def test_g3_a_chosen_state_has_what_the_other_doing_of_a_unit_replaced(trio, tak
 
 
 @pytest.mark.hazard("G3")
+def test_g3_a_unit_that_was_loaded_again_unseen_by_a_choice_is_not_there_twice():
+    a = create()
+    append(a, events(1, first=30))
+    assert is_loadable(a)
+    b = third(a)
+    a.restore(0, forget_units=True)
+    b.drop_segments([s for s in b.head().segments() if s.version == 1], reason="wrong")
+    replication.merge(a, b, take="target")
+    assert names(b) == rows(250)
+    assert is_loadable(a)
+    with pytest.raises(errors.CommitConflict, match="which of the two counts"):
+        replication.merge(b, a)
+    replication.merge(b, a, take="source")
+    replication.merge(a, b)
+    assert names(a) == names(b) == rows(250)
+    assert not is_loadable(a)
+
+
+@pytest.mark.hazard("G3")
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_g3_units_that_the_chosen_log_has_not_forgotten_are_done(order):
     a = create()

@@ -142,12 +142,17 @@ def app_changes(
     theirs, ours = map(_units_of, (recounts.source_acts, recounts.target_acts))
     sequences = _Sequences(target)
     if whole is not None:
-        log = source if whole == "source" else target
+        log, other = (source, target) if whole == "source" else (target, source)
         # against published-append-counted-as-an-app
         apps = {*kept(source.units.done), *kept(target.units.done), *recounts.by_either}
         for app in sorted(apps, key=str.encode):
+            units, others = (one.units.done.get(app, ()) for one in (log, other))
+            # Units that the other log counts in another way are recounted, for whoever does them.
+            apart = (first - 1 for first, _ in runs_without(others, units))
+            # against loaded-again-unseen-by-a-choice
+            low = min(_mark(other.side, app), *apart, _mark(log.side, app))
             # against whole-choice-that-counts-no-units
-            sequences.become(app, log.units.done.get(app, ()), _mark(log.side, app))
+            sequences.become(app, units, _mark(log.side, app), low=low)
         return sequences.changes()
     changed = recounts.by_source
     for app in sorted({*theirs, *changed, *left}, key=str.encode):
@@ -191,17 +196,18 @@ class _Sequences:
         if new:
             self.rises[app] = AppRise(_or_none(_mark(self.target.side, app)), new)
 
-    def become(self, app: str, units: Runs, mark: int) -> None:
+    def become(self, app: str, units: Runs, mark: int, *, low: int | None = None) -> None:
         """Count these units and no others.
 
         Args:
             app: the app.
             units: the units since the fork point.
             mark: what the sequence is at least.
+            low: the unit above which all are counted again at least; None: as needed.
         """
         old, counted = _mark(self.target.side, app), self.target.units.done.get(app, ())
         lost = runs_without(counted, units)
-        low = min(old, mark, *(first - 1 for first, _ in lost))
+        low = min(old, mark, mark if low is None else low, *(first - 1 for first, _ in lost))
         above = runs_without(units, ((0, low),))
         done = joined_runs(above, runs_without(units, counted))
         if done:
