@@ -147,7 +147,7 @@ def app_changes(
         apps = {*kept(source.units.done), *kept(target.units.done), *recounts.by_either}
         for app in sorted(apps, key=str.encode):
             units, others = (one.units.done.get(app, ()) for one in (log, other))
-            # Units that the other log counts in another way are recounted, for whoever does them.
+            # What only one of the two counts is recounted, so that nobody does it unseen.
             apart = (first - 1 for first, _ in runs_without(others, units))
             # against loaded-again-unseen-by-a-choice
             low = min(_mark(other.side, app), *apart, _mark(log.side, app))
@@ -172,13 +172,16 @@ def app_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Sequences:
-    """Changes the sequences of the target's apps.
+    """The changes of the sequences of the target's apps, made app by app.
 
-    The origin, which comes first, raises a sequence only. A first restore lowers it, and a second
+    The origin, which comes first, only raises a sequence. A first restore lowers it, and a second
     one raises it above what the origin names.
 
     Attributes:
         target: what the target did, compared with the source.
+        rises: by app, what the origin names.
+        first: by app, what the first restore sets.
+        second: by app, what the second restore sets.
     """
 
     target: LogDifference
@@ -203,7 +206,7 @@ class _Sequences:
             app: the app.
             units: the units since the fork point.
             mark: what the sequence is at least.
-            low: the unit above which all are counted again at least; None: as needed.
+            low: what the first restore sets at most; None: as needed.
         """
         old, counted = _mark(self.target.side, app), self.target.units.done.get(app, ())
         lost = runs_without(counted, units)

@@ -67,11 +67,8 @@ class ExpectedRows:
             chunks: the chunks.
         """
         there, here = self._source.live(chunks), self._target.live(chunks)
-        # Objects that both show in slices stay, whatever their segments are called.
-        both = Counter[str]() if self._once else _objects(there) & _objects(here)
-        same = both if both <= _objects(after) else Counter[str]()
         if not self._once and _objects(there) == _objects(here) == _objects(after):
-            return False
+            return False  # slices of the same objects stay, whatever their segments are called
         if self._source.is_doubtful(there) or self._target.is_doubtful(here):
             return False
         theirs, ours, result = map(self._contents.of_all, (there, here, after))
@@ -81,6 +78,9 @@ class ExpectedRows:
         if self._target.replaced(ours, theirs, self._source):
             return True
         free = self._contents.free(chunks, (*there, *here))
+        # So do single objects that both show.
+        both = Counter[str]() if self._once else _objects(there) & _objects(here)
+        same = both if both <= _objects(after) else Counter[str]()
         # against same-objects-told-apart
         free |= self._contents.of_all(s for s in (*there, *here) if s.checksum in same)
         missing: list[_Rows] = []
