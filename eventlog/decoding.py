@@ -39,18 +39,6 @@ class Bound(NamedTuple):
     sure: bool
 
 
-def leaves(schema: pa.Schema, names: frozenset[str]) -> list[int]:
-    """Return the indexes of the Parquet columns that belong to the given top-level columns."""
-    indexes: list[int] = []
-    at = 0
-    for field in schema:
-        count = _leaf_count(field.type)
-        if field.name in names:
-            indexes.extend(range(at, at + count))
-        at += count
-    return indexes
-
-
 def encoded_bytes(group: Any, columns: Sequence[int]) -> int:
     """Return the uncompressed bytes of columns of a row group, with numbers at full width.
 
@@ -222,12 +210,6 @@ def _texts(chunk: Iterable[Page]) -> _Texts:
 
 def _opened(source: pa.NativeFile, footer: Any, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(source, metadata=footer, pre_buffer=False, **options)
-
-
-def _leaf_count(kind: pa.DataType) -> int:
-    if not kind.num_fields:
-        return 1
-    return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _encoded_bytes(column: Any) -> int:

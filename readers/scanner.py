@@ -167,17 +167,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
         raise InvalidInput(
             "fallback is for tables without a key: in a keyed one nothing replaces a lost segment"
         )
-    reading = Reading(
-        store=t.store,
-        version=plan.version,
-        table_schema=plan.table_schema,
-        schema=plan.schema,
-        filter=plan.filter,
-        filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
-        batch_rows=batch_rows,
-        ahead_bytes=ahead,
-        table=snapshot.header.table,
-    )
+    reading = Reading.of(t.store, plan, snapshot.header.table)
+    reading = replace(reading, batch_rows=batch_rows, ahead_bytes=ahead)
     return Scan(plan, reading, snapshot, fallback)
 
 

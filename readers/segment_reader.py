@@ -20,9 +20,8 @@ from eventlog.decoding import most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
-from eventlog.format.conversion import check_parquet_columns
 from eventlog.model.entries import Segment
-from eventlog.segments.batches import to_current_schema
+from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.fragments import Reading
 from eventlog.store.parallel import WINDOW, read_ahead, threads
 
@@ -131,18 +130,18 @@ def _rows_in(body: bytes, segment: Segment, reading: Reading, most: int) -> pa.T
         source = pa.BufferReader(body)
         file = pq.ParquetFile(source)
         footer = file.metadata
-        check_parquet_columns(footer.schema, file.schema_arrow, schema)
+        stored = FileColumns(footer.schema, reading.columns, keyed=False)
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
         encoded = sum(group.total_byte_size for group in groups)
         least = 8 * footer.num_rows * footer.num_columns
         if footer.num_rows != segment.rows or max(encoded, least) > most:
             return None
         # A few encoded bytes may decode to many.
-        columns = range(footer.num_columns)
+        columns = stored.leaves(schema.names)
         bound = most_bytes(source, footer, range(len(groups)), columns, _LOOSE * most)
         if not bound.sure or bound.size > _LOOSE * most:
             return None
-        rows = to_current_schema(file.read(use_threads=False), schema)
+        rows = stored.conformed(file.reader.read_all(columns, use_threads=False), schema)
         return None if any(rows.column(name).null_count for name in reading.required) else rows
     except (DataLoss, pa.ArrowException, OSError, ValueError):
         return None

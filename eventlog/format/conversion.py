@@ -7,7 +7,7 @@ of a time to a date drops what does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,9 @@ import msgspec
 import pyarrow as pa
 
 from eventlog.errors import DataLoss
-from eventlog.model.schema import stored_type
+from eventlog.model.columns.column_types import FIELD_ID, inner_fields
+from eventlog.model.entries import Column, ColumnType
+from eventlog.model.schema_text import type_text
 
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _PHYSICAL_BITS = {"INT32": 32, "INT64": 64}
@@ -60,35 +62,60 @@ def can_read(physical: str, logical: str, wanted: str) -> bool:
     return bool(kind["scale"] <= scale and integer_digits <= precision - scale)
 
 
-def check_parquet_columns(parquet: Any, stored: pa.Schema, wanted: pa.Schema) -> None:
-    """Check that a segment's columns are read without loss.
+def match_columns(
+    parquet: Any, stored: pa.Schema, columns: Iterable[Column], unnumbered: Mapping[str, str]
+) -> dict[str, int]:
+    """Return where the columns of a table lie in a segment's file, which has them by field id.
 
-    Columns that a table lacks are not looked at.
+    The names in the file do not count, and columns that the table does not have are not looked at.
 
     Args:
         parquet: the Parquet schema in the footer.
         stored: the same as an Arrow schema.
-        wanted: the table's columns, and those of its log segments.
+        columns: the table's columns.
+        unnumbered: the types of the columns that have no field id, by name: those of log segments.
+
+    Returns:
+        By the name of the column in the table, its place among the top-level columns of the file.
 
     Raises:
-        DataLoss: a column is there twice, or has a type that is not permitted.
+        DataLoss: a column is there twice, lacks a field id, or has a type that is not permitted.
     """
-    kinds = {field.name: field.type for field in wanted}
-    seen = set()
+    wanted = {column.id: column for column in columns}
+    found: dict[str, int] = {}
+    seen = set[int]()
     at = 0
-    for field in stored:
+    kind: ColumnType | None
+    for place, field in enumerate(stored):
         count = leaf_count(field.type)
-        if field.name in kinds:
-            if field.name in seen:
-                raise DataLoss(f"the object has two columns {field.name!r}")
-            seen.add(field.name)
-            leaves = (parquet.column(place) for place in range(at, at + count))
-            if not _fits(field.type, kinds[field.name], leaves):
+        number = field_id(field)
+        if number is None:
+            name, kind = field.name, unnumbered.get(field.name)
+            if kind is None:  # against column-without-an-id
+                raise DataLoss(f"column {field.name!r} of the object has no field id")
+        else:
+            column = wanted.get(number)
+            name, kind = (column.name, column.type) if column else ("", None)
+            if number in seen:
+                raise DataLoss(f"the object has two columns of field id {number}, {field.name!r}")
+            seen.add(number)
+        if kind is not None:
+            if name in found:
+                raise DataLoss(f"the object has two columns {name!r}")
+            found[name] = place
+            if not _fits(field.type, kind, parquet, at):
                 raise DataLoss(
-                    f"column {field.name!r} of the object is {_named(parquet, at, count)}, which "
-                    f"does not become {_text(kinds[field.name])} without loss"
+                    f"column {name!r} of the object is {_named(parquet, at, count)}, which "
+                    f"does not become {type_text(kind)[:200]} without loss"
                 )
         at += count
+    return found
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Return the id of a field in a Parquet file; None if it has none."""
+    text = (field.metadata or {}).get(FIELD_ID)
+    return None if text is None or int(text) < 0 else int(text)
 
 
 def leaf_count(kind: pa.DataType) -> int:
@@ -107,54 +134,60 @@ def _is_integer(physical: str, kind: dict[str, Any], wanted: int) -> bool:
     return bool(bits <= wanted if signed else bits < wanted)
 
 
-def _fits(stored: pa.DataType, wanted: pa.DataType, leaves: Iterator[Any]) -> bool:
-    """Return whether a stored column has the form of a wanted one, and permitted leaves."""
-    if not wanted.num_fields:
+def _fits(stored: pa.DataType, wanted: ColumnType, parquet: Any, at: int) -> bool:
+    """Return whether a stored column has the form of a wanted one, and permitted leaves.
+
+    Args:
+        stored: the type in the file.
+        wanted: the type in the table.
+        parquet: the Parquet schema in the footer.
+        at: the first leaf of the column in it.
+    """
+    if isinstance(wanted, str):
         if stored.num_fields:
             return False
-        leaf = next(leaves)
-        return _readable(leaf.physical_type, leaf.logical_type.to_json(), str(wanted))
-    if pa.types.is_struct(wanted):
-        names = [field.name for field in wanted]
-        same = pa.types.is_struct(stored) and [field.name for field in stored] == names
-    elif pa.types.is_map(wanted):
-        same = pa.types.is_map(stored)
-    else:
-        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-        same = any(is_list(stored) for is_list in lists)
-    if not same:
+        leaf = parquet.column(at)
+        return _readable(leaf.physical_type, leaf.logical_type.to_json(), wanted)
+    (kind,) = wanted
+    if not _KINDS[kind](stored):
         return False
-    return all(_fits(a, b, leaves) for a, b in zip(_parts(stored), _parts(wanted), strict=True))
+    parts = file_fields(stored)
+    numbers = [field_id(part) for part in parts]
+    if None in numbers or len({*numbers}) < len(numbers):
+        return False
+    fields = {field.id: field for field in inner_fields(wanted)}
+    if kind != "struct" and [*fields] != numbers:  # against elements-of-another-id
+        return False
+    for number, part in zip(numbers, parts, strict=True):
+        field = fields.get(number or 0)
+        if field is not None and not _fits(part.type, field.type, parquet, at):
+            return False
+        at += leaf_count(part.type)
+    return True
 
 
-def _parts(kind: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_map(kind):
-        return [kind.key_type, kind.item_type]
-    return [kind.field(place).type for place in range(kind.num_fields)]
+def file_fields(stored: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a nested Arrow type, of a map its keys and values."""
+    if pa.types.is_map(stored):
+        return [stored.key_field, stored.item_field]
+    return [stored.field(place) for place in range(stored.num_fields)]
+
+
+def _is_any_list(stored: pa.DataType) -> bool:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_list(stored) for is_list in lists)
+
+
+_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
+    "list": _is_any_list,
+    "map": pa.types.is_map,
+    "struct": pa.types.is_struct,
+}
 
 
 @lru_cache(maxsize=4096)
 def _readable(physical: str, logical: str, wanted: str) -> bool:
-    return can_read(physical, logical, _FORMAT_NAMES.get(wanted) or _decimal(wanted))
-
-
-def _decimal(arrow: str) -> str:
-    return arrow.replace("decimal128", "decimal").replace(" ", "")
-
-
-_FORMAT_NAMES = {
-    "bool": "bool",
-    "float": "float32",
-    "double": "float64",
-    "date32[day]": "date",
-    "timestamp[us, tz=UTC]": "timestamp",
-    "timestamp[us]": "timestamp_ntz",
-    **{name: name for name in ("string", "binary", *_INTEGER_BITS)},
-}
-
-
-def _text(kind: pa.DataType) -> str:
-    return str(stored_type(kind, ""))[:200]
+    return can_read(physical, logical, wanted)
 
 
 def _named(parquet: Any, at: int, count: int) -> str:

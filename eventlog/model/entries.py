@@ -23,7 +23,8 @@ Int = Annotated[int, Bounds(ge=-(2**63) + 1, le=2**63 - 1)]
 Count = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
 Splits = Annotated[int, Bounds(ge=1, le=12)]  # of 1 bucket to 4,096
 
-# A primitive type by name, or {"list": …}, {"struct": …}, {"map": …}; see `eventlog.model.schema`.
+# A primitive type by name, or {"list": …}, {"struct": …}, {"map": …} with fields that have ids; see
+# `eventlog.model.columns.column_types`.
 ColumnType = str | dict[str, Any]
 
 
@@ -37,11 +38,15 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schema(Struct, frozen=True, forbid_unknown_fields=True):
-    """The columns of a table. `id` increases by one with every change."""
+    """The columns of a table. `id` increases by one with every change.
+
+    `retired` has the ids of columns and fields that were dropped, ascending; absent while there are
+    none.
+    """
 
     id: Count
-    last_column_id: Count
     columns: tuple[Column, ...]
+    retired: tuple[Count, ...] | UnsetType = UNSET
 
 
 class Keyed(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,67 +1,52 @@
-"""Table schemas: columns with stable ids, to and from Arrow.
-
-The format has the types that Parquet, Spark, DuckDB and Polars share. Arrow's other forms of them
-are normalised; any other type is refused, with advice what to cast it to (FORMAT.md R7.1).
-"""
+"""Table schemas: columns with stable ids, to and from Arrow (FORMAT.md R7.1, R7.2)."""
 
 from __future__ import annotations
 
-import re
 import string
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
 
+import msgspec
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog import arguments, limits
 from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.columns.column_types import (
+    FIELD_ID,
+    TIME_TYPES,
+    InnerField,
+    all_fields,
+    arrow_type,
+    inner_fields,
+    stored_type,
+    type_problem,
+    with_fields,
+)
+from eventlog.model.columns.ids import LAST, all_ids, first_ids, ids_in, with_added_ids
 from eventlog.model.entries import Column, ColumnType, Schema
 
-_PRIMITIVES: dict[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_NAMES = {arrow: name for name, arrow in _PRIMITIVES.items()}
-_NORMALISED: dict[pa.DataType, pa.DataType] = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
-}
-_DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_MAX_DEPTH = limits.TYPE_DEPTH
 _MAX_NAME = limits.NAME_CHARACTERS
-_TOO_DEEP = f"it is nested too deeply: at most {_MAX_DEPTH} levels of lists, maps and structs"
 # Names that readers give to columns beside the table's: a table that has one cannot be read so.
 RESERVED = frozenset({"_change", "_version", "_time"})
-TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
-    """Return the first schema of a table with these Arrow fields; ids run from 1.
+    """Return the first schema of a table with these Arrow fields.
+
+    The ids of the columns run from 1, and then those of the fields inside of their types.
 
     Raises:
         InvalidInput: there are no columns, a name is not a valid column name or is reserved, or the
             format does not have a type.
     """
-    return _build(1, [(None, field) for field in schema], last_column_id=0)
+    return Schema(1, first_ids(_columns([(None, field) for field in schema])))
+
+
+def retired_ids(schema: Schema) -> tuple[int, ...]:
+    """Return the ids of columns and fields that were dropped, ascending."""
+    return () if isinstance(schema.retired, UnsetType) else schema.retired
 
 
 def extend(schema: Schema, wanted: pa.Schema) -> Schema:
@@ -81,8 +66,11 @@ def extend(schema: Schema, wanted: pa.Schema) -> Schema:
     missing = [name for name in old if name not in wanted.names]
     if missing:
         raise InvalidInput(f"columns cannot be removed from a table: {', '.join(missing)}")
-    fields = sorted(wanted, key=lambda f: old[f.name].id if f.name in old else 2**62)
-    successor = _build(schema.id + 1, [(old.get(f.name), f) for f in fields], schema.last_column_id)
+    order = [*old]
+    fields = sorted(wanted, key=lambda f: order.index(f.name) if f.name in old else len(order))
+    taken = {*all_ids(schema), *retired_ids(schema)}
+    columns = with_added_ids(_columns([(old.get(f.name), f) for f in fields]), taken)
+    successor = Schema(schema.id + 1, columns, schema.retired)
     reason = check_successor(schema, successor)
     if reason:
         raise InvalidInput(reason)
@@ -93,37 +81,53 @@ def check_successor(old: Schema, new: Schema) -> str | None:
     """Return why `new` cannot follow `old`, or None: every segment of `old` must stay readable."""
     if new.id != old.id + 1:
         return f"schema {new.id} does not follow schema {old.id}"
+    if new.retired != old.retired:  # against dropped-id-forgotten
+        return "its retired ids are not those of dropped columns"
     after = {column.id: column for column in new.columns}
     for column in old.columns:
         kept = after.pop(column.id, None)
         if kept is None or kept.name != column.name:
             return f"column {column.name!r} is missing from the new schema"
         if kept.type != column.type:
-            return f"column {column.name!r} cannot change type from {column.type} to {kept.type}"
+            return f"column {column.name!r} cannot change its type"
         if column.nullable and not kept.nullable:
             return f"column {column.name!r} cannot become required: older segments may hold nulls"
     for column in after.values():
-        if column.id <= old.last_column_id or column.id > new.last_column_id:
-            return f"column id {column.id} of {column.name!r} is not new"
         if not column.nullable:
             return f"new column {column.name!r} must be nullable: older segments do not have it"
-    if new.last_column_id < old.last_column_id:
-        return "column ids would be reused"
-    return _form_problem(new)
+    return _form_problem(new) or _id_problem(old, new)
+
+
+def _id_problem(old: Schema, new: Schema) -> str | None:
+    """Return which added column or field has not the id that it gets; None: there is none."""
+    before = {*all_ids(old)}
+    taken = {*before, *retired_ids(new)}
+    unnumbered = tuple(_without_new_ids(column, before) for column in new.columns)
+    for column, expected in zip(new.columns, with_added_ids(unnumbered, taken), strict=True):
+        if column != expected:  # against added-column-with-any-id
+            wrong, right = next(
+                pair
+                for pair in zip(ids_in(column), ids_in(expected), strict=True)
+                if len({*pair}) > 1
+            )
+            return f"column {column.name!r} brings id {wrong}, where {right} is the next one"
+    return None
 
 
 def first_problems(schema: Schema) -> list[str]:
     """Return the breaches of FORMAT.md R7.2 in the first schema of a log: no fold judges it."""
     problems = [] if schema.id == 1 else [f"the first schema has id {schema.id}, not 1"]
-    if shared := _shared(schema):
-        problems.append(f"the first schema has two columns of one {shared}")
-    if outside := _outside(schema):
-        problems.append(f"the first schema has {outside}")
-    problems += [
+    types = [
         f"the first schema has a column {shown(column.name)}: {problem}"
         for column in schema.columns
         if (problem := type_problem(column.type))
     ]
+    if types:  # there are no ids to look at inside of such a type
+        return [*problems, *types]
+    if shared := _shared(schema):
+        problems.append(f"the first schema has {shared}")
+    if outside := _outside(schema):
+        problems.append(f"the first schema has {outside}")
     return problems
 
 
@@ -135,82 +139,31 @@ def to_arrow(schema: Schema) -> pa.Schema:
             that no column can have: the first schema of a log is what its writer made it (FORMAT.md
             R7.2).
     """
-    shared = _shared(schema)
-    if shared:
-        raise Corrupt(f"the table's schema has two columns of one {shared}")
+    fields = [pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns]
+    if shared := _shared(schema):
+        raise Corrupt(f"the table's schema has {shared}")
     if outside := _outside(schema):  # against ids-that-a-new-column-gets
         raise Corrupt(f"the table's schema has {outside}")
-    return pa.schema([pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns])
+    return pa.schema(fields)
 
 
-def arrow_type(stored: ColumnType, depth: int = 0) -> pa.DataType:
-    """Return the Arrow type of a stored column type.
+def with_field_ids(rows: pa.Schema, schema: Schema) -> pa.Schema:
+    """Return the schema of rows with the ids of columns and fields in its metadata (`FIELD_ID`).
 
-    Raises:
-        Corrupt: it is not one of FORMAT.md R7.1.
+    Parquet's writer stores them. Columns that the table does not have, such as `_op`, get none.
+
+    Args:
+        rows: the schema of the rows.
+        schema: the table's.
     """
-    if isinstance(stored, str):
-        if stored in _PRIMITIVES:
-            return _PRIMITIVES[stored]
-        match = _DECIMAL.fullmatch(stored)
-        if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
-            return pa.decimal128(int(match[1]), int(match[2]))
-    elif isinstance(stored, dict) and len(stored) == 1:
-        if depth == _MAX_DEPTH:
-            raise Corrupt(_TOO_DEEP)
-        (kind, inner), *_ = stored.items()
-        if kind == "list" and isinstance(inner, str | dict):
-            return pa.list_(arrow_type(inner, depth + 1))
-        if kind == "map" and isinstance(inner, list) and len(inner) == 2:
-            return pa.map_(arrow_type(inner[0], depth + 1), arrow_type(inner[1], depth + 1))
-        if kind == "struct" and isinstance(inner, list) and inner:
-            return pa.struct([_struct_field(part, depth + 1) for part in inner])
-    raise Corrupt(f"{str(stored)[:80]!r} is not a column type of the format")
-
-
-def stored_type(arrow: pa.DataType, name: str, depth: int = 0) -> ColumnType:
-    """Return the stored form of an Arrow type, normalised.
-
-    Raises:
-        InvalidInput: the format has no such type; the message names column `name` and a type to
-            cast it to.
-    """
-    if depth > _MAX_DEPTH:
-        raise InvalidInput(f"column {name!r}: {_TOO_DEEP}")
-    arrow = _NORMALISED.get(arrow, arrow)
-    if arrow in _NAMES:
-        return _NAMES[arrow]
-    if pa.types.is_timestamp(arrow):
-        return "timestamp_ntz" if arrow.tz is None else "timestamp"
-    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
-        return f"decimal({arrow.precision},{arrow.scale})"
-    if pa.types.is_dictionary(arrow):
-        return stored_type(arrow.value_type, name, depth)
-    deeper = depth + 1
-    if (
-        pa.types.is_list(arrow)
-        or pa.types.is_large_list(arrow)
-        or pa.types.is_fixed_size_list(arrow)
-    ):
-        return {"list": stored_type(arrow.value_type, name, deeper)}
-    if pa.types.is_map(arrow):
-        pair = (arrow.key_type, arrow.item_type)
-        return {"map": [stored_type(part, name, deeper) for part in pair]}
-    if pa.types.is_struct(arrow) and arrow.num_fields:
-        fields = ({"name": f.name, "type": stored_type(f.type, name, deeper)} for f in arrow)
-        return {"struct": [*fields]}
-    raise InvalidInput(
-        f"column {name!r} has type {arrow}, which tables do not support: {_advice(arrow)}"
-    )
-
-
-def type_problem(stored: ColumnType) -> str | None:
-    """Return why a stored type cannot be in a table, or None."""
-    try:
-        arrow_type(stored)
-    except Corrupt as error:
-        return error.message
-    return None
+    columns = {column.name: column for column in schema.columns}
+    fields = []
+    for field in rows:
+        if column := columns.get(field.name):
+            kind, metadata = arrow_type(column.type, ids=True), {FIELD_ID: str(column.id)}
+            field = pa.field(field.name, kind, field.nullable, metadata)  # noqa: PLW2901
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def check_time_column(schema: Schema, time_column: str) -> Column:
@@ -275,9 +228,12 @@ def list_names(schema: Schema) -> str:
     return ", ".join(column.name for column in schema.columns)
 
 
-def _build(
-    schema_id: int, fields: list[tuple[Column | None, pa.Field]], last_column_id: int
-) -> Schema:
+def _columns(fields: list[tuple[Column | None, pa.Field]]) -> tuple[Column, ...]:
+    """Return the columns of a schema; the ids of new ones, and of their fields, are 0.
+
+    Args:
+        fields: the Arrow field of each column, and the column as it is now; None: it is new.
+    """
     seen: set[str] = set()
     columns = []
     for old, field in fields:
@@ -288,28 +244,21 @@ def _build(
                 "not tell columns apart. Rename one"
             )
         seen.add(field.name.lower())
-        if old is None:
-            if field.name.lower() in RESERVED:
-                raise InvalidInput(
-                    f"{field.name!r} cannot be the name of a column: the changes of a table have a "
-                    f"column {field.name.lower()!r} of their own. Rename it"
-                )
-            last_column_id += 1
+        if old is None and field.name.lower() in RESERVED:
+            raise InvalidInput(
+                f"{field.name!r} cannot be the name of a column: the changes of a table have a "
+                f"column {field.name.lower()!r} of their own. Rename it"
+            )
         kind = stored_type(field.type, field.name)  # bounds the depth of the next check
         _check_fields(field.type, field.name)
         if problem := type_problem(kind):
             raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
-        columns.append(
-            Column(
-                id=last_column_id if old is None else old.id,
-                name=field.name,
-                type=kind,
-                nullable=field.nullable,
-            )
-        )
+        if old is not None and arrow_type(old.type) == arrow_type(kind):
+            kind = old.type
+        columns.append(Column(0 if old is None else old.id, field.name, kind, field.nullable))
     if not columns:
         raise InvalidInput("a table needs at least one column, its event time")
-    return Schema(id=schema_id, last_column_id=last_column_id, columns=tuple(columns))
+    return tuple(columns)
 
 
 def _check_name(name: str, what: str) -> None:
@@ -346,32 +295,53 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
 
 def _form_problem(schema: Schema) -> str | None:
     """Return why a schema is invalid, whatever schema came before it, or None."""
-    if _shared(schema):
-        return "a column id or a column name occurs twice"
     for column in schema.columns:
         if problem := type_problem(column.type):
             return f"column {column.name!r}: {problem}"
-    return None
+    return _shared(schema) or _outside(schema)
 
 
 def _shared(schema: Schema) -> str | None:
-    """Return which of `id` and `name` two columns have in common; None: all columns differ."""
-    columns = schema.columns
-    if len({column.id for column in columns}) < len(columns):
-        return "id"
-    if len({_ascii_lower(column.name) for column in columns}) < len(columns):
-        return "name"
+    """Return what two columns or fields have in common that none may; None: all differ.
+
+    No id is there twice or retired, and no name is there twice among columns or in a struct.
+    """
+    numbers, retired = all_ids(schema), retired_ids(schema)
+    if len({*numbers}) < len(numbers):
+        return "two columns of one id"
+    if not {*retired}.isdisjoint(numbers):
+        return "a column with an id that is retired"
+    if _name_twice([column.name for column in schema.columns]):
+        return "two columns of one name"
+    for column in schema.columns:
+        for kind in (column.type, *(field.type for field in all_fields(column.type))):
+            if _name_twice([field.name for field in inner_fields(kind)]):
+                return f"two fields of one name in column {column.name!r}"
     return None
 
 
+def _name_twice(names: list[str]) -> bool:
+    return len({_ascii_lower(name) for name in names}) < len(names)
+
+
+def _without_new_ids(column: Column, known: Collection[int]) -> Column:
+    """Return a column with 0 for its id, and those of its fields, unless they are known."""
+
+    def of(number: int) -> int:
+        return number if number in known else 0
+
+    def stripped(stored: ColumnType) -> ColumnType:
+        fields = [InnerField(of(f.id), f.name, stripped(f.type)) for f in inner_fields(stored)]
+        return with_fields(stored, fields) if fields else stored
+
+    return msgspec.structs.replace(column, id=of(column.id), type=stripped(column.type))
+
+
 def _outside(schema: Schema) -> str | None:
-    """Return which column has an id that is not one of those given so far; None: no column."""
-    for column in schema.columns:
-        if not 1 <= column.id <= schema.last_column_id:
-            return (
-                f"a column with id {column.id}, which is not 1 to {schema.last_column_id}, the "
-                "last column id"
-            )
+    """Return which column or field has an id that none can have; None: no one."""
+    for number in all_ids(schema):
+        if not 1 <= number <= LAST:
+            return f"a column or field with id {number}, which is not 1 to {LAST}"
     return None
 
 
@@ -381,25 +351,3 @@ def _ascii_lower(name: str) -> str:
     Writers refuse more: names that are equal in the lower case of their release of Unicode.
     """
     return name.translate(_ASCII_LOWER)
-
-
-def _struct_field(part: Any, depth: int) -> pa.Field:
-    if (
-        not isinstance(part, dict)
-        or list(part) != ["name", "type"]
-        or not isinstance(part["name"], str)
-    ):
-        raise Corrupt("a struct's field needs exactly a name and a type")
-    return pa.field(part["name"], arrow_type(part["type"], depth))
-
-
-def _advice(arrow: pa.DataType) -> str:
-    if pa.types.is_uint64(arrow):
-        return "cast it to int64 or decimal(20,0)"
-    if pa.types.is_time(arrow) or pa.types.is_duration(arrow) or pa.types.is_interval(arrow):
-        return "cast it to int64 (with the unit in its name) or to a timestamp"
-    if pa.types.is_fixed_size_binary(arrow):
-        return "cast it to binary"
-    if pa.types.is_null(arrow):
-        return "give it a type, such as string"
-    return "cast it to a type that Parquet and Spark share"

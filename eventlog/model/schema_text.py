@@ -9,8 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.columns.column_types import arrow_type, inner_fields
 from eventlog.model.entries import ColumnType
-from eventlog.model.schema import arrow_type
 
 _REQUIRED = " not null"
 _MAX_TEXT = 2**20
@@ -50,13 +50,11 @@ def type_text(stored: ColumnType) -> str:
         arrow_type(stored)
     except Corrupt as error:
         return f"({error.message})"
-    (kind, inner), *_ = stored.items()
-    if kind == "list":
-        return f"list<{type_text(inner)}>"
-    if kind == "map":
-        return f"map<{type_text(inner[0])}, {type_text(inner[1])}>"
-    fields = ", ".join(f"{part['name']}:{type_text(part['type'])}" for part in inner)
-    return f"struct<{fields}>"
+    (kind,) = stored
+    fields = inner_fields(stored)
+    if kind == "struct":
+        return f"struct<{', '.join(f'{field.name}:{type_text(field.type)}' for field in fields)}>"
+    return f"{kind}<{', '.join(type_text(field.type) for field in fields)}>"
 
 
 def _field(text: str) -> pa.Field:

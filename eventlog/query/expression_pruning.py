@@ -19,9 +19,10 @@ from pyarrow.fs import LocalFileSystem
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.columns.column_types import arrow_type
 from eventlog.model.decimals import from_units
 from eventlog.model.entries import Column, Schema
-from eventlog.model.schema import arrow_type, list_names, to_arrow
+from eventlog.model.schema import list_names, to_arrow
 from eventlog.query.pruning import Bounds, Span, to_span_units
 
 _LITERAL = "literal"

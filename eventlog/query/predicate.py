@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.columns.column_types import arrow_type
 from eventlog.model.entries import Column, Schema
 from eventlog.model.records import Leaf
-from eventlog.model.schema import arrow_type
 from eventlog.query import conditions, expression_pruning, pruning
 from eventlog.query.conditions import Condition
 from eventlog.query.pruning import Bounds

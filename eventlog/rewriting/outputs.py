@@ -184,7 +184,8 @@ class Outputs:
         self._open: dict[str, _Chunk] = {}
         self._staged: list[Add] = []
         self._uploads: Uploads[None] = Uploads(_UPLOADS, sizes.memory_bytes // 4, _UPLOADS + 1)
-        self._fixed_bytes = len(encode_segment(to_arrow(recipe.schema).empty_table()).body)
+        empty = to_arrow(recipe.schema).empty_table()
+        self._fixed_bytes = len(encode_segment(empty, recipe.schema).body)
         self._taken_bytes = 0  # since the last check of the held memory
         self.written = NOTHING
 

@@ -121,6 +121,7 @@ def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Readin
     return Reading(
         t.store,
         head.version,
+        head.stored_schema,
         schema,
         schema,
         ahead_bytes=memory // 8,

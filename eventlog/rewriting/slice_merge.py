@@ -357,6 +357,7 @@ class _Inputs:
         reading = Reading(
             work.t.store,
             head.version,
+            work.recipe.schema,
             schema,
             schema,
             ahead_bytes=work.sizes.memory_bytes // 8,

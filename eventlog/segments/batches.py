@@ -59,32 +59,6 @@ def given_up(tables: list[pa.Table]) -> Iterator[pa.Table]:
         yield tables.pop()
 
 
-def to_current_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with exactly this schema; columns added later are null.
-
-    Raises:
-        ValueError: a column that is not nullable is missing.
-        pa.ArrowInvalid: a column has another type and does not cast, or has text that is no UTF-8.
-    """
-    for field, column in zip(table.schema, table.columns, strict=True):
-        if has_text(field.type):
-            column.validate(full=True)
-    if table.schema.equals(schema, check_metadata=True):
-        return table
-    columns = []
-    for field in schema:
-        if field.name in table.column_names:
-            column = table.column(field.name)
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        elif field.nullable:
-            columns.append(pa.nulls(table.num_rows, field.type))
-        else:
-            raise ValueError(f"column {field.name!r} is missing")
-    if not columns:
-        return pa.Table.from_batches([without_columns(table.num_rows)])
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
 def has_text(kind: pa.DataType) -> bool:
     """Return whether values of a type are text or contain some."""
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)

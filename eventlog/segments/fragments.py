@@ -21,12 +21,11 @@ import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog import limits
-from eventlog.decoding import Bound, decode, encoded_bytes, leaves, most_bytes
+from eventlog.decoding import Bound, decode, encoded_bytes, most_bytes
 from eventlog.errors import DataLoss, EventLogError
-from eventlog.format.conversion import check_parquet_columns
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.keyed.rule import DELETE, OP, UPSERT
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Schema, Segment
 from eventlog.query.expression_pruning import trusted
 from eventlog.segments.batches import (
     clashes,
@@ -36,12 +35,13 @@ from eventlog.segments.batches import (
     join_tables,
     predicate_error,
     take_tables,
-    to_current_schema,
     with_schema,
     without_columns,
 )
+from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.large_filters import filter_in_bulk, is_large
 from eventlog.segments.segment_object import SegmentObject
+from eventlog.state.scan import ScanPlan
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
@@ -87,7 +87,8 @@ class Reading:
     Attributes:
         store: the store that has the segments.
         version: the version being read, for error messages.
-        table_schema: the table's Arrow schema at that version, which `filter` refers to.
+        columns: the table's columns at that version, with the ids by which files have them.
+        table_schema: the same as an Arrow schema, which `filter` refers to; or some of them.
         schema: the fields wanted, in order; every batch has exactly this schema.
         filter: the rows wanted; None for all.
         filter_columns: names of the columns that `filter` reads, or a superset.
@@ -102,6 +103,7 @@ class Reading:
 
     store: ObjectStore
     version: int
+    columns: Schema
     table_schema: pa.Schema
     schema: pa.Schema
     filter: pc.Expression | None = None
@@ -111,6 +113,26 @@ class Reading:
     table: str | None = None
     required: frozenset[str] = frozenset()
     audit: FileAudit | None = None
+
+    @classmethod
+    def of(cls, store: ObjectStore, plan: ScanPlan, table: str) -> Reading:
+        """Return how the segments of a plan are read.
+
+        Args:
+            store: of the table.
+            plan: the plan.
+            table: the table's id.
+        """
+        return cls(
+            store=store,
+            version=plan.version,
+            columns=plan.columns,
+            table_schema=plan.table_schema,
+            schema=plan.schema,
+            filter=plan.filter,
+            filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
+            table=table,
+        )
 
     def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments in the given order, and in stored order within each.
@@ -198,28 +220,27 @@ class _Source:
             except ValueError as error:
                 raise self.undecodable(error) from error
         self.footer = self.object.footer
-        self.schema = self._stored_schema()
+        self.file = self._file_columns()
         names = frozenset(reading.schema.names) | reading.filter_columns
-        self.columns = leaves(self.schema, names)
+        self.columns = self.file.leaves(names)
         # Decoded bytes of the columns, by row group; None if the file does not record them.
-        by_column = decoded_sizes(self.footer, len(self.schema))
-        wanted = [place for place, name in enumerate(self.schema.names) if name in names]
+        by_column = decoded_sizes(self.footer, len(self.file.stored))
+        wanted = self.file.places_of(names)
         self.sizes = None
         if by_column is not None:
             self.sizes = [sum(row[place] for place in wanted) for row in by_column]
         self.fields = pa.schema([field for field in reading.table_schema if field.name in names])
         self._check_footer()
 
-    def _stored_schema(self) -> pa.Schema:
-        """Return the file's Arrow schema, if its columns become the table's without loss."""
+    def _file_columns(self) -> FileColumns:
+        """Return the file's columns, if they become the table's without loss."""
+        keyed = not isinstance(self.segment.slice, UnsetType)
         try:
-            stored = self.footer.schema.to_arrow_schema()
-            check_parquet_columns(self.footer.schema, stored, self.reading.table_schema)
+            return FileColumns(self.footer.schema, self.reading.columns, keyed=keyed)
         except DataLoss as error:
             raise self.object.loss(error.message) from None
         except _FAILURES as error:
             raise self.undecodable(error) from error
-        return stored
 
     def _check_footer(self) -> None:
         footer, segment = self.footer, self.segment
@@ -227,11 +248,11 @@ class _Source:
         rows = sum(group.num_rows for group in groups)
         if not rows == footer.num_rows == segment.rows:
             raise self.object.loss(f"the object has {footer.num_rows} rows, not {segment.rows}")
-        present = set(self.schema.names)
         needed = {field.name for field in self.reading.table_schema if not field.nullable}
-        lacking = sorted((needed | self.reading.required) - present)
-        if lacking:
-            raise self.object.loss(f"the object lacks column {lacking[0]!r}")
+        try:
+            self.file.check_present(needed | self.reading.required)
+        except DataLoss as error:
+            raise self.object.loss(error.message) from None
 
     def pieces(self) -> list[_Piece]:
         """Return runs of row groups, each about as large as is decoded at once."""
@@ -266,6 +287,8 @@ class _Source:
         """Return the row groups that may have matching rows, by the statistics in the file."""
         reading, every = self.reading, list(range(self.footer.num_row_groups))
         if reading.filter is None or len(every) < 2 or not reading.filter_in_scan():
+            return every
+        if not self.file.same_names(reading.filter_columns):  # against pruned-by-another-column
             return every
         import pyarrow.dataset as ds  # noqa: PLC0415 - loads pandas where that is installed
 
@@ -371,7 +394,7 @@ class _Piece:
                     break
                 if source.reading.audit is not None:
                     source.reading.audit.look_at(source.footer.row_group(self.groups[0]), batch)
-                table = to_current_schema(pa.Table.from_batches([batch]), source.fields)
+                table = source.file.conformed(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)
                 yield table

@@ -28,7 +28,7 @@ from eventlog.model import stats
 from eventlog.model.actions import Add
 from eventlog.model.entries import Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
 from eventlog.model.properties import setting
-from eventlog.model.schema import stored_time_column, to_arrow
+from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
@@ -112,9 +112,10 @@ class Recipe:
 def _with_key(
     columns: tuple[Column, ...], schema: Schema, keyed: Keyed | None
 ) -> tuple[Column, ...]:
-    """Return the columns that get statistics, with those of the key: look-ups prune by them."""
+    """Return the columns that get statistics, by id, with those of the key, for look-ups."""
     wanted = {column.name for column in columns} | set(keyed.key if keyed else ())
-    return tuple(column for column in schema.columns if column.name in wanted)
+    found = (column for column in schema.columns if column.name in wanted)
+    return tuple(sorted(found, key=lambda column: column.id))
 
 
 class Encoded(NamedTuple):
@@ -155,7 +156,8 @@ class SegmentWriter:
         self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
         self._sink = io.BytesIO() if path is None else path.open("w+b")
         schema = to_arrow(recipe.schema) if schema is None else schema
-        self._file = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, **_parquet(schema))
+        stored = with_field_ids(schema, recipe.schema)
+        self._file = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), stored, **_parquet(schema))
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
@@ -241,12 +243,18 @@ def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
     put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
 
 
-def encode_segment(table: pa.Table) -> Encoded:
-    """Return the table as the bytes of a segment: zstd Parquet with statistics."""
+def encode_segment(table: pa.Table, schema: Schema) -> Encoded:
+    """Return rows as the bytes of a segment: zstd Parquet with statistics and field ids.
+
+    Args:
+        table: the rows.
+        schema: that of the table, which has the ids of the columns.
+    """
     sink = io.BytesIO()
     out = pa.PythonFile(sink, "w")
     sizes: list[list[int]] = []
-    with pq.ParquetWriter(out, table.schema, **_parquet(table.schema)) as file:
+    stored = with_field_ids(table.schema, schema)
+    with pq.ParquetWriter(out, stored, **_parquet(table.schema)) as file:
         for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
             file.write_table(group, row_group_size=group.num_rows)
             sizes.append(_sizes(group))

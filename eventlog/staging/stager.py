@@ -251,7 +251,7 @@ class Stager:
         self, bounds: tuple[int, int], table: pa.Table, place: Slice | UnsetType = UNSET
     ) -> Add:
         recipe = self._recipe
-        encoded = encode_segment(table)
+        encoded = encode_segment(table, recipe.schema)
         column_stats = stats.compute(table, recipe.stats_columns)
         add = make_add(
             recipe,

@@ -69,6 +69,7 @@ class ScanPlan:
     Attributes:
         version: the version to read.
         schema: the Arrow schema of the result: the requested columns, in the requested order.
+        columns: the table's columns at that version.
         table_schema: the Arrow schema of the table at that version, which the filter refers to.
         entries: the segments to read, in columns (`eventlog.format.frames.entry_columns`), in no
             particular order.
@@ -82,6 +83,7 @@ class ScanPlan:
 
     version: int
     schema: pa.Schema
+    columns: Schema
     table_schema: pa.Schema
     entries: pa.Table
     predicate: Predicate | None
@@ -120,6 +122,7 @@ class ScanQuestion:
 
     Attributes:
         schema: the Arrow schema of the result.
+        columns: the table's columns.
         table_schema: the Arrow schema of the table.
         predicate: the row filter, or None.
         spans: the intervals that the scan is restricted to, disjoint and in time order, in ms UTC;
@@ -132,6 +135,7 @@ class ScanQuestion:
     """
 
     schema: pa.Schema
+    columns: Schema
     table_schema: pa.Schema
     predicate: Predicate | None
     spans: Sequence[tuple[int, int]] | None
@@ -170,6 +174,7 @@ class ScanQuestion:
         return ScanPlan(
             version=state.version,
             schema=self.schema,
+            columns=self.columns,
             table_schema=self.table_schema,
             entries=chosen.entries,
             predicate=self.predicate,
@@ -197,6 +202,7 @@ class ScanQuestion:
         return ScanPlan(
             version=state.version,
             schema=self.schema,
+            columns=self.columns,
             table_schema=self.table_schema,
             entries=chosen,
             predicate=self.predicate,
@@ -226,6 +232,7 @@ class ScanQuestion:
         return ScanPlan(
             version=version,
             schema=self.schema,
+            columns=self.columns,
             table_schema=self.table_schema,
             entries=choice.entries,
             predicate=self.predicate,
@@ -273,7 +280,9 @@ def question(
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
     rule = stored_rule(state.layout, stored, state.meta.properties)
-    return ScanQuestion(schema, table_schema, row_filter, spans, start, end, time_column, rule=rule)
+    return ScanQuestion(
+        schema, stored, table_schema, row_filter, spans, start, end, time_column, rule=rule
+    )
 
 
 def project(table_schema: pa.Schema, columns: Sequence[str] | None, stored: Schema) -> pa.Schema:

@@ -17,7 +17,7 @@ from eventlog.keyed.slice_pruning import prune_runs
 from eventlog.log import chain
 from eventlog.log.diff import diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
-from eventlog.model.entries import Correction, Segment
+from eventlog.model.entries import Correction, Schema, Segment
 from eventlog.model.records import Commit
 from eventlog.query.predicate import Predicate, Where
 from eventlog.readers.changefeed import change_steps
@@ -38,6 +38,7 @@ class ChangePlan:
         start: the version before the first change.
         end: the last version.
         columns: the Arrow schema of the table's columns in the result.
+        table: the table's columns at `end`.
         table_schema: the Arrow schema of the table at `end`, which the filter refers to.
         predicate: the row filter, or None.
         rule: the merge rule of a keyed table; None for others.
@@ -48,6 +49,7 @@ class ChangePlan:
     start: int
     end: int
     columns: pa.Schema
+    table: Schema
     table_schema: pa.Schema
     predicate: Predicate | None
     rule: MergeRule | None
@@ -145,6 +147,7 @@ def plan_changes(  # noqa: PLR0917 - what a range of versions is read from
         start=start,
         end=end,
         columns=asked.schema,
+        table=asked.columns,
         table_schema=asked.table_schema,
         predicate=asked.predicate,
         rule=asked.rule,
@@ -196,6 +199,7 @@ def _appeared(
         start=snapshot.version,
         end=snapshot.version,
         columns=asked.schema,
+        table=asked.columns,
         table_schema=asked.table_schema,
         predicate=asked.predicate,
         rule=asked.rule,

@@ -378,6 +378,7 @@ def reading_of(
     reading = Reading(
         store=t.store,
         version=plan.start,
+        columns=plan.table,
         table_schema=plan.table_schema,
         schema=plan.columns,
         filter=None if predicate is None else predicate.to_arrow(),

@@ -147,15 +147,7 @@ def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
     """
     store = open_store(uri, storage_options)
     _ = store.forks  # sent along with a branch, so that no task reads it
-    reading = Reading(
-        store=store,
-        version=plan.version,
-        table_schema=plan.table_schema,
-        schema=wanted,
-        filter=plan.filter,
-        filter_columns=plan.predicate.columns() if plan.predicate else frozenset(),
-        table=snapshot.header.table,
-    )
+    reading = replace(Reading.of(store, plan, snapshot.header.table), schema=wanted)
     if memory_bytes is not None:
         reading = replace(reading, ahead_bytes=ahead_of(memory_bytes))
     elif reading.store.near and plan.rule is None:  # merging reads logs again where it has less

@@ -192,10 +192,15 @@ class Reader:
         table = pq.read_table(io.BytesIO(self.objects[place]))
         assert table.num_rows == entry["rows"]
         columns = state["schema"]["columns"]
+        there = {
+            (field.metadata or {}).get(b"PARQUET:field_id"): column
+            for field, column in zip(table.schema, table.columns, strict=True)
+        }
+        found = {c["name"]: there.get(str(c["id"]).encode()) for c in columns}
         values = {
-            c["name"]: exact(table.column(c["name"]), c["type"])
-            if c["name"] in table.column_names
-            else [None] * table.num_rows
+            c["name"]: [None] * table.num_rows
+            if found[c["name"]] is None
+            else exact(found[c["name"]], c["type"])
             for c in columns
         }
         ops = table.column("_op").to_pylist() if "_op" in table.column_names else None

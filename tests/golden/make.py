@@ -119,7 +119,8 @@ def make_typed(clock: ManualClock) -> None:
     append(t, wide, app_id="loader", app_seq=4)
     clock.advance(-10_000)  # a clock that runs backwards does not
     start = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
-    overwrite(t, typed_rows(31, 1), start=start, end=start + dt.timedelta(days=1))
+    end = start + dt.timedelta(days=1)
+    overwrite(t, typed_rows(31, 1), start=start, end=end, missing="null")
     t.commit(t.transaction("fence", [Fence(4)]))
     append(t, typed_rows(40, 2))
 

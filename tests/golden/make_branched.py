@@ -54,7 +54,7 @@ def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     with ExitStack() as stack:
-        for place in ("table.table", "table.pins_and_claims"):
+        for place in ("session.session", "table.pins_and_claims"):
             name = f"eventlog.{place}.writer_name"
             stack.enter_context(patch(name, lambda: "golden@example"))
         make_branched(ManualClock(make.START_MS, seed=2026))

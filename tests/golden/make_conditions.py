@@ -47,6 +47,7 @@ from eventlog.model.actions import (
     Unchanged,
     Unpin,
 )
+from eventlog.model.columns.ids import TOP, added_id
 from eventlog.model.entries import (
     Analysed,
     ChunkState,
@@ -218,11 +219,13 @@ def segments(t: Table) -> list[Transaction]:
 def schemas(t: Table) -> list[Transaction]:
     """Schemas of which only the ids of columns are wrong; one that adds nothing."""
     at, n = t.head().stored_schema.columns
+    one = added_id(TOP, "one", ())
     text = lambda number, name: Column(number, name, "string", True)
     return [
-        void(t, "F4", [SetSchema(Schema(2, 2, (at, text(2, "other"), n)))]),
-        void(t, "F4", [SetSchema(Schema(2, 3, (at, n, text(3, "one"), text(3, "two"))))]),
-        good(t, SetSchema(Schema(2, 2, (n, at)))),
+        void(t, "F4", [SetSchema(Schema(2, (at, text(2, "other"), n)))]),
+        void(t, "F4", [SetSchema(Schema(2, (at, n, text(one, "one"), text(one, "two"))))]),
+        void(t, "F4", [SetSchema(Schema(2, (at, n, text(one, "two"))))]),
+        good(t, SetSchema(Schema(2, (n, at)))),
     ]
 
 

@@ -42,6 +42,7 @@ from eventlog.model.actions import (
     SetProperties,
     SetSchema,
 )
+from eventlog.model.columns.ids import TOP, added_id
 from eventlog.model.entries import Segment, Slice
 from eventlog.model.records import Transaction
 from eventlog.staging import upsert_rows
@@ -132,7 +133,7 @@ def store(t: Table, rows: pa.Table, chunk: str, place: Slice) -> Add:
         rows = rows.drop_columns([VERSION])
     rows = upsert_rows.stored(rows, schema)
     column_stats = stats.compute(rows, recipe.stats_columns)
-    encoded = encode_segment(rows)
+    encoded = encode_segment(rows, recipe.schema)
     add = make_add(
         recipe,
         t.clock,
@@ -264,10 +265,8 @@ def voids(t: Table) -> list[Transaction]:
     change = msgspec.structs.replace
     good = Merge(head.version, "all", 0, 3, low, high, named, total, total - 1)
     out = fresh(Slice("log", 0, 3, low, high, 1))
-    column = change(schema.columns[-1], id=schema.last_column_id + 1, name=OP)
-    reserved = change(
-        schema, id=schema.id + 1, last_column_id=column.id, columns=(*schema.columns, column)
-    )
+    column = change(schema.columns[-1], id=added_id(TOP, OP, ()), name=OP)
+    reserved = change(schema, id=schema.id + 1, columns=(*schema.columns, column))
     loose = change(
         schema,
         id=schema.id + 1,
@@ -364,16 +363,17 @@ def make_keyed(clock: ManualClock) -> None:
     wide = items([12, 14], 55, "wide").append_column("added", pa.array(["x", None]))
     upsert(t, wide)
     merged(t, "all", (0, 3), (1, t.head().version))
-    upsert(t, items([10], 59, "older than its delete"))
+    upsert(t, items([10], 59, "older than its delete"), missing="null")
     clock.advance(30 * HOUR_MS)
     # The delete is 30 hours old, and forgotten.
     merged(t, "all", (0, 3), (1, t.head().version), forget=t.head().version - 1)
-    upsert(t, items([10], 58, "later than the hours of deletes"))
+    upsert(t, items([10], 58, "later than the hours of deletes"), missing="null")
     gone = [drop_of(s) for s in live(t)]
-    t.commit(t.transaction("overwrite", [*gone, *stage(t, items([70, 71], 1, "new"))]))
-    upsert(t, items([71, 72], 0, "old"))
+    whole = items([70, 71], 1, "new").append_column("added", pa.nulls(2, pa.string()))
+    t.commit(t.transaction("overwrite", [*gone, *stage(t, whole)]))
+    upsert(t, items([71, 72], 0, "old"), missing="null")
     t.restore(t.head().version - 3)
-    upsert(t, items([72], 61, "after the restore"))
+    upsert(t, items([72], 61, "after the restore"), missing="null")
     t.write_keyframe()
 
 

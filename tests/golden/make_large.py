@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 from golden import make
+from support.field_ids import with_ids
 
 from eventlog.clock import ManualClock
 from eventlog.format import keys, parts
@@ -32,8 +33,8 @@ def make_large(clock: ManualClock) -> None:
     rows = pa.table([numbers, numbers, ["x" * 100_000] * ROWS], schema=SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(
-        rows, sink, compression="none", use_dictionary=False, write_statistics=False,
-        store_schema=False, row_group_size=ROWS // 2,
+        with_ids(rows, t.head().stored_schema), sink, compression="none", use_dictionary=False,
+        write_statistics=False, store_schema=False, row_group_size=ROWS // 2,
     )  # fmt: skip
     parquet = sink.getvalue()
     cut, tail = parts.make_tail(memoryview(parquet))

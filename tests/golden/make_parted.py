@@ -193,10 +193,10 @@ def main() -> int:
         shutil.rmtree(make.TABLES / name, ignore_errors=True)
     with ExitStack() as stack:
         stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        for place in ("table.table", "table.pins_and_claims"):
+        for place in ("session.session", "table.pins_and_claims"):
             stack.enter_context(patch(f"eventlog.{place}.writer_name", lambda: "golden@example"))
         make_parted(ManualClock(make.START_MS, seed=2029))
-        make_keys(ManualClock(make.START_MS, seed=2030))
+        make_keys(ManualClock(make.START_MS, seed=2040))
         make_published(ManualClock(make.START_MS, seed=2031))
         make_chosen(ManualClock(make.START_MS, seed=2032))
         make_chosen_keys(ManualClock(make.START_MS, seed=2033))

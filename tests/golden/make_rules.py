@@ -11,6 +11,7 @@ import sys
 from contextlib import ExitStack
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 from golden import make, make_whole
 
@@ -38,6 +39,7 @@ from eventlog.model.actions import (
     Swept,
     Unchanged,
 )
+from eventlog.model.columns.ids import TOP, added_id
 from eventlog.model.entries import (
     Analysed,
     ChunkState,
@@ -158,34 +160,41 @@ def schemas(t: Table) -> list[Transaction]:
     """Successors of a schema, and what is none."""
     at, n = t.head().stored_schema.columns
     required = Column(at.id, at.name, at.type, True)
-    new = Column(3, "added", "string", True)
+    number = lambda name: added_id(TOP, name, ())
+    new = Column(number("added"), "added", "string", True)
+    change = msgspec.structs.replace
     nested: object = "int64"
-    for _ in range(32):
-        nested = {"list": nested}
+    for _ in range(16):
+        nested = {"list": {"id": 9, "type": nested}}
+    parts = {"id": added_id(new.id, "element", ()), "type": "int64"}
     no_successors = [
-        Schema(3, 3, (at, n, new)),
-        Schema(2, 1, (at, n)),
-        Schema(2, 2, (at, n, new)),
-        Schema(2, 3, (at, n, Column(3, "N", "string", True))),
-        Schema(2, 3, (at, n, Column(3, "added", "string", False))),
-        Schema(2, 3, (at, n, Column(2, "added", "string", True))),
-        Schema(2, 3, (at, n, Column(0, "added", "string", True))),
-        Schema(2, 2, (at, Column(n.id, n.name, n.type, False))),
-        Schema(2, 2, (at, Column(n.id, n.name, "int32", True))),
-        Schema(2, 2, (at, Column(n.id, "m", n.type, True))),
-        Schema(2, 3, (at, n, Column(3, "added", "uint64", True))),
-        Schema(2, 3, (at, n, Column(3, "added", {"set": "int64"}, True))),
-        Schema(2, 3, (at, n, Column(3, "added", {"list": "int64", "map": []}, True))),
-        Schema(2, 3, (at, n, Column(3, "added", nested, True))),
+        Schema(3, (at, n, new)),
+        Schema(2, (at, n), ()),
+        Schema(2, (at, n), (number("added"),)),
+        Schema(2, (at, n, Column(number("N"), "N", "string", True))),
+        Schema(2, (at, n, change(new, nullable=False))),
+        Schema(2, (at, n, change(new, id=3))),
+        Schema(2, (at, n, change(new, id=2))),
+        Schema(2, (at, n, change(new, id=0))),
+        Schema(2, (at, n, change(new, id=new.id + 1))),
+        Schema(2, (at, change(n, nullable=False))),
+        Schema(2, (at, change(n, type="int32"))),
+        Schema(2, (at, change(n, name="m"))),
+        Schema(2, (at, n, change(new, type="uint64"))),
+        Schema(2, (at, n, change(new, type={"set": parts}))),
+        Schema(2, (at, n, change(new, type={"list": parts, "map": []}))),
+        Schema(2, (at, n, change(new, type={"list": "int64"}))),
+        Schema(2, (at, n, change(new, type={"list": parts | {"id": parts["id"] + 1}}))),
+        Schema(2, (at, n, change(new, type=nested))),
     ]
-    stats = (ColumnStats(3, "a", "b", 0),)
+    stats = (ColumnStats(new.id, "a", "b", 0),)
     return [
         *(void(t, "F4", [SetSchema(schema)]) for schema in no_successors),
         void(t, "F6", [fresh(t, schema=2)]),
         # The add is judged by the schema of its own transaction, wherever that stands.
-        good(t, fresh(t, schema=2, stats=stats), SetSchema(Schema(2, 7, (n, new, required)))),
-        void(t, "F4", [SetSchema(Schema(3, 8, (n, new, at)))]),  # required again
-        void(t, "F4", [SetSchema(Schema(3, 8, (n, new, required, Column(7, "x", "bool", True))))]),
+        good(t, fresh(t, schema=2, stats=stats), SetSchema(Schema(2, (n, new, required)))),
+        void(t, "F4", [SetSchema(Schema(3, (n, new, at)))]),  # required again
+        void(t, "F4", [SetSchema(Schema(3, (n, new, required, Column(7, "x", "bool", True))))]),
     ]
 
 

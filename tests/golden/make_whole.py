@@ -140,7 +140,7 @@ def voids_of_segments(t: Table) -> list[Transaction]:
     good = t.transaction("append", staged(t, rows(60, 2)))
     done = next(iter(head.meta.published))
     columns = head.stored_schema.columns
-    shorter = Schema(head.stored_schema.id + 1, len(columns), columns[:-1])
+    shorter = Schema(head.stored_schema.id + 1, columns[:-1])
     changed = SetProperties((PropertyChange("user.note", "not this", "new"),))
     wrong = drop_of(one)
     wrong = type(wrong)(wrong.id, wrong.chunk, HASH)
@@ -262,7 +262,8 @@ def make_whole(clock: ManualClock) -> None:
     again = rows(0, sum(s.rows for s in read) - 1)  # one row is deleted
     rewrite = [Replace(planned, 1), *map(drop_of, read), *staged(t, again)]
     t.commit(t.transaction("compact", rewrite, read_version=planned, claim=lease.token))
-    overwrite(t, rows(1, 1, days=2), start="1970-01-02", end="1970-01-03", isolation="serializable")
+    second = {"start": "1970-01-02", "end": "1970-01-03", "missing": "null"}
+    overwrite(t, rows(1, 1, days=2), isolation="serializable", **second)
     clock.advance(-40 * DAY_MS)
     t.set_clock()
     clock.advance(2 * DAY_MS)
@@ -277,7 +278,7 @@ def _keep(t: Table, clock: ManualClock) -> None:
     head = t.head().version
     vacuum(t, dry_run=False, retention=dt.timedelta(hours=1), staging=dt.timedelta(hours=1))
     assert t.head().version == head + 2
-    overwrite(t, rows(5, 1, days=3), start="1970-01-03", end="1970-01-06")
+    overwrite(t, rows(5, 1, days=3), start="1970-01-03", end="1970-01-06", missing="null")
     t.restore(t.head().version - 1)
     noted = Analysed(t.head().version, "cd" * 32)
     state = ChunkState("unstable", 9, 2, 1, make.START_MS)

@@ -364,6 +364,10 @@ def leaves() -> list[Value]:
             rows = rows.add_column(place + n, f"slice_{name}", nulls(kind))
         return rows.add_column(place + 7, "slice_splits", pa.array([1] * 6, pa.int64()))
 
+    def half_a_tail(rows: pa.Table) -> pa.Table:
+        bare = rows.column("tail_size").to_pylist().index(None)
+        return with_cell("tail_size", 5, bare)(rows)
+
     first_last = lambda rows: rows.select([*rows.column_names[13:], *rows.column_names[:13]])
     cases = [
         ("a leaf with the column of a spill", "R9.3", OLDER, with_column("drop", flags)),
@@ -381,7 +385,7 @@ def leaves() -> list[Value]:
         ("bounds before the entries", "R9.3", SAME, first_last),
         ("a null in a leaf", "R9.3", OLDER, with_cell("hash", None)),
         ("an epoch of 13 digits in a leaf", "R3.2", OLDER, with_cell("epoch", 10**12)),
-        ("half a tail in a leaf", "R9.3", OLDER, with_cell("tail_size", 5)),
+        ("half a tail in a leaf", "R9.3", OLDER, half_a_tail),
         ("splits without a slice", "R9.3", OLDER, sliced),
         ("an interval that is no chunk's", "R9.3", OLDER, with_cell("chunk_end", 5)),
     ]

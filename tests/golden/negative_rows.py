@@ -66,7 +66,13 @@ def fits() -> list[Value]:
     def reserved(parts: Value) -> None:
         made = {"id": 99, "name": "_op", "type": "string", "nullable": True}
         parts["schema"]["columns"].append(made)
-        parts["schema"]["last_column_id"] = 99
+
+    def retired(parts: Value) -> None:
+        parts["schema"]["retired"] = [parts["schema"]["columns"][-1]["id"]]
+
+    def pairs(first: int, second: int, name: str) -> Value:
+        fields = [(first, "x"), (second, name)]
+        return {"struct": [{"id": n, "name": name, "type": "int8"} for n, name in fields]}
 
     def booleans(parts: Value) -> None:
         ordered("name")(parts)
@@ -92,7 +98,10 @@ def fits() -> list[Value]:
         ("two columns of one name, in capitals", "R7.2", "year", twins("n", "at", "name")),
         ("two columns of one id in a keyed table", "R7.2", "keyed", twins("name", "at", "id")),
         ("a column with id 0", "R7.2", "year", column("n", id=0)),
-        ("a column with an id that was not given", "R7.2", "year", column("n", id=99)),
+        ("a column with an id of Iceberg's", "R7.2", "year", column("n", id=2**31 - 200)),
+        ("a column with an id that is retired", "R7.2", "year", retired),
+        ("two fields of one id", "R7.2", "year", column("n", type=pairs(9, 9, "y"))),
+        ("two fields of one name", "R7.2", "year", column("n", type=pairs(8, 9, "X"))),
         ("a key without columns", "R15.2", "keyed", keyed(key=[])),
         ("a key that names a column twice", "R15.2", "keyed", keyed(key=["id", "id"])),
         ("a key of a column that is not there", "R15.2", "keyed", keyed(key=["nothing"])),
@@ -175,11 +184,16 @@ def segments() -> list[Value]:
 
     log = '"kind":"log"'
     bare = lambda rows: rows.drop_columns(["at"])
+    nameless = lambda rows: rows.append_column("more", pa.nulls(rows.num_rows, pa.int64()))
+    first = lambda rows: rows.schema.field(0).with_name("more")
+    twice = lambda rows: rows.append_column(first(rows), rows.column(0))
     return [
         newest("year").edit(of("bytes"), restate=True).case("a longer object", "2.10", LOST),
         newest("year").edit(of("rows"), restate=True).case("another row count", "2.10", LOST),
         newest("keyed").segment(operation, like=log).case("an _op in upper case", "R15.6", LOST),
         newest("whole").segment(bare).case("a required column not there", "4.3", LOST),
+        newest("whole").segment(nameless).case("a column without a field id", "R7.10", LOST),
+        newest("whole").segment(twice).case("two columns of one field id", "4.3", LOST),
         _creator("year", "R7.7", "a byte of a segment that means nothing"),
         newest("year")
         .edit(raised, restate=True)

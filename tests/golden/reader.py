@@ -303,8 +303,8 @@ spill = record(sha256=hex64, size=count, adds=count, drops=count)
 unread_spill = record(sha256=text, size=count, adds=count, drops=count)
 schema = record(
     id=count,
-    last_column_id=count,
     columns=many(record(id=count, name=text, type=column_type, nullable=boolean)),
+    retired=absent_or(many(count)),
 )
 layout = record(
     time_column=text,
@@ -975,11 +975,17 @@ class Reader:
         if version.header["version"] < newest.state["horizon"]:
             raise Vacuumed("R12.7")
         arranged, columns = version.state["layout"], version.state["schema"]
-        for field in ("id", "name"):
-            unlike = {lower(column[field]) for column in columns["columns"]}
-            need(len(unlike) == len(columns["columns"]), "R7.2")
-        given = range(1, columns["last_column_id"] + 1)
-        need(all(column["id"] in given for column in columns["columns"]), "R7.2")
+        inner = [field for column in columns["columns"] for field in inside_of(column["type"])]
+        numbers = [one["id"] for one in (*columns["columns"], *inner)]
+        need(len({*numbers}) == len(numbers), "R7.2")
+        need({*columns.get("retired", [])}.isdisjoint(numbers), "R7.2")
+        need(all(0 < number < 2**31 - 200 for number in numbers), "R7.2")
+        structs = [one["type"].get("struct") for one in inner if isinstance(one["type"], dict)]
+        structs += [
+            c["type"].get("struct") for c in columns["columns"] if isinstance(c["type"], dict)
+        ]
+        for named in (columns["columns"], *(one for one in structs if one)):
+            need(len({lower(one["name"]) for one in named}) == len(named), "R7.2")
         keyed = arranged.get("keyed")
         if keyed is not None:
             check_fit(arranged, columns["columns"], version.state["properties"])
@@ -1015,10 +1021,10 @@ class Reader:
         if keyed is not None and "_op" in table.column_names:
             intact(set(table.column("_op").to_pylist()) <= {None, "u", "d"}, "R15.6")
         made = []
+        found = by_id(table, () if keyed is None else ("_op", "_version"))
         for column in columns:
-            there = column["name"] in table.column_names
-            intact(there or column["nullable"], "4.3")
-            made.append(table.column(column["name"]) if there else None)
+            intact(column["id"] in found or column["nullable"], "4.3")
+            made.append(found.get(column["id"]))
         if keyed is not None:
             return None
         blank = [pa.nulls(table.num_rows) if values is None else values for values in made]
@@ -1027,6 +1033,28 @@ class Reader:
         kinds = [arrow_of(column["type"]) for column in columns]
         typed = [f.type if k is None else k for f, k in zip(found.schema, kinds, strict=True)]
         return found.cast(pa.schema([*zip(names, typed, strict=True)]))
+
+
+def by_id(table, unnumbered):
+    """The columns of a file by their field ids."""
+    found = {}
+    for field, column in zip(table.schema, table.columns, strict=True):
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        if number is None:
+            intact(field.name in unnumbered, "R7.10")
+            continue
+        intact(int(number) not in found, "4.3")
+        found[int(number)] = column
+    return found
+
+
+def inside_of(kind):
+    """The fields inside of a column type."""
+    if isinstance(kind, dict):
+        for parts in kind.values():
+            for part in parts if isinstance(parts, list) else [parts]:
+                yield part
+                yield from inside_of(part["type"])
 
 
 def applied(made, commit_hash, base, delta):

@@ -15,6 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.commit import intents
 from eventlog.format import codec, keys
 from eventlog.model.actions import SetSchema
+from eventlog.model.columns.ids import TOP, added_id
 from eventlog.model.entries import Column, Schema
 from eventlog.readers import Changes, changes, scan
 from eventlog.session.session import Session
@@ -291,8 +292,8 @@ def test_errors_say_what_to_do():
     with pytest.raises(errors.InvalidInput, match="start"):
         changes(table, -1)
     older = table.head().stored_schema  # as other programs may write it
-    column = Column(id=older.last_column_id + 1, name="_change", type="string", nullable=True)
-    wider = Schema(older.id + 1, column.id, (*older.columns, column))
+    column = Column(id=added_id(TOP, "_change", ()), name="_change", type="string", nullable=True)
+    wider = Schema(older.id + 1, (*older.columns, column))
     commit(table, SetSchema(wider))
     with pytest.raises(errors.InvalidInput, match="leave it out with `columns`"):
         changes(table, 0)

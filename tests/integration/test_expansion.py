@@ -7,11 +7,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.builders import DAY_US, commit, create, live, reopen
+from support.field_ids import with_ids
 
 from eventlog import compaction, limits
 from eventlog.errors import InvalidInput
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add
+from eventlog.model.schema import from_arrow
 from eventlog.readers import count, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
@@ -101,7 +103,9 @@ def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     table = create(store, schema=SCHEMA, granularity="all")
     rows, width = 60_000, 5000
     out = BytesIO()
-    pq.write_table(make(rows, width), out, compression="zstd", store_schema=False)
+    pq.write_table(
+        with_ids(make(rows, width), from_arrow(SCHEMA)), out, compression="zstd", store_schema=False
+    )
     body = out.getvalue()
     added = Add(table.clock.random_id(), "all", 0, rows, len(body), codec.sha256(body), 1)
     assert store.put_if_absent(keys.segment_key(0, "all", added.id), body)
@@ -118,7 +122,7 @@ def test_short_texts_of_an_encoding_that_may_repeat_come_in_large_batches():
     out = BytesIO()
     encodings = {"at": "PLAIN", "tags.list.element": "PLAIN", "n": "PLAIN"}
     encodings["text"] = "DELTA_BYTE_ARRAY"
-    rows = padded(60_000, 12)
+    rows = with_ids(padded(60_000, 12), from_arrow(SCHEMA))
     pq.write_table(rows, out, use_dictionary=False, column_encoding=encodings, store_schema=False)
     body = out.getvalue()
     added = Add(table.clock.random_id(), "all", 0, rows.num_rows, len(body), codec.sha256(body), 1)

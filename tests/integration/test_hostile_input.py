@@ -274,12 +274,12 @@ def test_a_repair_writes_nothing_in_a_table_for_newer_writers():
 
 def test_deep_column_types_are_refused_wherever_they_stand():
     table = create()
-    deep_type = {"list": "string"}
+    deep_type = {"list": {"id": 9, "type": "string"}}
     for _ in range(400):
-        deep_type = {"list": deep_type}
+        deep_type = {"list": {"id": 9, "type": deep_type}}
     schema = table.head().stored_schema
     columns = (*schema.columns, msgspec.structs.replace(schema.columns[0], id=9, type=deep_type))
-    wide = msgspec.structs.replace(schema, id=2, last_column_id=9, columns=columns)
+    wide = msgspec.structs.replace(schema, id=2, columns=columns)
     with pytest.raises((errors.InvalidInput, errors.CommitConflict)):
         commit(table, SetSchema(wide))
     stored = codec.decode_commit(builders.bodies(table.store)[0])

@@ -506,7 +506,7 @@ def test_g4_rows_are_not_repeated_above_what_a_third_copy_did_to_them(deleted):
 @pytest.mark.hazard("G4")
 def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
     """Each was merged with a copy of its own; nobody has to choose, as both only added rows."""
-    for seed in (4, 8):  # so that both repeat some
+    for seed in (1, 5):  # so that both repeat some
         table = keyed()
         put(table, (1, "old", None))
         sides = cut_off(table)
@@ -856,7 +856,7 @@ def test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_
 
 
 @pytest.mark.hazard("G4")
-@pytest.mark.parametrize("seed", [0, 4])  # the order of the names of the origins depends on it
+@pytest.mark.parametrize("seed", [3, 4])  # the order of the names of the origins depends on it
 def test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it(seed):
     table = keyed(properties={"user.seed": str(seed)})
     put(table, (1, "old", None))

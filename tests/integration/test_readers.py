@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from support import own_threads
 from support.builders import SCHEMA, commit, create, events, reopen, replace_object
+from support.field_ids import with_ids
 
 from eventlog import limits, readers
 from eventlog.errors import DataLoss, InvalidInput, Unavailable, VersionNotFound
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add
+from eventlog.model.schema import from_arrow
 from eventlog.query import predicate
 from eventlog.segments import fragments
 from eventlog.store.memory import MemoryStore
@@ -63,7 +65,7 @@ def staged(table, body, rows, chunk="1970-01-01"):
 
 def parquet(rows, **options):
     sink = BytesIO()
-    pq.write_table(rows, sink, **options)
+    pq.write_table(with_ids(rows, from_arrow(SCHEMA)), sink, **options)
     return sink.getvalue()
 
 

@@ -16,7 +16,7 @@ from eventlog.state import fold
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_357_344_000_000  # chunk 0 is 2013-01-05
 TIME_MS = 1_600_000_000_000
-SCHEMA = entries.Schema(1, 1, (entries.Column(1, "at", "timestamp", nullable=False),))
+SCHEMA = entries.Schema(1, (entries.Column(1, "at", "timestamp", nullable=False),))
 META = records.Meta(layout=entries.Layout("at", "day"), schema=SCHEMA)
 # The fields of the small state that the model has, and those that other tests cover.
 COMPARED = {

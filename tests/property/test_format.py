@@ -46,6 +46,7 @@ from eventlog.model.actions import (
     Unchanged,
     Unpin,
 )
+from eventlog.model.columns import column_types
 from eventlog.model.entries import (
     GRANULARITIES,
     Analysed,
@@ -116,9 +117,12 @@ entries = st.builds(
 adds = st.builds(Add, hex32, chunk_names, small, small, small, hex64, small, column_stats)
 drops = st.builds(Drop, hex32, chunk_names, hex64)
 names = st.sampled_from(["at", "größe", "x y", "列"])
-types = st.sampled_from(["timestamp", "string", "decimal(10,2)", {"list": "int8"}])
+types = st.sampled_from(
+    ["timestamp", "string", "decimal(10,2)", {"list": {"id": 7, "type": "int8"}}]
+)
 columns = st.builds(Column, small, names, types, st.booleans())
-schemas = st.builds(Schema, small, small, st.lists(columns, max_size=3).map(tuple))
+retired = st.just(msgspec.UNSET) | st.lists(small, min_size=1, max_size=2).map(tuple)
+schemas = st.builds(Schema, small, st.lists(columns, max_size=3).map(tuple), retired)
 layouts = st.builds(Layout, names, granularities, st.lists(names, max_size=2).map(tuple))
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
@@ -508,7 +512,7 @@ def test_text_bounds_enclose_the_values(values):
 
 
 arrow_types = st.recursive(
-    st.sampled_from(list(schema._PRIMITIVES.values())) | st.just(pa.decimal128(12, 3)),
+    st.sampled_from(list(column_types._PRIMITIVES.values())) | st.just(pa.decimal128(12, 3)),
     lambda inner: st.one_of(
         inner.map(pa.list_),
         st.lists(inner, min_size=1, max_size=2).map(

@@ -7,12 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UNSET
 from support.builders import START_MS
+from support.field_ids import with_ids
 
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add
 from eventlog.model.entries import Slice
+from eventlog.model.schema import from_arrow
 from eventlog.store.memory import MemoryStore
 
 _numbers = itertools.count()
@@ -49,10 +51,11 @@ def rows_of(ids=(1, 2), **columns):
     return pa.table({name: values for name, values in given.items() if values is not None})
 
 
-def stored(rows):
-    """The bytes of a Parquet file."""
+def stored(rows, schema=None, **options):
+    """The bytes of a Parquet file with the field ids of a table; None: those of `COLUMNS`."""
     body = io.BytesIO()
-    pq.write_table(rows, body)
+    schema = from_arrow(COLUMNS) if schema is None else schema
+    pq.write_table(with_ids(rows, schema), body, **options)
     return body.getvalue()
 
 
@@ -68,7 +71,8 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, st
         tail: the object's tail in its entry.
         stats: in its entry.
     """
-    body = segment if isinstance(segment, bytes) else stored(segment)
+    schema = table.head().stored_schema
+    body = segment if isinstance(segment, bytes) else stored(segment, schema)
     keyed = table.head().layout.keyed is not UNSET
     place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
     add = Add(

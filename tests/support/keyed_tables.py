@@ -198,7 +198,7 @@ def stored(table, recipe, snapshot, chunk, rows, place):  # noqa: PLR0917 - one 
         rows = rows.select(snapshot.schema.names).cast(snapshot.schema)
     else:
         rows = upsert_rows.stored(rows, snapshot.schema)
-    encoded = encode_segment(rows)
+    encoded = encode_segment(rows, recipe.schema)
     add = make_add(
         recipe,
         table.clock,

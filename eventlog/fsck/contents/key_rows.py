@@ -26,7 +26,7 @@ from eventlog.fsck.contents.row_check import (
 from eventlog.fsck.findings import Findings
 from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import OP, MergeRule, stored_rule
-from eventlog.model.entries import Column, Segment
+from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
@@ -43,6 +43,7 @@ class KeyColumns:
 
     Attributes:
         store: of the table.
+        table: the columns of the table.
         rule: its merge rule.
         columns: the columns that are read, without `_op`, by name.
         schema: their Arrow fields, and `_op`.
@@ -50,6 +51,7 @@ class KeyColumns:
     """
 
     store: ObjectStore
+    table: Schema
     rule: MergeRule
     columns: Mapping[str, Column]
     schema: pa.Schema
@@ -74,7 +76,7 @@ class KeyColumns:
         fields = [kinds.field(name).with_nullable(True) for name in named]
         columns = {column.name: column for column in schema.columns if column.name in named}
         row_schema = pa.schema([*fields, pa.field(OP, pa.string())])
-        return cls(store, rule, columns, row_schema, layout.time_column)
+        return cls(store, schema, rule, columns, row_schema, layout.time_column)
 
     def read(self, segment: Segment, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield some of the columns of a segment, or all.
@@ -85,7 +87,9 @@ class KeyColumns:
             Unavailable: the store does not answer.
         """
         schema = pa.schema([f for f in self.schema if names is None or f.name in names])
-        reading = Reading(self.store, segment.version, schema, schema, ahead_bytes=_AHEAD_BYTES)
+        reading = Reading(
+            self.store, segment.version, self.table, schema, schema, ahead_bytes=_AHEAD_BYTES
+        )
         return (pa.Table.from_batches([rows]) for rows in reading.batches([segment]))
 
 

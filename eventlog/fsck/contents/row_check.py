@@ -144,7 +144,7 @@ class RowCheck:
         if meta.layout is None or meta.schema is None:
             return None
         schema = to_arrow(meta.schema)
-        reading = Reading(store, version, schema, schema, ahead_bytes=_AHEAD_BYTES)
+        reading = Reading(store, version, meta.schema, schema, schema, ahead_bytes=_AHEAD_BYTES)
         rule = stored_rule(meta.layout, meta.schema, meta.properties)
         return cls(reading, rule, meta.layout.time_column, meta.schema.columns)
 

@@ -53,8 +53,8 @@ class SmallStatePlan:
         return schema
 
     def translated(self, segment: Segment) -> Segment:
-        """Return an entry of the source with the column ids and the schema of the target."""
-        return translated(segment, self._pair.schema, self.schema)
+        """Return an entry of the source with the schema of the target."""
+        return translated(segment, self.schema)
 
     def changes(self, act: Act) -> list[Action]:
         """Return the changes that the target makes for a transaction of the source, and note them.

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog.errors import InvalidInput
+from eventlog.model.columns.column_types import TIME_TYPES, arrow_type
 from eventlog.model.decimals import from_units
-from eventlog.model.schema import TIME_TYPES, arrow_type
 from eventlog.query.conditions import FLOATS, Op
 
 _MOMENT = re.compile(

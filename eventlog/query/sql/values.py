@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
+from eventlog.model.columns.column_types import TIME_TYPES, arrow_type
 from eventlog.model.entries import Column
-from eventlog.model.schema import TIME_TYPES, arrow_type
 from eventlog.query import conditions
 from eventlog.query.conditions import FLOATS, Op
 from eventlog.query.sql.literals import Moment, Value, compare_with_literal, exact, parse_moment

@@ -6,13 +6,14 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.field_ids import with_ids
 from support.foreign import COLUMNS, KEYED, foreign, rows_of, table_of
 
 from eventlog import compaction
 from eventlog.errors import DataLoss
-from eventlog.format.conversion import check_parquet_columns
+from eventlog.format.conversion import match_columns
 from eventlog.fsck.check import fsck
-from eventlog.model.schema import arrow_type
+from eventlog.model.entries import Column, Schema
 from eventlog.readers import changes, scan
 from eventlog.writers import append, upsert
 
@@ -69,41 +70,51 @@ PERMITTED = {
     "decimal(20,4)": {"Decimal(9,2)", "Decimal(20,4)"},
     "decimal(20,5)": {"Decimal(9,2)"},
 }
+
+
+def listed(kind):
+    return {"list": {"id": 3, "type": kind}}
+
+
+def mapped(key, value):
+    return {"map": [{"id": 3, "type": key}, {"id": 4, "type": value}]}
+
+
+def struct(*fields):
+    named = [{"id": 3 + n, "name": name, "type": kind} for n, (name, kind) in enumerate(fields)]
+    return {"struct": named}
+
+
 NESTED = [
-    ({"list": "int32"}, pa.list_(pa.int32()), True),
-    ({"list": "int64"}, pa.list_(pa.int32()), True),
-    ({"list": "int64"}, pa.large_list(pa.int32()), True),
-    ({"list": "int16"}, pa.list_(pa.int32()), False),
-    ({"list": "int32"}, pa.int32(), False),
-    ({"list": {"list": "date"}}, pa.list_(pa.list_(pa.timestamp("us"))), False),
-    ({"list": {"list": "date"}}, pa.list_(pa.list_(pa.date32())), True),
-    ({"list": "int32"}, pa.map_(pa.int32(), pa.int32()), False),
-    ({"map": ["string", "int64"]}, pa.map_(pa.string(), pa.int32()), True),
-    ({"map": ["string", "float32"]}, pa.map_(pa.string(), pa.float64()), False),
-    ({"map": ["binary", "int32"]}, pa.map_(pa.string(), pa.int32()), False),
-    ({"map": ["string", "int32"]}, pa.list_(pa.int32()), False),
-    *(
-        ({"struct": [{"name": n, "type": k} for n, k in wanted]}, pa.struct(stored), fits)
-        for wanted, stored, fits in [
-            ([("a", "int64")], [("a", pa.int32())], True),
-            ([("a", "int32")], [("a", pa.int64())], False),
-            ([("a", "int32"), ("b", "int32")], [("b", pa.int32()), ("a", pa.int32())], False),
-            ([("a", "int32"), ("b", "int32")], [("a", pa.int32())], False),
-            ([("a", "int32")], [("a", pa.int32()), ("b", pa.int32())], False),
-            ([("a", {"list": "string"})], [("a", pa.list_(pa.binary()))], False),
-        ]
-    ),
+    (listed("int32"), pa.list_(pa.int32()), True),
+    (listed("int64"), pa.list_(pa.int32()), True),
+    (listed("int64"), pa.large_list(pa.int32()), True),
+    (listed("int16"), pa.list_(pa.int32()), False),
+    (listed("int32"), pa.int32(), False),
+    ({"list": {"id": 4, "type": listed("date")}}, pa.list_(pa.list_(pa.timestamp("us"))), False),
+    ({"list": {"id": 4, "type": listed("date")}}, pa.list_(pa.list_(pa.date32())), True),
+    (listed("int32"), pa.map_(pa.int32(), pa.int32()), False),
+    (mapped("string", "int64"), pa.map_(pa.string(), pa.int32()), True),
+    (mapped("string", "float32"), pa.map_(pa.string(), pa.float64()), False),
+    (mapped("binary", "int32"), pa.map_(pa.string(), pa.int32()), False),
+    (mapped("string", "int32"), pa.list_(pa.int32()), False),
+    (struct(("a", "int64")), pa.struct([("a", pa.int32())]), True),
+    (struct(("a", "int32")), pa.struct([("a", pa.int64())]), False),
+    (struct(("a", "int32"), ("b", "int8")), pa.struct([("b", pa.int8()), ("a", pa.int32())]), True),
+    (struct(("a", "int32"), ("b", "int32")), pa.struct([("a", pa.int32())]), True),
+    (struct(("a", "int32")), pa.struct([("a", pa.int32()), ("b", pa.int32())]), False),  # no id
+    (struct(("a", listed("string"))), pa.struct([("a", pa.list_(pa.binary()))]), False),
     ("int32", pa.struct([("a", pa.int32())]), False),
-]  # fmt: skip
+]
 
 
 def fits(stored: pa.DataType, wanted) -> bool:
+    columns = (Column(1, "other", "int8"), Column(2, "x", wanted))
     body = io.BytesIO()
-    pq.write_table(pa.table({"x": pa.nulls(1, stored)}), body)
+    pq.write_table(with_ids(pa.table({"x": pa.nulls(1, stored)}), Schema(1, columns)), body)
     file = pq.ParquetFile(body)
-    table = pa.schema([("other", pa.int8()), ("x", arrow_type(wanted))])
     try:
-        check_parquet_columns(file.schema, file.schema_arrow, table)
+        match_columns(file.schema, file.schema_arrow, columns, {})
     except DataLoss as error:
         return re.search("column 'x' of the object is .* without loss", error.message) is None
     return True
@@ -124,16 +135,19 @@ def test_nested_columns_are_read_by_the_same_pairs(wanted, stored, expected):
 @pytest.mark.hazard("W3")
 def test_other_physical_types_of_decimals_and_int96_are_told_apart():
     body = io.BytesIO()
+    d, t = Column(1, "d", "decimal(9,2)"), Column(2, "t", "timestamp_ntz")
     rows = pa.table({"d": pa.nulls(1, pa.decimal128(9, 2)), "t": pa.nulls(1, pa.timestamp("us"))})
-    pq.write_table(rows, body, store_decimal_as_integer=True, use_deprecated_int96_timestamps=True)
+    pq.write_table(
+        with_ids(rows, Schema(1, (d, t))),
+        body,
+        store_decimal_as_integer=True,
+        use_deprecated_int96_timestamps=True,
+    )
     file = pq.ParquetFile(body)
-    wanted = pa.schema([("d", pa.decimal128(9, 2))])
     assert file.schema.column(0).physical_type == "INT32"
-    check_parquet_columns(file.schema, file.schema_arrow, wanted)
+    assert match_columns(file.schema, file.schema_arrow, [d], {}) == {"d": 0}
     with pytest.raises(DataLoss, match="INT96"):
-        check_parquet_columns(
-            file.schema, file.schema_arrow, pa.schema([("t", pa.timestamp("us"))])
-        )
+        match_columns(file.schema, file.schema_arrow, [t], {})
 
 
 LOSSY = {

@@ -49,7 +49,7 @@ def state(**changes):
 
 
 def typed(kind):
-    return Schema(2, 4, (Column(4, "added", kind, True),))
+    return Schema(2, (Column(4, "added", kind, True),))
 
 
 def nested(levels):

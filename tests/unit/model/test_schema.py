@@ -1,5 +1,7 @@
 """Schemas: what becomes of Arrow types, and which changes a table allows."""
 
+import hashlib
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from support.builders import SCHEMA, check_sound, create, events, reopen
 from eventlog import Table, errors, limits
 from eventlog.fsck.check import fsck
 from eventlog.model import schema, schema_text
+from eventlog.model.columns import column_types, ids
 from eventlog.model.entries import Column
 from eventlog.readers import changes, scan
 from eventlog.store.memory import MemoryStore
@@ -122,15 +125,16 @@ def test_a_type_that_nests_deeper_is_refused_before_anything_is_made(wraps, leve
 def test_a_type_has_one_spelling():
     for text in ("decimal(05,2)", "decimal(5,02)", "decimal(0,0)", "decimal(39,0)", "decimal(2,3)"):
         with pytest.raises(errors.Corrupt):
-            schema.arrow_type(text)
+            column_types.arrow_type(text)
 
 
 def test_extending_keeps_ids_and_gives_new_ones():
     first = schema.from_arrow(BASE)
     wanted = pa.schema([("new", pa.string()), BASE.field("n"), BASE.field("at")])
     second = schema.extend(first, wanted)
-    assert [(c.id, c.name) for c in second.columns] == [(1, "at"), (2, "n"), (3, "new")]
-    assert (second.id, second.last_column_id) == (2, 3)
+    new = 2**30 + (int(hashlib.sha256(b"0/new/0").hexdigest()[:8], 16) >> 3)
+    assert [(c.id, c.name) for c in second.columns] == [(1, "at"), (2, "n"), (new, "new")]
+    assert second.id == 2
     assert schema.check_successor(first, second) is None
 
 
@@ -155,18 +159,70 @@ def test_a_column_may_become_nullable():
     assert schema.extend(schema.from_arrow(BASE), wanted).columns[0].nullable
 
 
+def test_the_ids_of_a_first_schema_are_those_of_columns_and_then_of_fields():
+    first = schema.from_arrow(
+        pa.schema(
+            [
+                ("at", pa.timestamp("us")),
+                ("tags", pa.list_(pa.struct([("a", pa.int8()), ("b", pa.list_(pa.int8()))]))),
+                ("n", pa.int64()),
+                ("names", pa.map_(pa.string(), pa.int8())),
+            ]
+        )
+    )
+    b = {"list": {"id": 8, "type": "int8"}}
+    a_and_b = [{"id": 6, "name": "a", "type": "int8"}, {"id": 7, "name": "b", "type": b}]
+    assert [(c.id, c.type) for c in first.columns] == [
+        (1, "timestamp_ntz"),
+        (2, {"list": {"id": 5, "type": {"struct": a_and_b}}}),
+        (3, "int64"),
+        (4, {"map": [{"id": 9, "type": "string"}, {"id": 10, "type": "int8"}]}),
+    ]
+
+
+def test_the_fields_of_a_column_that_is_added_have_ids_that_their_parents_give():
+    kind = pa.map_(pa.string(), pa.struct([("x", pa.int8())]))
+    first = schema.from_arrow(BASE)
+    second = schema.extend(first, BASE.append(pa.field("m", kind)))
+    column = second.columns[-1]
+    (key, value), taken = column_types.inner_fields(column.type), [1, 2]
+    assert column.id == ids.added_id(0, "m", taken)
+    assert (key.id, value.id) == tuple(ids.added_id(column.id, n, taken) for n in ("key", "value"))
+    assert column_types.inner_fields(value.type)[0].id == ids.added_id(value.id, "x", taken)
+    assert schema.check_successor(first, second) is None
+    wrong = replaced_id(column, value.id)
+    forged = msgspec.structs.replace(second, columns=(*second.columns[:-1], wrong))
+    assert "is the next one" in schema.check_successor(first, forged)
+
+
+def replaced_id(column, old):
+    """A column in whose type one id is another one."""
+    text = msgspec.json.encode(column.type).replace(b":%d," % old, b":%d," % (old + 1))
+    return msgspec.structs.replace(column, type=msgspec.json.decode(text))
+
+
+def test_an_id_that_is_taken_is_not_given_again():
+    first = ids.added_id(0, "x", [])
+    second = ids.added_id(0, "x", [first])
+    assert (
+        len({first, second, ids.added_id(0, "x", [first, second]), ids.added_id(7, "x", [])}) == 4
+    )
+    assert all(ids.FIRST_ADDED <= number < ids.LAST for number in (first, second))
+
+
 def successors():
     old = schema.from_arrow(BASE)
     new = schema.extend(old, BASE.append(pa.field("new", pa.string())))
     columns = new.columns
     replace = msgspec.structs.replace
-    extra = Column(4, "new", "string")
+    extra = Column(4, "other", "string")
     yield "id skipped", replace(new, id=3)
     yield "id kept", replace(new, id=1)
-    yield "ids would be reused", replace(new, last_column_id=1, columns=columns[:2])
-    yield "id beyond the last", replace(new, last_column_id=2)
+    yield "id of another name", replace(new, columns=(*columns[:2], replace(columns[2], name="x")))
+    yield "id out of order", replace(new, columns=(*columns[:2], replace(columns[2], id=3)))
+    yield "an id retired", replace(new, retired=(9,))
     yield "old id reused", replace(new, columns=(*columns[:2], replace(columns[2], id=2)))
-    yield "name twice", replace(new, last_column_id=4, columns=(*columns, extra))
+    yield "name twice", replace(new, columns=(*columns, replace(extra, name="new")))
     yield "id twice", replace(new, columns=(*columns, replace(columns[2], name="other")))
     yield "no such type", replace(new, columns=(*columns[:2], replace(columns[2], type="uuid")))
     yield "renamed", replace(new, columns=(replace(columns[0], name="when"), *columns[1:]))
@@ -180,15 +236,19 @@ def test_the_fold_refuses_successors_that_are_none(what, new):
 @pytest.mark.parametrize(
     "stored",
     [
-        "uuid", "decimal(39,2)", "decimal(5,6)", "decimal(0,0)", {}, {"list": 5}, {"set": "int8"},
-        {"map": ["string"]}, {"struct": []}, {"struct": [{"name": "a"}]}, {"list": "int8", "x": 1},
-        {"struct": [{"name": 5, "type": "int8"}]}, {"struct": ["int8"]},
+        "uuid", "decimal(39,2)", "decimal(5,6)", "decimal(0,0)", {}, {"list": 5}, {"list": "int8"},
+        {"set": {"id": 1, "type": "int8"}}, {"list": {"id": 1, "type": "int8"}, "x": 1},
+        {"list": {"type": "int8", "id": 1}}, {"list": {"id": -1, "type": "int8"}},
+        {"list": {"id": True, "type": "int8"}}, {"map": [{"id": 1, "type": "int8"}]},
+        {"map": ["string"]}, {"struct": []}, {"struct": [{"id": 1, "name": "a"}]},
+        {"struct": [{"id": 1, "name": 5, "type": "int8"}]}, {"struct": ["int8"]},
+        {"struct": [{"name": "a", "type": "int8"}]},
     ],
     ids=str,
 )  # fmt: skip
 def test_stored_types_that_the_format_lacks_are_corrupt(stored):
     with pytest.raises(errors.Corrupt):
-        schema.arrow_type(stored)
+        column_types.arrow_type(stored)
 
 
 @pytest.mark.parametrize("name", ["missing", "n"])
@@ -217,7 +277,7 @@ def test_names_that_changes_have_of_their_own_are_refused(name):
 
 
 def test_the_fields_of_a_struct_s_field_have_one_order():
-    kept = {"struct": [{"name": "x", "type": "int64"}]}
-    assert schema.arrow_type(kept) == pa.struct([("x", pa.int64())])
+    kept = {"struct": [{"id": 2, "name": "x", "type": "int64"}]}
+    assert column_types.arrow_type(kept) == pa.struct([("x", pa.int64())])
     with pytest.raises(errors.Corrupt):
-        schema.arrow_type({"struct": [{"type": "int64", "name": "x"}]})
+        column_types.arrow_type({"struct": [{"id": 2, "type": "int64", "name": "x"}]})

@@ -18,8 +18,8 @@ from eventlog.readers.spark.streaming.progress import (
 from eventlog.state.appends import Appends
 
 TABLE = "ab" * 16
-NARROW = Schema(1, 1, (Column(1, "at", "timestamp", False),))
-WIDE = Schema(2, 2, (*NARROW.columns, Column(2, "name", "string", True)))
+NARROW = Schema(1, (Column(1, "at", "timestamp", False),))
+WIDE = Schema(2, (*NARROW.columns, Column(2, "name", "string", True)))
 RULES = Rules("s3://bucket/table", NARROW)
 
 
@@ -104,7 +104,7 @@ def test_only_columns_that_the_stream_lacks_end_it():
         end([wider])
     assert end([wider], rules=Rules("", WIDE)) == 1
     assert end([appended(1, 100, schema=NARROW)], rules=Rules("", WIDE)) == 1
-    looser = Schema(2, 1, (Column(1, "at", "timestamp", True),))
+    looser = Schema(2, (Column(1, "at", "timestamp", True),))
     assert end([appended(1, 100, schema=looser)]) == 1
 
 

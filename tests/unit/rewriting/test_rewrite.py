@@ -26,6 +26,7 @@ from eventlog.compaction.execute import perform
 from eventlog.format import keys
 from eventlog.model.actions import Replace
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.schema import from_arrow
 from eventlog.readers import scan, segment_reader
 from eventlog.rewriting import outputs
 from eventlog.rewriting.outputs import Size, share
@@ -173,7 +174,7 @@ def test_coarser_chunks_become_finer_ones(old, new, by, memory):
 
 
 def whole_segment(table, segment):
-    reading = Reading(table.store, table.head().version, SCHEMA, SCHEMA)
+    reading = Reading(table.store, table.head().version, from_arrow(SCHEMA), SCHEMA, SCHEMA)
     return pa.Table.from_batches(reading.batches([segment]), schema=SCHEMA)
 
 
@@ -401,7 +402,7 @@ def test_small_and_large_segments_come_in_order(monkeypatch):
         append(table, events(1000 if n % 5 == 3 else 2, first=1000 * n))
     task = task_of(table)
     assert {s.bytes > 4000 for s in task.inputs} == {True, False}
-    reading = Reading(table.store, 12, SCHEMA, SCHEMA)
+    reading = Reading(table.store, 12, from_arrow(SCHEMA), SCHEMA, SCHEMA)
     runs = [("a", task.inputs[:5]), ("b", task.inputs[5:6]), ("c", task.inputs[6:])]
     found = list(segment_reader.read_runs(reading, runs))
     names = list(dict.fromkeys(name for name, _ in found))
@@ -419,7 +420,7 @@ def test_segments_that_would_decode_to_too_much_are_read_in_pieces(monkeypatch):
     found, inner = [], segment_reader._rows_in
     monkeypatch.setattr(segment_reader, "_rows_in", lambda *a: found.append(inner(*a)) or found[-1])
     task = task_of(table)
-    reading = Reading(table.store, 3, SCHEMA, SCHEMA, ahead_bytes=2**22)
+    reading = Reading(table.store, 3, from_arrow(SCHEMA), SCHEMA, SCHEMA, ahead_bytes=2**22)
     parts = list(segment_reader.read_runs(reading, [("a", task.inputs)]))
     assert [rows is None for rows in found] == [False, True, False]
     assert pa.concat_tables(rows for _, rows in parts).equals(scan(table).to_table())

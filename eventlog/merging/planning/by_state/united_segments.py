@@ -136,7 +136,7 @@ class UnitedSegments:
         self._add(segment, ((row.mine, keys.key_of(row.segment)),), was=row.segment.slice)
 
     def _of_source(self, segment: Segment) -> Segment:
-        entry = translated(segment, self._source.side.schema, self._schema)
+        entry = translated(segment, self._schema)
         return as_new_rows(entry) if self._keyed else entry
 
     def _add(
