@@ -21,6 +21,11 @@ OPPOSITE: dict[Op, Op] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=",
 FLIPPED: dict[Op, Op] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 FLOATS = ("float32", "float64")
 _FEW = 8  # up to this many values stay equalities: Arrow prunes row groups by them, not by lists
+# What the error of Arrow contains where a filter fails for a row.
+FAILURE = (
+    "an operation overflows, divides by zero or cannot cast: guard it, as in "
+    "CASE WHEN b <> 0 THEN a / b END"
+)
 _CHAIN = 256  # the most parts that one connective joins
 
 
@@ -76,12 +81,15 @@ class Opaque:
     """An Arrow expression that filters rows but cannot be compared with statistics.
 
     Attributes:
-        expression: the expression.
+        expression: the expression; it raises for no row.
         names: the names of the columns that it reads.
+        fails: for which rows the result is wrong, since a value of it cannot be computed; never
+            null. None: for none.
     """
 
     expression: pc.Expression
     names: frozenset[str]
+    fails: pc.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,10 @@ Condition = Const | Compare | In | Prefix | IsNull | Fixed | Opaque | Is | Not |
 
 
 def to_expression(condition: Condition) -> pc.Expression:  # noqa: C901 - one case a node
-    """Return the condition as an Arrow expression over rows of the table's schema."""
+    """Return the condition as an Arrow expression over rows of the table's schema.
+
+    It raises for no row. See `failing` for rows for which its result is wrong.
+    """
     match condition:
         case Const(value):
             return pc.scalar(pa.scalar(value, pa.bool_()))
@@ -131,7 +142,7 @@ def to_expression(condition: Condition) -> pc.Expression:  # noqa: C901 - one ca
             return pc.field(column.name).is_null()
         case Fixed(column, value):
             return where_valid(pc.field(column.name), pc.scalar(value))
-        case Opaque(expression, _):
+        case Opaque(expression):
             return expression
         case Is(part, value):
             inner = to_expression(part)
@@ -139,9 +150,48 @@ def to_expression(condition: Condition) -> pc.Expression:  # noqa: C901 - one ca
         case Not(part):
             return ~to_expression(part)
         case And(parts):
-            return _balanced([_inside(part) for part in parts], lambda a, b: a & b)
+            return balanced([_inside(part) for part in parts], lambda a, b: a & b)
         case Or(parts):
-            return _balanced([_inside(part) for part in parts], lambda a, b: a | b)
+            return balanced([_inside(part) for part in parts], lambda a, b: a | b)
+
+
+def to_filter(condition: Condition) -> pc.Expression:
+    """Return the filter of a condition: an Arrow expression that raises where it fails."""
+    passes, fails = to_expression(condition), failing(condition)
+    if fails is None:  # against filter-that-fails
+        return passes
+    # Only a cast can raise with a text of our own. Where it does not, it is true.
+    text = pc.if_else(fails, pc.scalar(FAILURE), pc.scalar("true"))
+    return passes & text.cast(pa.bool_())
+
+
+def failing(condition: Condition) -> pc.Expression | None:
+    """Return for which rows a condition fails, never null; None: for none.
+
+    AND and OR do not fail for rows for which a part that does not fail decides their result, in
+    whatever order the parts stand.
+    """
+    match condition:
+        case Opaque(_, _, fails):
+            return fails
+        case Is(part) | Not(part):
+            return failing(part)
+        case And(parts) | Or(parts):
+            each = [failing(part) for part in parts]
+            parts_that_fail = [fails for fails in each if fails is not None]
+            if not parts_that_fail:
+                return None
+            decides = isinstance(condition, Or)
+            decided = []
+            for part, fails in zip(parts, each, strict=True):
+                alone = to_expression(Is(part, decides))
+                # against failure-that-decides
+                decided.append(alone if fails is None else alone & ~fails)
+            some, sure = (
+                balanced(masks, lambda a, b: a | b) for masks in (parts_that_fail, decided)
+            )
+            return pc.coalesce(some & ~sure)  # no chain; see `balanced`
+    return None
 
 
 def _inside(part: Condition) -> pc.Expression:
@@ -254,7 +304,7 @@ def _array(value: pa.Scalar) -> pa.Array:
     return pa.repeat(value, 1)
 
 
-def _balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
+def balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
     """Join the parts in a tree of logarithmic depth, because Arrow walks expressions recursively.
 
     Before that, Arrow flattens everything that one connective joins into a chain. The cost is
@@ -263,7 +313,7 @@ def _balanced(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
     """
     while len(parts) > _CHAIN:
         groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
-        parts = [pc.coalesce(_balanced(group, join)) for group in groups]
+        parts = [pc.coalesce(balanced(group, join)) for group in groups]
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
         parts = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]

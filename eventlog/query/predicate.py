@@ -106,7 +106,7 @@ class SqlPredicate:
 
     def to_arrow(self) -> pc.Expression:
         """See `Predicate.to_arrow`."""
-        return conditions.to_expression(self.condition)
+        return conditions.to_filter(self.condition)
 
     def columns(self) -> frozenset[str]:
         """See `Predicate.columns`; the exact set."""

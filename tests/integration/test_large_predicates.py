@@ -118,6 +118,18 @@ def test_a_large_predicate_that_fails_on_the_rows_is_the_callers_error(many):
             read()
 
 
+@pytest.mark.parametrize(
+    "where", ["1 / n > 0", "n * 9223372036854775807 > 0", "NOT n % n = 0", "CAST(s AS INT) = 3"]
+)
+def test_a_predicate_that_fails_for_a_row_ends_the_scan(few, where):
+    for read in (
+        lambda: readers.scan(few, where=where).to_table(),
+        lambda: readers.count(few, where),
+    ):
+        with pytest.raises(InvalidInput, match=r"on the rows: .*CASE WHEN b <> 0 THEN a / b END"):
+            read()
+
+
 BOOLEANS = list(enumerate(itertools.product([True, False, None], repeat=2)))
 
 
@@ -148,16 +160,17 @@ def test_what_names_an_operand_several_times_is_not_nested_without_bound(form):
 
 
 @pytest.mark.parametrize(
-    ("form", "fine"), [("n % {}", 2), ("{} % 7", 8), ("n / {}", 5), ("year(at) % {}", 2)]
+    ("form", "fine"),
+    [("n % {}", 2), ("{} % 7", 6), ("year(at) % {}", 2), ("CAST({} AS BIGINT)", 2)],
 )
-def test_remainders_and_quotients_are_not_nested_without_bound(few, form, fine):
+def test_remainders_and_casts_are_not_nested_without_bound(few, form, fine):
     text, texts = "year(at)", []
     for _ in range(fine + 1):
         text = f"({form.format(text)})"
         texts.append(text)
     assert readers.count(few, f"{texts[fine - 1]} IS NULL OR 1 = 1") == ROWS
     with pytest.raises(InvalidInput, match="repeats an operand"):
-        readers.count(few, f"{texts[fine]} = 1")
+        readers.count(few, f"{texts[fine]} IS NULL OR 1 = 1")
 
 
 @pytest.mark.verify

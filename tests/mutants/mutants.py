@@ -4,6 +4,7 @@ from mutants.branches import BRANCHES
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
+from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.merges import MERGES
 from mutants.replacements import REPLACEMENTS
@@ -13,7 +14,7 @@ from mutants.sweeps import SWEEPS
 
 MUTANTS = (
     *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
-    *(*BRANCHES, *COPIES, *MERGES),
+    *(*BRANCHES, *COPIES, *MERGES, *EXPRESSIONS),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -336,7 +336,7 @@ def test_columns_are_a_list_or_json(text, names):
         ({"timestamp": "1999-01-01"}, NotFound, "after the requested time"),
         ({"version": "1", "readVersion": "1"}, InvalidInput, "version or readVersion, not both"),
         ({"where": "nobody = 1"}, InvalidInput, "nobody"),
-        ({"where": "id ="}, InvalidInput, "the predicate is not one SQL expression"),
+        ({"where": "id ="}, InvalidInput, "the text is not one SQL expression"),
         ({"owner": "me"}, InvalidInput, "CREATE TABLE cannot create an eventlog table"),
     ],
 )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,7 +45,7 @@ def like(subject: Operand, pattern: Value, escape: Value, *, any_case: bool) -> 
     parts = _parts(pattern, escape)
     if any_case:
         parts = [_lower(part) if isinstance(part, str) else part for part in parts]
-        term = Term(pc.utf8_lower(term.expression), "string", term.names)
+        term = replace(term, expression=pc.utf8_lower(term.expression))
     if isinstance(subject, Column) and not any_case:
         return _of_column(subject, parts)
     return _matching(term, parts)
@@ -68,7 +70,7 @@ def _matching(term: Term, parts: list[object]) -> Condition:
         ".*" if part is _ANY else "." if part is _ONE else _quoted(str(part)) for part in parts
     )
     matches = pc.match_substring_regex(term.expression, rf"\A(?s:{regex})\z")
-    return Opaque(matches, term.names)
+    return Opaque(matches, term.names, term.fails)
 
 
 def _parts(pattern: str, escape: str | None) -> list[object]:

@@ -34,10 +34,17 @@ _INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moment:
-    """A point in time: nanoseconds since 1970 UTC, and whether the text had an offset."""
+    """A point in time.
+
+    Attributes:
+        ns: nanoseconds since 1970 UTC.
+        zoned: whether the text had an offset.
+        kind: the stored type of a literal that is not compared with a column.
+    """
 
     ns: int
     zoned: bool = False
+    kind: str = "timestamp"
 
 
 Value = Fraction | str | bool | Moment | None
@@ -129,6 +136,16 @@ def exact(value: Value, kind: Any, what: str) -> pa.Scalar:
     if isinstance(placed, bool):
         raise _mismatch(value, kind, what)
     return placed[1]
+
+
+def decimal_type(value: Fraction) -> str | None:
+    """Return the smallest decimal type that represents a number; None: there is none."""
+    scale, rest = 0, value.denominator
+    for factor in (10, 5, 2):
+        while rest % factor == 0:
+            rest, scale = rest // factor, scale + 1
+    precision = max(len(str(abs(value * 10**scale).numerator)), scale) if scale <= 38 else 39
+    return f"decimal({precision},{scale})" if rest == 1 and precision <= 38 else None
 
 
 def _offset_seconds(text: str | None) -> int:

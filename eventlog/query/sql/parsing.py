@@ -1,37 +1,51 @@
-"""SQL text to conditions: one boolean expression over the columns of a table.
+"""SQL text to conditions and values: one expression over the columns of a table.
 
 The text is parsed by sqlglot, which the extra `sql` installs; the nodes of its tree are checked
 against an allow-list. Size and nesting are bounded before the text is parsed, so a hostile
-predicate costs no more than an honest one. LIKE has no escape character unless ESCAPE gives one;
-division by zero gives NULL; arithmetic is done in int64 or float64, and overflow is an error.
+expression costs no more than an honest one. LIKE has no escape character unless ESCAPE gives one.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
+from eventlog.model.columns.column_types import TIME_TYPES
 from eventlog.model.entries import Column, Schema
 from eventlog.model.schema import list_names
 from eventlog.query import conditions as c
-from eventlog.query.sql import values
+from eventlog.query.sql import arithmetic, casts, functions, values
 from eventlog.query.sql.like import like
-from eventlog.query.sql.literals import Value, compare_with_literal, number, parse_moment
+from eventlog.query.sql.literals import compare_with_literal, number, parse_moment
 from eventlog.query.sql.size import bare, check_size
-from eventlog.query.sql.tokens import MAX_NESTING, check_grouping, check_nesting, too_deep
-from eventlog.query.sql.values import Lit, Operand, Term
+from eventlog.query.sql.tokens import (
+    MAX_NESTING,
+    check_grouping,
+    check_nesting,
+    check_spelling,
+    too_deep,
+)
+from eventlog.query.sql.values import MAX_DIGITS, Lit, Operand, Term
 
 MAX_TEXT_BYTES = 64 * 1024
 _OPS: dict[str, c.Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
 _DAY_NS = 86_400 * 10**9
-_MOMENT_TYPES = {"DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"}
+# The types of a CAST, by sqlglot's names; a decimal has precision and scale.
+_TYPES = {
+    "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64",
+    "FLOAT": "float32", "DOUBLE": "float64", "VARCHAR": "string", "TEXT": "string",
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp",
+    "TIMESTAMPLTZ": "timestamp", "TIMESTAMPNTZ": "timestamp_ntz", "DATETIME": "timestamp_ntz",
+}  # fmt: skip
 
 
 def parse_sql(text: str, schema: Schema) -> c.Condition:
@@ -42,12 +56,7 @@ def parse_sql(text: str, schema: Schema) -> c.Condition:
             expression of the supported grammar, is ambiguous without parentheses, names an unknown
             column, or compares values that have no order; or sqlglot is not installed.
     """
-    if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
-        raise InvalidInput(f"the predicate is longer than {MAX_TEXT_BYTES} bytes")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("the predicate is not valid Unicode text") from None
+    _check_text(text)
     try:
         tree = _parse(text)
         check_size(tree)
@@ -56,27 +65,69 @@ def parse_sql(text: str, schema: Schema) -> c.Condition:
         raise too_deep() from None
 
 
+def parse_operand(
+    text: str, schema: Schema, others: Mapping[str, Schema] | None = None, wanted: Any = None
+) -> Operand:
+    """Return the value of a SQL expression over rows of `schema`.
+
+    Args:
+        text: the expression.
+        schema: of the rows.
+        others: schemas of rows beside those, by the name that stands before a point and a column's
+            name; see `eventlog.query.value_expressions.parse_value`.
+        wanted: the type of a CASE or COALESCE of literals.
+
+    Raises:
+        InvalidInput: as for `parse_sql`, but the expression may have any type.
+    """
+    _check_text(text)
+    try:
+        tree = _parse(text)
+        check_size(tree)
+        return _Reader(schema, others or {}, wanted).operand(tree)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def qualified(table: str, column: str) -> str:
+    """Return the name, in the rows that an expression reads, of a column of another table.
+
+    No column of a table can have it.
+    """
+    return f"{table}\n{column}"
+
+
+def _check_text(text: str) -> None:
+    if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
+        raise InvalidInput(f"the expression is longer than {MAX_TEXT_BYTES} bytes")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("the expression is not valid Unicode text") from None
+
+
 def _parse(text: str) -> Any:
     try:
         from sqlglot.expressions import Condition as Wanted  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise InvalidInput(
-            "SQL predicates need sqlglot: pip install 'eventlog-tables[sql]', or pass a pyarrow "
+            "SQL expressions need sqlglot: pip install 'eventlog-tables[sql]', or pass a pyarrow "
             "expression"
         ) from None
     try:
         dialect = _dialect()
         tokens = dialect.tokenize(text)
         check_nesting(tokens)
+        check_spelling(tokens)
         trees = [tree for tree in dialect.parse_into(Wanted, text) if tree is not None]
     except (InvalidInput, RecursionError):
         raise
     except Exception as error:  # noqa: BLE001 - the parser fails in many ways on invalid text
         detail = (getattr(error, "errors", None) or [{}])[0]
         near = detail.get("highlight") or str(error).split("\n", 1)[0]
-        raise InvalidInput(f"the predicate is not one SQL expression, near {near[:80]!r}") from None
+        raise InvalidInput(f"the text is not one SQL expression, near {near[:80]!r}") from None
     if len(trees) != 1:
-        raise InvalidInput("the predicate must be exactly one SQL expression")
+        raise InvalidInput("the text must be exactly one SQL expression")
     check_grouping(tokens)
     return trees[0]
 
@@ -99,9 +150,17 @@ def _dialect() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Translates sqlglot's tree, by the names of its classes."""
+    """Translates sqlglot's tree, by the names of its classes.
+
+    Attributes:
+        schema: of the rows.
+        others: schemas of rows beside those, by name.
+        wanted: the type of the result if the whole expression is a choice between literals.
+    """
 
     schema: Schema
+    others: Mapping[str, Schema] = field(default_factory=dict)
+    wanted: Any = None
 
     def condition(self, node: Any, depth: int = 0) -> c.Condition:
         """Return the condition that a node states; `depth` is how deep the node lies.
@@ -138,8 +197,8 @@ class _Reader:
                 return c.Const(constant)
             case Column(type="bool"):
                 return c.Compare(value, "=", pa.scalar(True))
-            case Term(expression, "bool", used):
-                return c.Opaque(expression, used)
+            case Term(type="bool"):
+                return _opaque(value)
         raise InvalidInput(f"{_shown(node)} is not a boolean condition")
 
     def compare(self, op: c.Op, left: Operand, right: Operand) -> c.Condition:
@@ -150,7 +209,7 @@ class _Reader:
             return c.Const(values.fold(op, left.value, right.value))
         if not isinstance(right, Lit):
             term = values.compare_terms(op, values.to_term(left), values.to_term(right))
-            return c.Opaque(term.expression, term.names)
+            return _opaque(term)
         what = _called(left)
         if isinstance(left, Column):
             if right.value is None:
@@ -159,8 +218,7 @@ class _Reader:
             if isinstance(placed, bool):
                 return c.Fixed(left, placed)
             return c.Compare(left, *placed)
-        term = values.compare_literal(op, values.to_term(left), right.value)
-        return c.Opaque(term.expression, term.names)
+        return _opaque(values.compare_literal(op, values.to_term(left), right.value))
 
     def same(self, left: Operand, right: Operand) -> c.Condition:
         """Return `left IS NOT DISTINCT FROM right`."""
@@ -178,8 +236,8 @@ class _Reader:
         match operand:
             case Lit(value):
                 return c.Const(value is None)
-            case Term(expression, _, used):
-                return c.Opaque(expression.is_null(), used)
+            case Term():
+                return _opaque(replace(operand, expression=operand.expression.is_null()))
             case Column():
                 return c.IsNull(operand)
 
@@ -199,7 +257,7 @@ class _Reader:
         subject = self.operand(node.this)
         parts = [self.compare("=", subject, self.operand(item)) for item in listed]
         if not isinstance(subject, Column):
-            return c.Or(tuple(parts))
+            return _once(subject, parts)
         equal = dict.fromkeys(part.value for part in parts if isinstance(part, c.Compare))
         rest: list[c.Condition] = [
             part for part in parts if not isinstance(part, c.Compare | c.Fixed)
@@ -252,22 +310,54 @@ class _Reader:
         if simple is not None:
             return simple
         if kind in _CONDITIONS:
-            condition = self.condition(node, depth + 1)
-            return Term(c.to_expression(condition), "bool", c.columns_read(condition))
+            return values.condition_term(self.condition(node, depth + 1))
         inner: Callable[[Any], Operand] = functools.partial(self.operand, depth=depth + 1)
+        wanted = None if depth else self.wanted
         if kind == "Neg":
-            return values.negate(inner(node.this))
+            return arithmetic.negate(inner(node.this))
         if kind in ("Add", "Sub", "Mul", "Div", "Mod"):
-            return values.arithmetic(kind, inner(node.this), inner(node.expression))
-        if kind in ("Lower", "Upper", "Length", "Abs"):
-            return values.function(kind, inner(_only(node)))
-        if kind in ("Year", "Month", "Day", "Hour"):
-            return values.part_of_time(kind, inner(node.this))
-        if kind == "Extract":
-            return values.part_of_time(str(node.this.name), inner(node.expression))
+            return arithmetic.arithmetic(kind, inner(node.this), inner(node.expression))
         if kind == "Coalesce":
-            return values.coalesce([inner(part) for part in (node.this, *node.expressions)])
+            parts = [inner(part) for part in (node.this, *node.expressions)]
+            return values.coalesce(parts, wanted)
+        if kind == "Case":
+            return self.case(node, inner, wanted)
+        if kind == "Cast":
+            return self.cast(node, inner(node.this))
+        return self.function(node, kind, inner)
+
+    def function(self, node: Any, kind: str, inner: Callable[[Any], Operand]) -> Operand:
+        """Return the value of a function of texts, numbers or times."""
+        if kind in ("Lower", "Upper", "Length"):
+            return functions.text_function(kind, inner(_only(node)))
+        if kind == "Abs":
+            return arithmetic.absolute(inner(_only(node)))
+        if kind in ("Year", "Month", "Day", "Hour"):
+            return functions.part_of_time(kind, inner(node.this))
+        if kind == "Extract":
+            return functions.part_of_time(str(node.this.name), inner(node.expression))
+        if kind == "Concat":
+            return functions.joined_texts([inner(part) for part in node.expressions])
+        if kind == "Substring" and node.args.get("start") is not None:
+            length = node.args.get("length")
+            start = inner(node.args["start"])
+            return functions.substring(inner(node.this), start, length and inner(length))
+        if kind == "DateTrunc" and not node.args.get("zone"):
+            return functions.date_trunc(str(node.args["unit"].name), inner(node.this))
         raise _unsupported(node)
+
+    def case(self, node: Any, inner: Callable[[Any], Operand], wanted: Any) -> Operand:
+        """Return the value of `CASE WHEN condition THEN value … END`, or of `CASE x WHEN …`."""
+        subject = None if node.this is None else inner(node.this)
+        branches = []
+        for branch in node.args["ifs"]:
+            if subject is None:
+                condition = self.condition(branch.this)
+            else:
+                condition = self.compare("=", subject, inner(branch.this))
+            branches.append((condition, inner(branch.args["true"])))
+        default = node.args.get("default")
+        return values.case(branches, Lit(None) if default is None else inner(default), wanted)
 
     def simple(self, node: Any, kind: str) -> Operand | None:
         """Return a literal or a column, or None where the node is neither."""
@@ -279,46 +369,41 @@ class _Reader:
             return Lit(bool(node.this))
         if kind == "Literal":
             return Lit(str(node.this) if node.is_string else number(str(node.this)))
-        if kind == "Cast":
-            return Lit(self.cast(node))
         return None
 
-    def cast(self, node: Any) -> Value:
-        """Return the value of a text literal that is cast to DATE or TIMESTAMP."""
-        inner, to = self.operand(node.this), str(node.args["to"].this.name)
-        if to not in _MOMENT_TYPES or not isinstance(inner, Lit) or node.args["to"].expressions:
-            raise InvalidInput(
-                f"only text literals can be cast, and only to DATE or TIMESTAMP: {_shown(node)}"
-            )
-        if inner.value is None:
-            return None
-        if not isinstance(inner.value, str):
-            raise InvalidInput(f"only text can be cast to {to}: {_shown(node)}")
+    def cast(self, node: Any, inner: Operand) -> Operand:
+        """Return a value that is cast to another type; text that is cast to a time is a literal."""
+        to = _type_of(node)
+        if to not in TIME_TYPES or not isinstance(inner, Lit) or not isinstance(inner.value, str):
+            return casts.cast(inner, to)
         when = parse_moment(inner.value)
-        if to == "DATE" and (when.zoned or when.ns % _DAY_NS):
+        if to == "date" and (when.zoned or when.ns % _DAY_NS):
             raise InvalidInput(
                 "a DATE is a day without a time or an offset: write DATE '2013-01-07', or "
                 f"TIMESTAMP {inner.value[:80]!r}"
             )
-        return when
+        return Lit(replace(when, kind=to))
 
     def column(self, node: Any) -> Column:
         """Return the column that a node names."""
-        name = str(node.name)
-        if any(node.args.get(part) for part in ("table", "db", "catalog")):
+        name, table = str(node.name), str(node.args["table"].name) if node.args.get("table") else ""
+        schema = self.others.get(table) if table else self.schema
+        if schema is None or any(node.args.get(part) for part in ("db", "catalog")):
+            known = f"; columns of {', '.join(self.others)} need their names" if self.others else ""
             raise InvalidInput(
                 f"{_shown(node)}: write column names without a table, and quote names with a dot; "
-                "the fields of a struct are filtered in the rows that were read"
+                f"the fields of a struct are filtered in the rows that were read{known}"
             )
-        columns = self.schema.columns
+        columns = schema.columns
         exact = [column for column in columns if column.name == name]
         matches = exact or [column for column in columns if column.name.lower() == name.lower()]
         if len(matches) != 1:
             quoted = getattr(node.this, "args", {}).get("quoted")
             hint = "; write text in single quotes: 'Oslo'" if quoted else ""
-            known = list_names(self.schema)
+            known = list_names(schema)
             raise InvalidInput(f"unknown column {name[:80]!r}; columns: {known}{hint}")
-        return matches[0]
+        found = matches[0]
+        return msgspec.structs.replace(found, name=qualified(table, found.name)) if table else found
 
 
 _CONDITIONS = {
@@ -337,6 +422,37 @@ def _chain(node: Any, kind: type[Any]) -> list[Any]:
         else:
             operands.append(part)
     return operands
+
+
+def _opaque(term: Term) -> c.Condition:
+    return c.Opaque(term.expression, term.names, term.fails)
+
+
+def _once(subject: Operand, parts: list[c.Condition]) -> c.Condition:
+    """Return the OR of comparisons of a subject, with its failures once rather than in each."""
+    fails = subject.fails if isinstance(subject, Term) else None
+    if fails is None or any(not isinstance(p, c.Opaque) or p.fails is not fails for p in parts):
+        return c.Or(tuple(parts))
+    whole = c.Or(tuple(replace(part, fails=None) for part in parts if isinstance(part, c.Opaque)))
+    # Arrow does not join a chain through another function; see `conditions.balanced`.
+    return c.Opaque(pc.coalesce(c.to_expression(whole)), c.columns_read(whole), fails)
+
+
+def _type_of(node: Any) -> str:
+    """Return the stored type of a CAST."""
+    to = node.args["to"]
+    name, sizes = str(getattr(to.this, "name", "")), [str(size.name) for size in to.expressions]
+    others = any(value for part, value in node.args.items() if part not in ("this", "to", "_type"))
+    if name == "DECIMAL" and 1 <= len(sizes) <= 2 and all(map(str.isdecimal, sizes)):
+        precision, scale = int(sizes[0][:3]), int((sizes[1:] or ["0"])[0][:3])
+        if 1 <= precision <= MAX_DIGITS and scale <= precision and not others:
+            return f"decimal({precision},{scale})"
+    if name not in _TYPES or sizes or others:
+        raise InvalidInput(
+            f"{_shown(node)}: CAST converts to BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, REAL, "
+            "DOUBLE, DECIMAL(38,9) and the like, STRING, DATE, TIMESTAMP or TIMESTAMP_NTZ"
+        )
+    return _TYPES[name]
 
 
 def _called(operand: Operand) -> str:
@@ -359,6 +475,6 @@ def _only(node: Any) -> Any:
 
 def _unsupported(node: Any) -> InvalidInput:
     return InvalidInput(
-        f"predicates do not support {_shown(node)} ({type(node).__name__}): they compare columns "
-        "with values; filter the rows that were read by anything else"
+        f"expressions do not support {_shown(node)} ({type(node).__name__}): they have the "
+        "functions of docs/expressions.md; compute anything else with the rows that were read"
     )

@@ -1,4 +1,4 @@
-"""Checks of the tokens of a SQL predicate before parsing.
+"""Checks of the tokens of a SQL expression before parsing.
 
 The parser recurses with the nesting of its input, so nesting is bounded. Engines group some
 operators differently, so text that could be grouped in two ways is refused.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventlog.errors import InvalidInput
+from eventlog.query.sql.functions import UNITS
 
 MAX_NESTING = 32
 
@@ -21,6 +22,15 @@ _PREFIXES = {"NOT", "DASH", "PLUS", "TILDA", "CASE", "CAST"}
 _COMPARISONS = {"EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ"}
 _RANGES = {"IN", "BETWEEN", "LIKE", "ILIKE"}
 _TESTS = {"IS", "ISNULL", "NOTNULL"}
+_SEPARATORS = {"AND", "OR", "COMMA", "WHEN", "THEN", "ELSE"}
+# The types of a CAST as text. Others have two meanings, such as INT8: of 8 bits, or of 8 bytes.
+_TYPES = {
+    "BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "REAL", "FLOAT", "DOUBLE",
+    "DECIMAL", "NUMERIC", "VARCHAR", "TEXT", "STRING", "DATE", "TIMESTAMP", "TIMESTAMPTZ",
+    "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATETIME",
+}  # fmt: skip
+# Functions of which the parser makes a CAST to text.
+_HIDDEN_CASTS = {"DATE_TO_DATE_STR", "TIME_TO_TIME_STR", "TS_OR_DS_TO_DATE_STR"}
 
 
 def check_nesting(tokens: Sequence[Any]) -> None:
@@ -41,9 +51,39 @@ def check_nesting(tokens: Sequence[Any]) -> None:
             raise too_deep()
 
 
+def check_spelling(tokens: Sequence[Any]) -> None:
+    """Refuse what the parser reads in another way than it is written.
+
+    Raises:
+        InvalidInput: a CAST has a type by a name with several meanings, or is written as a function
+            of the parser's own, or the unit of DATE_TRUNC is not in quotes, where the parser takes
+            a column `s` for seconds.
+    """
+    for place, token in enumerate(tokens):
+        text, following = str(token.text).upper(), tokens[place + 1 : place + 3]
+        if token.token_type.name in ("ALIAS", "DCOLON") and following:
+            kind = str(following[0].text)
+            if kind.upper() not in _TYPES:  # against type-with-two-meanings
+                raise InvalidInput(
+                    f"CAST to {kind[:80]!r}: write BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, REAL, "
+                    "DOUBLE, DECIMAL(38,9) or the like, STRING, DATE, TIMESTAMP or TIMESTAMP_NTZ"
+                )
+        if text in _HIDDEN_CASTS and following and following[0].token_type.name == "L_PAREN":
+            raise InvalidInput(f"expressions do not support {text}: write CAST(… AS STRING)")
+        if text == "DATE_TRUNC" and len(following) == 2:
+            unit = following[1]
+            if following[0].token_type.name == "L_PAREN" and (
+                unit.token_type.name != "STRING" or str(unit.text).lower() not in UNITS
+            ):
+                raise InvalidInput(
+                    f"the unit of DATE_TRUNC is one of {', '.join(UNITS)} in single quotes, not "
+                    f"{str(unit.text)[:80]!r}"
+                )
+
+
 def too_deep() -> InvalidInput:
-    """Return the error for a predicate that is nested too deeply."""
-    return InvalidInput(f"the predicate nests deeper than {MAX_NESTING} levels")
+    """Return the error for an expression that is nested too deeply."""
+    return InvalidInput(f"the expression nests deeper than {MAX_NESTING} levels")
 
 
 @dataclass(slots=True)
@@ -74,7 +114,7 @@ def check_grouping(tokens: Sequence[Any]) -> None:
             levels = levels[:-1] or [_Level()]
         elif kind == "AND" and level.betweens:
             level.betweens -= 1
-        elif kind in ("AND", "OR", "COMMA"):
+        elif kind in _SEPARATORS:
             levels[-1] = _Level()
         elif kind in _COMPARISONS | _RANGES | _TESTS:
             _check_operator(tokens[max(0, place - 2) : place], str(token.text).upper())
@@ -91,8 +131,8 @@ def _check_operator(before: Sequence[Any], shown: str) -> None:
     kinds = [token.token_type.name for token in before]
     if kinds and kinds[-1] == "NOT":
         kinds.pop()
-    if not kinds or kinds[-1] in _OPEN | _COMPARISONS | _RANGES | {"AND", "OR", "NOT", "COMMA"}:
-        raise InvalidInput(f"write {shown} between its operands in the predicate, as in a = b")
+    if not kinds or kinds[-1] in _OPEN | _COMPARISONS | _RANGES | _SEPARATORS | {"NOT"}:
+        raise InvalidInput(f"write {shown} between its operands in the expression, as in a = b")
 
 
 def _note(here: _Level, kind: str, shown: str, following: Sequence[Any]) -> None:
@@ -103,7 +143,7 @@ def _note(here: _Level, kind: str, shown: str, following: Sequence[Any]) -> None
     if last and not (is_test and tighter):
         raise InvalidInput(
             f"engines group {last} next to {shown} in different ways: write parentheses in the "
-            "predicate, such as (a = b) IS NULL"
+            "expression, such as (a = b) IS NULL"
         )
     here.operator, here.loosest = shown, is_test
     here.betweens += kind == "BETWEEN"

@@ -1,14 +1,16 @@
-"""Values in SQL predicates: literals, columns, and terms.
+"""Values in SQL expressions: literals, columns, and terms, and how several become one type.
 
-A term is an Arrow expression with its stored type.
+A term is an Arrow expression with its stored type. The expression has a value for every row, and
+raises on none; `Term.fails` is true for the rows for which the value is wrong because an operation
+overflowed, divided by zero or could not cast. So a CASE, a COALESCE, an AND or an OR can leave out
+the failures of a part that does not decide its result.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +18,22 @@ import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.columns.column_types import TIME_TYPES, arrow_type
+from eventlog.model.decimals import from_units
 from eventlog.model.entries import Column
 from eventlog.query import conditions
-from eventlog.query.conditions import FLOATS, Op
-from eventlog.query.sql.literals import Moment, Value, compare_with_literal, exact, parse_moment
+from eventlog.query.conditions import FLOATS, Condition, Op
+from eventlog.query.sql.literals import (
+    Moment,
+    Value,
+    compare_with_literal,
+    decimal_type,
+    exact,
+    parse_moment,
+)
 
-_INTEGERS = ("int8", "int16", "int32", "int64")
+INTEGERS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}  # and their most decimal digits
+MAX_DIGITS = 38
+MAX_PARTS = 256  # of COALESCE, CASE and CONCAT: all of them are in memory at once, as columns
 _OPERATORS: dict[Op, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -30,15 +42,6 @@ _OPERATORS: dict[Op, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_TIME_PARTS: dict[str, Callable[[Any], Any]] = {
-    "YEAR": pc.year,
-    "MONTH": pc.month,
-    "DAY": pc.day,
-    "HOUR": pc.hour,
-}
-_MAX_COALESCED = 256  # all of them are in memory at once, as columns
-# The calendar repeats after 400 years: this many days (for dates), or microseconds.
-_CYCLE = {True: 146_097, False: 146_097 * 86_400 * 10**6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,19 @@ class Lit:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An Arrow expression over rows, its stored type, and the columns that it reads."""
+    """An Arrow expression over rows.
+
+    Attributes:
+        expression: has a value for every row.
+        type: the stored type; None: it is NULL for every row.
+        names: the names of the columns that it reads.
+        fails: for which rows the value is wrong, never null; None: for none.
+    """
 
     expression: pc.Expression
     type: Any
     names: frozenset[str]
+    fails: pc.Expression | None = None
 
 
 Operand = Lit | Column | Term
@@ -71,6 +82,16 @@ def to_term(operand: Operand) -> Term:
             kind = _natural(value)
             scalar = pa.scalar(None) if kind is None else exact(value, kind, "the literal")
             return Term(pc.scalar(scalar), kind, frozenset())
+
+
+def condition_term(condition: Condition) -> Term:
+    """Return a condition as a term of type bool."""
+    return Term(
+        conditions.to_expression(condition),
+        "bool",
+        conditions.columns_read(condition),
+        conditions.failing(condition),
+    )
 
 
 def fold(op: Op, left: Value, right: Value) -> bool | None:
@@ -98,10 +119,10 @@ def compare_terms(op: Op, left: Term, right: Term) -> Term:
     Raises:
         InvalidInput: they have no order.
     """
-    used = left.names | right.names
+    used, fails = left.names | right.names, any_fails(left.fails, right.fails)
     if left.type is None or right.type is None:
-        return Term(pc.scalar(pa.scalar(None, pa.bool_())), "bool", used)
-    families = {_family(left.type), _family(right.type)}
+        return Term(pc.scalar(pa.scalar(None, pa.bool_())), "bool", used, fails)
+    families = {family_of(left.type), family_of(right.type)}
     if len(families) > 1 or None in families:
         raise InvalidInput(f"{left.type} and {right.type} cannot be compared")
     a, b = left.expression, right.expression
@@ -109,8 +130,11 @@ def compare_terms(op: Op, left: Term, right: Term) -> Term:
         a, b = _instant(left), _instant(right)
     floats = left.type in FLOATS or right.type in FLOATS
     if floats:
-        a, b = _as(left, pa.float64()), _as(right, pa.float64())
-    return Term(conditions.compare(op, a, b, nan="both" if floats else ""), "bool", used)
+        a, b = as_float(left), as_float(right)
+    elif left.type != right.type and families == {"number"}:
+        scale = max(digits_of(left.type)[1], digits_of(right.type)[1])
+        a, b = as_wide_decimal(left, scale), as_wide_decimal(right, scale)
+    return Term(conditions.compare(op, a, b, nan="both" if floats else ""), "bool", used, fails)
 
 
 def compare_literal(op: Op, term: Term, value: Value) -> Term:
@@ -121,131 +145,243 @@ def compare_literal(op: Op, term: Term, value: Value) -> Term:
     """
     if value is None or term.type is None:
         null = pc.scalar(pa.scalar(None, pa.bool_()))
-        return Term(null, "bool", term.names)
+        return Term(null, "bool", term.names, term.fails)
     placed = compare_with_literal(op, value, term.type, "the expression")
     if isinstance(placed, bool):
         result = conditions.where_valid(term.expression, pc.scalar(placed))
     else:
         nan = "left" if term.type in FLOATS else ""
         result = conditions.compare(placed[0], term.expression, pc.scalar(placed[1]), nan=nan)  # type: ignore[arg-type]
-    return Term(result, "bool", term.names)
+    return Term(result, "bool", term.names, term.fails)
 
 
-def negate(operand: Operand) -> Operand:
-    """Return `-operand`.
+def coalesce(parts: Sequence[Operand], wanted: Any = None) -> Operand:
+    """Return the first value that is not null. A later part does not fail where it does not count.
 
-    Raises:
-        InvalidInput: it is not a number.
-    """
-    if isinstance(operand, Lit):
-        if isinstance(operand.value, Fraction):
-            return Lit(-operand.value)
-        if operand.value is None:
-            return operand
-    return arithmetic("Sub", Lit(Fraction(0)), operand)
-
-
-def arithmetic(kind: str, left: Operand, right: Operand) -> Operand:
-    """Return a sum, difference, product, quotient (always float64) or remainder (of integers).
-
-    Raises:
-        InvalidInput: an operand is not a number, or not an integer for a remainder.
-    """
-    a, b = to_term(left), to_term(right)
-    used = a.names | b.names
-    if a.type is None or b.type is None:
-        return Lit(None)
-    if {_family(a.type), _family(b.type)} != {"number"}:
-        raise InvalidInput(f"arithmetic needs numbers, not {a.type} and {b.type}")
-    integers = a.type in _INTEGERS and b.type in _INTEGERS
-    if kind == "Mod":
-        if not integers:
-            raise InvalidInput(
-                f"% is the remainder of two integers, and here of {a.type} and {b.type}: filter "
-                "the rows that were read by it"
-            )
-        return Term(_remainder(_as(a, pa.int64()), _as(b, pa.int64())), "int64", used)
-    if kind == "Div":
-        x, y = _as(a, pa.float64()), _as(b, pa.float64())
-        safe = pc.if_else(y == 0.0, pc.scalar(pa.scalar(None, pa.float64())), y)
-        return Term(pc.divide(x, safe), "float64", used)
-    wide = pa.int64() if integers else pa.float64()
-    call = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}[kind]
-    return Term(call(_as(a, wide), _as(b, wide)), "int64" if integers else "float64", used)
-
-
-def function(kind: str, operand: Operand) -> Operand:
-    """Return LOWER, UPPER or LENGTH (in characters) of a text, or ABS of a number.
-
-    Raises:
-        InvalidInput: the argument is not of that type.
-    """
-    term = to_term(operand)
-    wanted = "number" if kind == "Abs" else "text"
-    if term.type is None:
-        return Lit(None)
-    if _family(term.type) != wanted:
-        raise InvalidInput(f"{kind.upper()} needs a {wanted}, not {term.type}")
-    if kind == "Abs":
-        wide = "int64" if term.type in _INTEGERS else "float64"
-        return Term(pc.abs_checked(_as(term, arrow_type(wide))), wide, term.names)
-    if kind == "Length":
-        return Term(pc.utf8_length(term.expression).cast(pa.int64()), "int64", term.names)
-    call = pc.utf8_lower if kind == "Lower" else pc.utf8_upper
-    return Term(call(term.expression), "string", term.names)
-
-
-def part_of_time(part: str, operand: Operand) -> Operand:
-    """Return YEAR, MONTH, DAY or HOUR of a time (UTC) or date.
-
-    Raises:
-        InvalidInput: another part is requested, or the operand is not a time with that part.
-    """
-    call = _TIME_PARTS.get(part.upper())
-    if call is None:
-        raise InvalidInput(f"only YEAR, MONTH, DAY and HOUR can be extracted, not {part[:80]!r}")
-    term = to_term(operand)
-    if term.type is None:
-        return Lit(None)
-    if _family(term.type) != "time" or (term.type == "date" and part.upper() == "HOUR"):
-        raise InvalidInput(f"{part.upper()} cannot be extracted from {term.type}")
-    return Term(_part(call, term), "int64", term.names)
-
-
-def _part(call: Callable[[Any], pc.Expression], term: Term) -> pc.Expression:
-    """Return a part of a time or date, exact for any of them.
-
-    Arrow overflows far from 1970, so the time is moved into one cycle of the calendar first.
-    """
-    is_date = term.type == "date"
-    units = term.expression.cast(pa.int32() if is_date else pa.int64()).cast(pa.int64())
-    cycles = pc.divide(units, _CYCLE[is_date])
-    near = pc.subtract(units, pc.multiply(cycles, _CYCLE[is_date]))
-    time = near.cast(pa.int32()).cast(pa.date32()) if is_date else near.cast(pa.timestamp("us"))
-    part = call(time).cast(pa.int64())
-    return pc.add(part, pc.multiply(cycles, 400)) if call is pc.year else part
-
-
-def coalesce(parts: Sequence[Operand]) -> Operand:
-    """Return the first value that is not null; numbers become int64 or float64.
+    Args:
+        parts: the values, of one type or all of them numbers.
+        wanted: the type of the result where all parts are literals that it can represent.
 
     Raises:
         InvalidInput: the values are of different types, or too many.
     """
-    if len(parts) > _MAX_COALESCED:
-        raise InvalidInput(f"COALESCE takes at most {_MAX_COALESCED} values, not {len(parts)}")
-    terms = [to_term(part) for part in parts]
-    kinds = {term.type for term in terms if term.type is not None}
-    if not kinds:
+    kind = _one_type("COALESCE", parts, wanted)
+    if kind is None:
         return Lit(None)
-    kind = next(iter(kinds))
-    if {_family(k) for k in kinds} == {"number"}:
-        kind = "int64" if kinds <= set(_INTEGERS) else "float64"
-    elif len(kinds) > 1:
-        raise InvalidInput(f"COALESCE needs values of one type, not {', '.join(sorted(kinds))}")
+    terms = [_converted(part, kind) for part in parts]
     used = frozenset[str]().union(*(term.names for term in terms))
-    wide = [_as(term, arrow_type(kind)) for term in terms]
-    return Term(pc.coalesce(*wide), kind, used)
+    fails = None
+    # against failure-that-a-coalesce-hides
+    if any(term.fails is not None for term in terms):
+        fails = first_true(
+            [
+                (condition, answer)
+                for term in terms
+                for condition, answer in (
+                    (term.fails, pc.scalar(True)),
+                    (term.expression.is_valid(), pc.scalar(False)),
+                )
+                if condition is not None
+            ],
+            pc.scalar(False),
+        )
+    return Term(pc.coalesce(*(term.expression for term in terms)), kind, used, fails)
+
+
+def case(
+    branches: Sequence[tuple[Condition, Operand]], otherwise: Operand, wanted: Any = None
+) -> Operand:
+    """Return the value of the first branch whose condition is TRUE.
+
+    Conditions after it, and the values of other branches, do not fail.
+
+    Args:
+        branches: conditions with values, of one type or all of them numbers.
+        otherwise: the value where no condition is TRUE.
+        wanted: the type of the result where all values are literals that it can represent.
+
+    Raises:
+        InvalidInput: the values are of different types, or too many.
+    """
+    results = [value for _, value in branches]
+    kind = _one_type("CASE", [*results, otherwise], wanted)
+    if kind is None:
+        return Lit(None)
+    tests = [condition_term(condition) for condition, _ in branches]
+    terms = [_converted(value, kind) for value in results]
+    last = _converted(otherwise, kind)
+    used = frozenset[str]().union(*(term.names for term in (*tests, *terms, last)))
+    pairs = list(zip(tests, terms, strict=True))
+    value = first_true(
+        [(test.expression, term.expression) for test, term in pairs], last.expression
+    )
+    fails = None
+    # against failure-that-a-case-hides
+    if any(term.fails is not None for term in (*tests, *terms, last)):
+        fails = first_true(
+            [
+                (condition, answer)
+                for test, term in pairs
+                for condition, answer in (
+                    (test.fails, pc.scalar(True)),
+                    (test.expression, pc.scalar(False) if term.fails is None else term.fails),
+                )
+                if condition is not None
+            ],
+            pc.scalar(False) if last.fails is None else last.fails,
+        )
+    return Term(value, kind, used, fails)
+
+
+def first_true(
+    pairs: Sequence[tuple[pc.Expression, pc.Expression]], otherwise: pc.Expression
+) -> pc.Expression:
+    """Return for each row the second value of the first pair whose first value is true."""
+    tests, answers = zip(*pairs, strict=True)
+    names = [str(place) for place in range(len(tests))]
+    return pc.case_when(pc.make_struct(*tests, field_names=names), *answers, otherwise)
+
+
+def any_fails(*fails: pc.Expression | None) -> pc.Expression | None:
+    """Return for which rows one of the operands fails."""
+    some = [part for part in fails if part is not None]
+    # Arrow does not join a chain through another function; see `conditions.balanced`.
+    return pc.coalesce(conditions.balanced(some, lambda a, b: a | b)) if some else None
+
+
+def sure(mask: pc.Expression) -> pc.Expression:
+    """Return the mask with null as false."""
+    return pc.coalesce(mask, pc.scalar(False))
+
+
+def is_same_type(kind: Any, other: Any) -> bool:
+    """Return whether two stored types have the same values, whatever the ids of their fields."""
+    if isinstance(kind, dict) and isinstance(other, dict):
+        return bool(arrow_type(kind) == arrow_type(other))
+    return bool(kind == other)
+
+
+def family_of(kind: Any) -> str | None:
+    """Return the family of a stored type, whose values have an order; None for nested types."""
+    if not isinstance(kind, str):
+        return None
+    if kind in INTEGERS or kind in FLOATS or kind.startswith("decimal"):
+        return "number"
+    if kind in TIME_TYPES:
+        return "time"
+    return {"string": "text", "bool": "bool", "binary": "binary"}.get(kind)
+
+
+def digits_of(kind: str) -> tuple[int, int]:
+    """Return precision and scale of an integer or decimal type."""
+    if kind in INTEGERS:
+        return INTEGERS[kind], 0
+    precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+    return int(precision), int(scale)
+
+
+def as_float(term: Term) -> pc.Expression:
+    """Return the nearest float64 of a number."""
+    if term.type == "float64":
+        return term.expression
+    return nearest_float(term, pa.float64())
+
+
+def nearest_float(term: Term, arrow: pa.DataType) -> pc.Expression:
+    """Return the nearest float of a number; beyond the type's range it is infinite."""
+    if str(term.type).startswith("decimal"):
+        # Arrow's own cast multiplies by a power of ten, which does not give the nearest double.
+        return term.expression.cast(pa.string()).cast(arrow)
+    return term.expression.cast(arrow, safe=False)
+
+
+def as_wide_decimal(term: Term, scale: int, precision: int = 76) -> pc.Expression:
+    """Return an integer or decimal with 256 bits and a scale that is not less than its own."""
+    return term.expression.cast(pa.decimal256(precision, scale))
+
+
+def in_digits(
+    wide: pc.Expression, precision: int, scale: int
+) -> tuple[pc.Expression, pc.Expression]:
+    """Return a decimal of 256 bits and this scale as `decimal(precision, scale)`.
+
+    Returns:
+        the value, the nearest one where it does not fit, and for which rows it does not.
+    """
+    most, arrow = 10**precision - 1, pa.decimal256(76, scale)
+    low, high = (pc.scalar(pa.scalar(from_units(n, scale), arrow)) for n in (-most, most))
+    fails = sure((wide < low) | (wide > high))  # against digits-that-do-not-fit
+    return clamped(wide, low, high).cast(pa.decimal128(precision, scale)), fails
+
+
+def clamped(value: pc.Expression, low: pc.Expression, high: pc.Expression) -> pc.Expression:
+    """Return the nearest value that is not outside two bounds; null for null."""
+    return pc.min_element_wise(
+        pc.max_element_wise(value, low, skip_nulls=False), high, skip_nulls=False
+    )
+
+
+def _one_type(what: str, parts: Sequence[Operand], wanted: Any) -> Any:
+    """Return the type that values have in common; None: all are NULL.
+
+    Literals take the type of the others if it represents them.
+
+    Raises:
+        InvalidInput: there is none, or there are too many values.
+    """
+    if len(parts) > MAX_PARTS:
+        raise InvalidInput(f"{what} takes at most {MAX_PARTS} values, not {len(parts)}")
+    literals = [part for part in parts if isinstance(part, Lit) and part.value is not None]
+    terms = [to_term(part) for part in parts if not isinstance(part, Lit)]
+    kinds = [term.type for term in terms if term.type is not None]
+    kind = _joined(what, kinds) if kinds else wanted
+    if literals and (kind is None or not all(_is_exact(part.value, kind) for part in literals)):
+        return _joined(what, [*kinds, *(_natural(part.value) for part in literals)])
+    return kind if literals or kinds else None
+
+
+def _joined(what: str, kinds: Sequence[Any]) -> Any:
+    """Return the type that every value of these types is converted to."""
+    first = kinds[0]
+    if all(is_same_type(kind, first) for kind in kinds):
+        return first
+    if any(family_of(kind) != "number" for kind in kinds):
+        shown = ", ".join(sorted({str(kind)[:40] for kind in kinds}))
+        raise InvalidInput(f"{what} needs values of one type, not {shown}: CAST them to one")
+    if any(kind in FLOATS for kind in kinds):
+        return "float64"
+    if all(kind in INTEGERS for kind in kinds):
+        return max(kinds, key=lambda kind: INTEGERS[kind])
+    digits = [digits_of(kind) for kind in kinds]
+    scale = max(scale for _, scale in digits)
+    whole = max(precision - scale for precision, scale in digits)
+    return f"decimal({min(MAX_DIGITS, whole + scale)},{scale})"
+
+
+def _is_exact(value: Value, kind: Any) -> bool:
+    try:
+        exact(value, kind, "the literal")
+    except InvalidInput:
+        return False
+    return True
+
+
+def _converted(operand: Operand, kind: Any) -> Term:
+    """Return a value as one of the type that `_one_type` chose."""
+    if isinstance(operand, Lit):
+        return Term(pc.scalar(exact(operand.value, kind, "the literal")), kind, frozenset())
+    term = to_term(operand)
+    if is_same_type(term.type, kind):
+        return term
+    if term.type is None:
+        return Term(pc.scalar(pa.scalar(None, arrow_type(kind))), kind, term.names, term.fails)
+    if kind == "float64":
+        return replace(term, expression=as_float(term), type=kind)
+    if kind in INTEGERS:
+        return replace(term, expression=term.expression.cast(arrow_type(kind)), type=kind)
+    precision, scale = digits_of(kind)
+    value, fails = in_digits(as_wide_decimal(term, scale), precision, scale)
+    return Term(value, kind, term.names, any_fails(term.fails, fails))
 
 
 def _natural(value: Value) -> str | None:
@@ -257,25 +393,10 @@ def _natural(value: Value) -> str | None:
         case str():
             return "string"
         case Moment():
-            return "timestamp"
-    return "int64" if value == value // 1 and -(2**63) <= value < 2**63 else "float64"
-
-
-def _family(kind: Any) -> str | None:
-    if kind in _INTEGERS or kind in FLOATS or str(kind).startswith("decimal"):
-        return "number"
-    if kind in TIME_TYPES:
-        return "time"
-    return {"string": "text", "bool": "bool", "binary": "binary"}.get(str(kind))
-
-
-def _as(term: Term, wide: pa.DataType) -> pc.Expression:
-    if term.type == str(wide).replace("double", "float64"):
-        return term.expression
-    if pa.types.is_floating(wide) and str(term.type).startswith("decimal"):
-        # Arrow's own cast multiplies by a power of ten, which does not give the nearest double.
-        return term.expression.cast(pa.string()).cast(wide)
-    return term.expression.cast(wide, safe=False)
+            return value.kind
+    if value == value // 1 and -(2**63) <= value < 2**63:
+        return "int64"
+    return decimal_type(value) or "float64"
 
 
 def _instant(term: Term) -> pc.Expression:
@@ -283,10 +404,3 @@ def _instant(term: Term) -> pc.Expression:
     if term.type == "timestamp":
         return term.expression
     return term.expression.cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
-
-
-def _remainder(x: pc.Expression, y: pc.Expression) -> pc.Expression:
-    # The remainder by -1 is always 0, but dividing the least int64 by -1 would overflow.
-    safe = pc.if_else((y == 0) | (y == -1), pc.scalar(1), y)
-    rest = pc.subtract(x, pc.multiply(pc.divide(x, safe), safe))
-    return pc.if_else(y == 0, pc.scalar(pa.scalar(None, pa.int64())), rest)

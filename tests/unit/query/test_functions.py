@@ -1,4 +1,4 @@
-"""The functions of `where`: exactly those of docs/guides/python.md, with DuckDB's answers."""
+"""The functions of `where`: exactly those of docs/expressions.md, with DuckDB's answers."""
 
 import re
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "python.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "expressions.md"
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -71,6 +71,8 @@ def test_the_guide_names_every_function_that_is_taken(table):
             "s, 'a'",
             "YEAR FROM seen",
             "YEAR, seen",
+            "'month', seen",
+            "s, 1, 2",
         ):
             try:
                 predicate.parse_predicate(f"{name}({arguments}) IS NULL", schema)
@@ -86,7 +88,7 @@ def test_the_guide_names_every_function_that_is_taken(table):
         ("round(x) = 2", "ROUND"),
         ("trim(s) = 'a'", "TRIM"),
         ("s || 'a' = 'b'", "||"),
-        ("CASE WHEN id = 1 THEN TRUE END", "CASE"),
+        ("IF(id = 1, TRUE, FALSE)", "If"),
         ("isnan(x)", "NAN"),
         ("minute(seen) = 5", "MINUTE"),
         ("x % 2 = 1", "of two integers, and here of float64 and int64"),
@@ -113,7 +115,7 @@ def test_functions_mean_what_they_mean_in_duckdb(table, rows):
           for op in ("<", "=", ">")),
         "abs(x) = 1.5", "abs(x) > 5", "abs(id) = 1", "abs(id) > 1000", "coalesce(x, 7) = 7",
         "ifnull(s, 'z') = 'z'", "coalesce(id, x, 3) = 3", "coalesce(s, 'z') > 'e'",
-        "mod(id, 3) = 1", "mod(id, -3) = -1", "id % 0 IS NULL", "mod(-id, 7) = -3",
+        "mod(id, 3) = 1", "mod(id, -3) = -1", "mod(-id, 7) = -3",
         *(f"{part}({column}) {op} 4" for part in ("year", "month", "day")
           for column in ("seen", "d") for op in ("<", "=", ">")),
         "hour(seen) = 4", "extract(hour FROM seen) > 4", "extract(year FROM d) = 2004",
