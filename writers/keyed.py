@@ -15,8 +15,8 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import opened
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import DELETE, OP, MergeRule, stored_rule
-from eventlog.model.entries import Layout
+from eventlog.keyed.rule import DELETE, OP, MergeRule
+from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.incoming.streams import to_reader
@@ -179,7 +179,7 @@ def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
     Raises:
         InvalidInput: the table has no key.
     """
-    rule = stored_rule(head.layout, head.stored_schema, head.properties)
+    rule = head.merge_rule
     if rule is None:
         raise InvalidInput(
             f"the table {uri} has no key: `Table.create(..., key=...)` makes a keyed one; use "
@@ -188,6 +188,6 @@ def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
     return rule
 
 
-def timed_by(layout: Layout) -> tuple[str, ...]:
+def timed_by(layout: NamedLayout) -> tuple[str, ...]:
     """Return the columns that decide in which chunk a key is."""
     return () if layout.granularity == "all" else (layout.time_column,)

@@ -52,7 +52,7 @@ from eventlog.compaction.tasks import Task
 from eventlog.errors import Corrupt, InvalidInput, NotFound
 from eventlog.format.entry_order import first_key
 from eventlog.format.frames.entry_columns import to_segments
-from eventlog.keyed.rule import buckets_split, keyed_of, stored_rule
+from eventlog.keyed.rule import buckets_split, keyed_of
 from eventlog.keyed.slices import Run, ineffective, readable_runs
 from eventlog.log import diff
 from eventlog.model.chunks import parse_chunk
@@ -251,7 +251,7 @@ def _runs(snapshot: Snapshot, live: Iterable[Segment]) -> list[Run]:
         Corrupt: layout, schema and properties do not fit together, or the place of a segment is
             impossible: no merge may be planned.
     """
-    rule = stored_rule(snapshot.layout, snapshot.stored_schema, snapshot.properties)
+    rule = snapshot.merge_rule
     return [] if rule is None else readable_runs(live, rule)
 
 

@@ -17,6 +17,7 @@ from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
 from eventlog.format import codec
 from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import Add, Restore
+from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction
 from eventlog.model.schema import first_problems, stored_time_column
@@ -241,8 +242,9 @@ def _breaches(meta: Meta) -> list[str]:
     problems = first_problems(meta.schema)
     if meta.layout is not None and not problems:
         try:
-            stored_time_column(meta.schema, meta.layout.time_column)
-            stored_rule(meta.layout, meta.schema, meta.properties)
+            named = named_layout(meta.layout, meta.schema)
+            stored_time_column(meta.schema, named.time_column)
+            stored_rule(meta.layout, meta.schema)
         except Corrupt as error:
             problems.append(error.message)
     return problems

@@ -227,7 +227,7 @@ def _check_places(sought: SoughtSegments, findings: Findings) -> bool:
     if meta.layout is None or meta.schema is None:
         return True
     try:
-        rule = stored_rule(meta.layout, meta.schema, meta.properties)
+        rule = stored_rule(meta.layout, meta.schema)
     except Corrupt:
         return True  # reported of the first schema
     try:

@@ -1,22 +1,40 @@
-"""The merge rule of a keyed table, for the rows of one key, from layout and properties.
+"""The merge rule of a keyed table, for the rows of one key, from its layout.
 
 No I/O. The rule is set when the table is created and never changes, because it gives every version
-its answer (FORMAT.md "Keyed tables").
+its answer (FORMAT.md "Keyed tables"). The log has it by the ids of columns; to a user it is a part
+of the table's properties, by their names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast, overload
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Merge
-from eventlog.model.entries import Keyed, Layout, Schema, Slice
+from eventlog.model.columns.named_layout import (
+    NamedKey,
+    NamedLayout,
+    layout_by_id,
+    named_layout,
+    naming,
+    numbering,
+)
+from eventlog.model.entries import (
+    Keyed,
+    Layout,
+    MergeFunction,
+    MergeGroup,
+    MergeSetting,
+    Schema,
+    Slice,
+)
 from eventlog.model.properties import MERGE, MERGE_COLUMN, MERGE_GROUP
-from eventlog.model.stats import has_text_bounds
+from eventlog.model.records import Meta
+from eventlog.model.stats import PROPERTY, has_text_bounds, shown_setting
 
 Kind = Literal["last", "first", "partial", "aggregate"]
 Function = Literal["sum", "min", "max", "count", "last", "first"]
@@ -99,60 +117,152 @@ def reader_rule(rule: MergeRule | None, overflow: str) -> MergeRule | None:
     return None if rule is None else replace(rule, overflow=overflow)
 
 
-def keyed_of(layout: Layout) -> Keyed | None:
+@overload
+def keyed_of(layout: Layout) -> Keyed | None: ...
+@overload
+def keyed_of(layout: NamedLayout) -> NamedKey | None: ...
+def keyed_of(layout: Layout | NamedLayout) -> Keyed | NamedKey | None:
     """Return the part of a layout that makes a table keyed, or None."""
     return None if isinstance(layout.keyed, UnsetType) else layout.keyed
 
 
-def splits_of(place: Keyed | Slice | Merge) -> int:
+def splits_of(place: Keyed | NamedKey | Slice | Merge) -> int:
     """Return how many times the buckets of a table had been doubled when these were numbered."""
     return 0 if isinstance(place.splits, UnsetType) else place.splits
 
 
-def buckets_split(layout: Layout) -> int:
+def buckets_split(layout: NamedLayout) -> int:
     """Return how many times the buckets of a table were split; 0 if it has no key."""
     keyed = keyed_of(layout)
     return 0 if keyed is None else splits_of(keyed)
 
 
-def rule_of(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
+@dataclass(frozen=True, slots=True)
+class NamedMerge:
+    """What becomes of the rows of a key, as a user says it.
+
+    Attributes:
+        kind: the rule.
+        functions: by the name of a column.
+        groups: by the name of an order column, the columns that it orders beside itself.
+    """
+
+    kind: str = "last"
+    functions: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of_properties(cls, properties: Mapping[str, str]) -> NamedMerge:
+        """Return the one in the properties `merge` and `merge.*`."""
+        functions, groups = {}, {}
+        for name, value in sorted(properties.items()):
+            if name.startswith(MERGE_GROUP):
+                columns = [part.strip() for part in value.split(",")]
+                groups[name.removeprefix(MERGE_GROUP)] = columns
+            elif name.startswith(MERGE_COLUMN):
+                functions[name.removeprefix(MERGE_COLUMN)] = value
+        return cls(properties.get(MERGE, "last"), functions, groups)
+
+    @classmethod
+    def of_layout(cls, keyed: Keyed, schema: Schema) -> NamedMerge:
+        """Return the one of a table that is in the log.
+
+        Raises:
+            Corrupt: it names a column that the schema does not have, or gives one two functions.
+        """
+        setting, name = keyed.merge, naming(schema)
+        if isinstance(setting, UnsetType):
+            return cls()
+        functions = () if isinstance(setting.functions, UnsetType) else setting.functions
+        groups = () if isinstance(setting.groups, UnsetType) else setting.groups
+        orders = [group.order for group in groups]
+        for listed in ([one.column for one in functions], orders):
+            if len({*listed}) < len(listed):  # against two-functions-of-one-column
+                raise Corrupt("the table's merge rule names a column twice")
+        return cls(
+            setting.rule,
+            {name(one.column): one.function for one in functions},
+            {name(group.order): [name(n) for n in group.columns] for group in groups},
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties that say it."""
+        found = {} if self.kind == "last" else {MERGE: self.kind}
+        found |= {f"{MERGE_COLUMN}{name}": value for name, value in self.functions.items()}
+        groups = self.groups.items()
+        return found | {f"{MERGE_GROUP}{name}": ",".join(columns) for name, columns in groups}
+
+    def setting(self, schema: Schema) -> MergeSetting | UnsetType:
+        """Return its stored form; its columns are those of the schema."""
+        if self == NamedMerge():
+            return UNSET
+        number = numbering(schema)
+        functions = [
+            MergeFunction(number([name])[0], value) for name, value in self.functions.items()
+        ]
+        groups = [MergeGroup(number([name])[0], number(of)) for name, of in self.groups.items()]
+        return MergeSetting(
+            self.kind,
+            tuple(sorted(functions, key=lambda one: one.column)) or UNSET,
+            tuple(sorted(groups, key=lambda group: group.order)) or UNSET,
+        )
+
+
+def shown_properties(meta: Meta) -> dict[str, str]:
+    """Return the properties of a table as a user sets them, by name: columns have their names.
+
+    Raises:
+        Corrupt: the merge rule names a column that the schema does not have.
+    """
+    properties = dict(meta.properties)
+    if meta.schema is not None and PROPERTY in properties:
+        properties[PROPERTY] = shown_setting(meta.schema, properties[PROPERTY])
+    keyed = None if meta.layout is None else keyed_of(meta.layout)
+    if meta.schema is not None and keyed is not None:
+        properties |= NamedMerge.of_layout(keyed, meta.schema).properties()
+    return {name: properties[name] for name in sorted(properties, key=str.encode)}
+
+
+def rule_of(layout: NamedLayout, schema: Schema, merge: NamedMerge) -> MergeRule | None:
     """Return the merge rule of a table; None if it has no key.
 
     Args:
         layout: the table's.
         schema: the table's.
-        properties: the table's; those named `merge` and `merge.*` matter.
+        merge: what becomes of the rows of a key.
 
     Raises:
         InvalidInput: they do not fit together; the message names the property.
     """
     keyed = keyed_of(layout)
     if keyed is None:
-        named = sorted(name for name in properties if name == MERGE or _part(name))
-        if named:
-            raise InvalidInput(f"property {named[0]} is for keyed tables: give `key` too")
         return None
-    kind = properties.get(MERGE, "last")
+    kind = merge.kind
     if kind not in KINDS:
         raise InvalidInput(f"property {MERGE} must be one of {', '.join(KINDS)}, not {kind!r}")
     order = layout.order_by[0] if layout.order_by else None
     rule = MergeRule(keyed.key, keyed.buckets, order, kind, {}, {})
-    functions, orders = _functions(rule, schema, properties), _orders(rule, schema, properties)
+    functions, orders = (
+        _functions(rule, schema, merge.functions),
+        _orders(rule, schema, merge.groups),
+    )
     return replace(rule, functions=functions, orders=orders, splits=splits_of(keyed))
 
 
-def stored_rule(layout: Layout, schema: Schema, properties: Mapping[str, str]) -> MergeRule | None:
+def stored_rule(layout: Layout, schema: Schema) -> MergeRule | None:
     """Return the merge rule of a table that is in the log; None if it has no key.
 
     Raises:
-        Corrupt: its layout, schema and properties do not fit together (FORMAT.md R15.2).
+        Corrupt: its layout and schema do not fit together (FORMAT.md R15.2).
     """
-    if keyed_of(layout) is None:
-        return None  # there properties named `merge` mean nothing
+    stored = keyed_of(layout)
+    if stored is None:
+        return None
+    named = named_layout(layout, schema)
     try:
-        check_keyed(layout, schema)
-        rule = rule_of(layout, schema, properties)
-        check_values(rule, schema, layout.time_column)
+        check_keyed(named, schema)
+        rule = rule_of(named, schema, NamedMerge.of_layout(stored, schema))
+        check_values(rule, schema, named.time_column)
     except InvalidInput as error:
         raise Corrupt(f"the table's key and merge rule do not fit it: {error}") from None
     return rule
@@ -163,17 +273,18 @@ def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
     keyed = None if layout is None else keyed_of(layout)
     if layout is None or keyed is None:
         return None
-    kinds = {column.name: column for column in schema.columns}
-    reserved = [name for name in RESERVED if name in kinds]
+    names = {column.name for column in schema.columns}
+    reserved = [name for name in RESERVED if name in names]
     if reserved:
         return f"a keyed table cannot have a column {reserved[0]!r}: rename it"
-    for name in (*keyed.key, *layout.order_by):
-        if name in kinds and kinds[name].nullable:
-            return f"column {name!r} must stay required: rows are merged by it"
+    merged_by = {*keyed.key, *layout.order_by}
+    for column in schema.columns:
+        if column.id in merged_by and column.nullable:
+            return f"column {column.name!r} must stay required: rows are merged by it"
     return None
 
 
-def check_keyed(layout: Layout, schema: Schema) -> None:
+def check_keyed(layout: NamedLayout, schema: Schema) -> None:
     """Check the key, the buckets and the order of a keyed table that is to be created.
 
     Raises:
@@ -195,7 +306,7 @@ def check_keyed(layout: Layout, schema: Schema) -> None:
         raise InvalidInput("order_by of a keyed table is one column: it orders the rows of a key")
     for name in layout.order_by:
         _check_order_column(name, kinds.get(name), keyed.key, "order_by")
-    required = successor_problem(layout, schema)
+    required = successor_problem(layout_by_id(layout, schema), schema)
     if required:
         raise InvalidInput(required)
 
@@ -239,19 +350,7 @@ def _check_order_column(name: str, kind: object, key: Sequence[str], what: str) 
         raise InvalidInput(f"{what}: column {name!r} is in the key: it is the same in all its rows")
 
 
-def _part(name: str) -> str | None:
-    """Return the part of a property's name after `merge.`."""
-    return name.removeprefix(MERGE_COLUMN) if name.startswith(MERGE_COLUMN) else None
-
-
-def _functions(
-    rule: MergeRule, schema: Schema, properties: Mapping[str, str]
-) -> dict[str, Function]:
-    named = {
-        part: value
-        for name, value in properties.items()
-        if (part := _part(name)) is not None and not name.startswith(MERGE_GROUP)
-    }
+def _functions(rule: MergeRule, schema: Schema, named: Mapping[str, str]) -> dict[str, Function]:
     kinds = {column.name: column for column in schema.columns}
     for name, function in named.items():
         column = kinds.get(name)
@@ -291,19 +390,17 @@ def _check_function(name: str, function: Function, kind: object) -> None:
             raise InvalidInput(f"property {MERGE_COLUMN}{name}: {kind} has no {function}")
 
 
-def _orders(rule: MergeRule, schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
+def _orders(rule: MergeRule, schema: Schema, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     orders: dict[str, str] = {}
     kinds = {column.name: column.type for column in schema.columns}
-    for name, value in sorted(properties.items()):
-        if not name.startswith(MERGE_GROUP):
-            continue
-        order = name.removeprefix(MERGE_GROUP)
+    for order, columns in sorted(groups.items()):
+        name = f"{MERGE_GROUP}{order}"
         if rule.kind != "partial":
             raise InvalidInput(f"property {name} needs {MERGE}=partial")
         if order not in kinds:
             raise InvalidInput(f"property {name}: the table has no column {order!r}")
         _check_order_column(order, kinds[order], rule.key, f"property {name}")
-        for column in (order, *(part.strip() for part in value.split(","))):
+        for column in (order, *columns):
             if column not in kinds or column in rule.key:
                 raise InvalidInput(f"property {name}: no column {column!r} beside the key")
             if orders.setdefault(column, order) != order:

@@ -15,9 +15,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
+from eventlog.keyed.rule import MergeRule, shown_properties
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import TimeChunk, utc
-from eventlog.model.entries import Layout, Schema, Segment
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
 from eventlog.model.schema import to_arrow
 from eventlog.query.predicate import Where
@@ -126,18 +128,33 @@ class Snapshot:
         return self.state.stored_schema
 
     @property
-    def layout(self) -> Layout:
-        """Time column, granularity and sort order.
+    def layout(self) -> NamedLayout:
+        """Time column, granularity and sort order, with the names that columns have.
 
         Raises:
-            Corrupt: the table has none.
+            Corrupt: the table has none, or one that does not fit its schema.
         """
         return self.state.layout
 
     @property
+    def merge_rule(self) -> MergeRule | None:
+        """The merge rule of a keyed table; None for others.
+
+        Raises:
+            Corrupt: layout and schema do not fit together.
+        """
+        return self.state.merge_rule
+
+    @property
     def properties(self) -> Mapping[str, str]:
-        """The properties that are set on the table."""
-        return self.meta.properties
+        """The properties that are set on the table, among them the merge rule of a keyed one.
+
+        Those that name columns have their names at this version.
+
+        Raises:
+            Corrupt: the merge rule does not fit the schema.
+        """
+        return shown_properties(self.meta)
 
     @property
     def totals(self) -> Totals:

@@ -18,7 +18,6 @@ from eventlog.errors import (
 )
 from eventlog.format import keys
 from eventlog.keyed.repetition import again
-from eventlog.keyed.rule import stored_rule
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain
 from eventlog.log.snapshot import Snapshot
@@ -269,7 +268,7 @@ class Merger:
             VersionVacuumed: segments that are needed were deleted by a vacuum.
             _Overtaken: a concurrent commit invalidated the plan: plan again.
         """
-        rule = stored_rule(head.layout, head.stored_schema, head.properties)
+        rule = head.merge_rule
         self._ties = None if rule is None else ties_of(rule)
         steps = self._source_commits.steps(first, self._source_head.version)
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)

@@ -49,22 +49,54 @@ class Schema(Struct, frozen=True, forbid_unknown_fields=True):
     retired: tuple[Count, ...] | UnsetType = UNSET
 
 
+class MergeFunction(Struct, frozen=True, forbid_unknown_fields=True):
+    """The function by which the values of a column become one (FORMAT.md "Merge rule")."""
+
+    column: Count
+    function: str
+
+
+class MergeGroup(Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns whose values are ordered by a column of their own, by id."""
+
+    order: Count
+    columns: tuple[Count, ...]
+
+
+class MergeSetting(Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the rows of a key; see `eventlog.keyed.rule`.
+
+    Attributes:
+        rule: its name.
+        functions: with `aggregate`, those of columns that have another one than `last`.
+        groups: with `partial`, the groups of columns.
+    """
+
+    rule: str
+    functions: tuple[MergeFunction, ...] | UnsetType = UNSET
+    groups: tuple[MergeGroup, ...] | UnsetType = UNSET
+
+
 class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
     """The part of a layout that makes a table keyed: rows are found by key, in buckets.
 
     Attributes:
-        key: names of the key columns.
+        key: ids of the key columns.
         buckets: number of buckets that keys are hashed to (`eventlog.format.buckets`).
         splits: how many times that number was doubled; absent if never.
+        merge: the merge rule; absent for `last`.
     """
 
-    key: tuple[str, ...]
+    key: tuple[Count, ...]
     buckets: Count
     splits: Splits | UnsetType = UNSET
+    merge: MergeSetting | UnsetType = UNSET
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """How rows are arranged in segments.
+    """How rows are arranged in segments, with columns by id.
+
+    See `eventlog.model.columns.named_layout` for the same with the names that columns have.
 
     Attributes:
         time_column: the event-time column.
@@ -74,9 +106,9 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
         keyed: absent in a table without a key.
     """
 
-    time_column: str
+    time_column: Count
     granularity: Granularity
-    order_by: tuple[str, ...] = ()
+    order_by: tuple[Count, ...] = ()
     keyed: Keyed | UnsetType = UNSET
 
 

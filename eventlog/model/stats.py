@@ -17,6 +17,13 @@ import pyarrow.compute as pc
 
 from eventlog.arguments import parse_names
 from eventlog.errors import InvalidInput
+from eventlog.model.columns.named_layout import (
+    columns_text,
+    ids_text,
+    listed_ids,
+    names_of,
+    numbering,
+)
 from eventlog.model.decimals import to_units
 from eventlog.model.entries import Column, ColumnStats, Schema
 
@@ -30,34 +37,57 @@ _MAX_INT = 2**63 - 1
 _MAX_CODE_POINT = 0x10FFFF
 
 
-def stats_columns(schema: Schema, setting: str | None, time_column: str) -> tuple[Column, ...]:
+def stats_columns(schema: Schema, setting: str | None, time_column: int) -> tuple[Column, ...]:
     """Return the columns that get statistics, ordered by id; always includes the time column.
 
     Args:
         schema: the table's schema.
-        setting: the property `stats_columns`: a number of leading columns, or names of columns,
-            comma-separated or as a JSON list.
-        time_column: the event-time column.
+        setting: the property `stats_columns` as it is stored: a number of leading columns, or a
+            list of ids, of which those of columns that were dropped do not count. Another text
+            stands for the default (FORMAT.md R7.3).
+        time_column: the id of the event-time column.
+    """
+    text = setting if setting is not None else ""
+    with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
+    listed = listed_ids(text)
+    if listed is None:
+        # As for all properties: a value of more than 19 digits stands for the default (R7.5).
+        counted = _is_count(text) and len(text.strip()) < _MOST_DIGITS
+        most = int(text) if counted else DEFAULT_COLUMNS
+        listed = [column.id for column in with_bounds[:most]]
+    chosen = {*listed, time_column}
+    return tuple(sorted((c for c in with_bounds if c.id in chosen), key=lambda c: c.id))
+
+
+def stored_setting(schema: Schema, text: str) -> str:
+    """Return the stored form of the property `stats_columns`.
+
+    Args:
+        schema: the table's.
+        text: a number of leading columns, or names of columns, comma-separated or as a JSON list.
 
     Raises:
-        InvalidInput: the setting names an unknown column.
+        InvalidInput: it names an unknown column.
     """
-    text = setting if setting is not None else str(DEFAULT_COLUMNS)
-    with_bounds = [column for column in schema.columns if isinstance(column.type, str)]
-    digits = text.strip()
-    if digits.isdecimal() and text.isascii():
-        # As for all properties: a value of more than 19 digits stands for the default (R7.5).
-        most = int(digits) if len(digits) < _MOST_DIGITS else DEFAULT_COLUMNS
-        chosen = {column.name for column in with_bounds[:most]}
-    else:
-        chosen = set(parse_names(text, f"property {PROPERTY}"))
-        unknown = chosen - {column.name for column in schema.columns}
-        if unknown:
-            raise InvalidInput(
-                f"property {PROPERTY} names unknown columns: {', '.join(sorted(unknown))}"
-            )
-    chosen.add(time_column)
-    return tuple(sorted((c for c in with_bounds if c.name in chosen), key=lambda c: c.id))
+    if _is_count(text):
+        return text
+    names = parse_names(text, f"property {PROPERTY}")
+    unknown = {*names} - {column.name for column in schema.columns}
+    if unknown:
+        raise InvalidInput(
+            f"property {PROPERTY} names unknown columns: {', '.join(sorted(unknown))}"
+        )
+    return ids_text(numbering(schema)(names))
+
+
+def shown_setting(schema: Schema, text: str) -> str:
+    """Return a stored property `stats_columns` with the names that its columns have."""
+    listed = listed_ids(text)
+    return text if listed is None else columns_text(names_of(listed, schema))
+
+
+def _is_count(text: str) -> bool:
+    return text.strip().isdecimal() and text.isascii()
 
 
 def compute(table: pa.Table, columns: Iterable[Column]) -> tuple[ColumnStats, ...]:

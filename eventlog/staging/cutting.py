@@ -8,14 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.model.chunks import DAY_MS, HOUR_MS, chunk_of
-from eventlog.model.entries import Granularity, Layout
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Granularity
 from eventlog.staging.compact_arrays import spanned
 
 _NARROW_ITEM_BYTES = 12
 _WIDTHS = {"hour": HOUR_MS * 1000, "day": DAY_MS * 1000}
 
 
-def split_by_chunk(table: pa.Table, layout: Layout) -> Iterable[tuple[tuple[int, int], pa.Table]]:
+def split_by_chunk(
+    table: pa.Table, layout: NamedLayout
+) -> Iterable[tuple[tuple[int, int], pa.Table]]:
     """Yield ((chunk start, chunk end) ms, rows) for each time chunk in the table.
 
     The rows of each chunk are a copy, so that their memory is freed once the chunk is written.
@@ -111,6 +114,6 @@ def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.Chunked
     return pc.subtract(floor, pc.multiply(pc.greater(floor, micros).cast(pa.int64()), width))
 
 
-def _bounds(micros: int, layout: Layout) -> tuple[int, int]:
+def _bounds(micros: int, layout: NamedLayout) -> tuple[int, int]:
     chunk = chunk_of(micros // 1000, layout.granularity)
     return chunk.start, chunk.end

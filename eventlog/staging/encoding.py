@@ -22,11 +22,12 @@ from eventlog import limits
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
 from eventlog.format import codec, keys, parts
-from eventlog.keyed.rule import MergeRule, keyed_of, stored_rule
+from eventlog.keyed.rule import MergeRule, keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.actions import Add
-from eventlog.model.entries import Column, ColumnStats, Keyed, Layout, Schema, Slice, Tail
+from eventlog.model.columns.named_layout import NamedKey, NamedLayout
+from eventlog.model.entries import Column, ColumnStats, Schema, Slice, Tail
 from eventlog.model.properties import setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
@@ -66,7 +67,7 @@ class Recipe:
 
     epoch: int
     schema: Schema
-    layout: Layout
+    layout: NamedLayout
     stats_columns: tuple[Column, ...]
     segment_bytes: int
     rule: MergeRule | None = None
@@ -87,7 +88,7 @@ class Recipe:
         header, properties = snapshot.state.header, snapshot.state.meta.properties
         schema, layout = snapshot.state.stored_schema, snapshot.state.layout
         check_writable(header)  # before anything is staged
-        stored_time_column(schema, layout.time_column)
+        time_column = stored_time_column(schema, layout.time_column)
         setting_text = properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in schema.columns}
         # Older releases accepted columns that have no order; they are ignored.
@@ -98,19 +99,19 @@ class Recipe:
             schema=schema,
             layout=layout,
             stats_columns=_with_key(
-                stats.stats_columns(schema, setting_text, layout.time_column),
+                stats.stats_columns(schema, setting_text, time_column.id),
                 schema,
                 keyed_of(layout),
             ),
             segment_bytes=setting(properties, "segment_bytes"),
-            rule=stored_rule(layout, schema, properties),
+            rule=snapshot.merge_rule,
             bucket_bytes=setting(properties, "bucket_bytes"),
             fills=fills,
         )
 
 
 def _with_key(
-    columns: tuple[Column, ...], schema: Schema, keyed: Keyed | None
+    columns: tuple[Column, ...], schema: Schema, keyed: NamedKey | None
 ) -> tuple[Column, ...]:
     """Return the columns that get statistics, by id, with those of the key, for look-ups."""
     wanted = {column.name for column in columns} | set(keyed.key if keyed else ())

@@ -17,7 +17,7 @@ from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
 from eventlog.format.entry_order import first_key
 from eventlog.format.frames import entry_columns
-from eventlog.keyed.rule import MergeRule, stored_rule
+from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slice_pruning import is_plain, prune_runs
 from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
@@ -279,7 +279,7 @@ def question(
     time_column = stored_time_column(stored, state.layout.time_column)
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column.name, spans)
-    rule = stored_rule(state.layout, stored, state.meta.properties)
+    rule = state.merge_rule
     return ScanQuestion(
         schema, stored, table_schema, row_filter, spans, start, end, time_column, rule=rule
     )

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from eventlog.errors import Corrupt
 from eventlog.format import codec, entry_order, keys
 from eventlog.format.frames import entry_columns
+from eventlog.keyed.rule import MergeRule, stored_rule
 from eventlog.model.actions import Drop
+from eventlog.model.columns.named_layout import NamedLayout, named_layout
 from eventlog.model.entries import Layout, Schema, Segment
 from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Meta
 from eventlog.state import keyframe, verification
@@ -119,8 +121,17 @@ class VersionState:
         return self.meta.schema
 
     @property
-    def layout(self) -> Layout:
-        """Time column, granularity and sort order.
+    def layout(self) -> NamedLayout:
+        """Time column, granularity and sort order, with the names that columns have.
+
+        Raises:
+            Corrupt: the table has none, or one that does not fit its schema.
+        """
+        return named_layout(self.stored_layout, self.stored_schema)
+
+    @property
+    def stored_layout(self) -> Layout:
+        """The layout with column ids.
 
         Raises:
             Corrupt: the table has none.
@@ -128,6 +139,15 @@ class VersionState:
         if self.meta.layout is None:
             raise Corrupt("the table has no layout", version=self.version)
         return self.meta.layout
+
+    @property
+    def merge_rule(self) -> MergeRule | None:
+        """The merge rule of a keyed table; None for others.
+
+        Raises:
+            Corrupt: layout and schema do not fit together.
+        """
+        return stored_rule(self.stored_layout, self.stored_schema)
 
     def hash_sum(self) -> str:
         """Return the sum of the entry hashes of the live segments."""

@@ -9,16 +9,18 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from eventlog import arguments
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import DEFAULT_BUCKETS, check_keyed, check_values, rule_of
+from eventlog.keyed.rule import DEFAULT_BUCKETS, NamedMerge, check_keyed, check_values, rule_of
 from eventlog.model.actions import Action, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
-from eventlog.model.entries import Keyed, Layout
-from eventlog.model.properties import check_property
+from eventlog.model.columns.named_layout import NamedKey, NamedLayout, layout_by_id
+from eventlog.model.entries import Schema
+from eventlog.model.properties import check_property, is_merge
 from eventlog.model.schema import check_order, check_time_column, from_arrow
-from eventlog.model.stats import PROPERTY, stats_columns
+from eventlog.model.stats import PROPERTY, stored_setting
 
 
 def creation(
@@ -48,22 +50,24 @@ def creation(
     check_time_column(stored, time_column)
     check_order(stored, order, "order_by")
     wanted = arguments.mapping(properties, "properties")
-    changes = property_changes(wanted, {})
-    stats_columns(stored, wanted.get(PROPERTY), time_column)
+    changes = property_changes(wanted, {}, stored)
     if granularity is None:
         granularity = "day" if keyed is None else "all"
-    layout = Layout(time_column, check_granularity(granularity), order)
-    if keyed is not None:
-        layout = msgspec.structs.replace(layout, keyed=keyed)
-        check_keyed(layout, stored)
-        check_values(rule_of(layout, stored, wanted), stored, time_column)
-    else:
-        rule_of(layout, stored, wanted)
-    actions: list[Action] = [SetLayout(layout), SetSchema(stored)]
+    layout = NamedLayout(time_column, check_granularity(granularity), order, keyed or UNSET)
+    merge = NamedMerge.of_properties(wanted)
+    if keyed is None and (named := sorted(filter(is_merge, wanted))):
+        raise InvalidInput(f"property {named[0]} is for keyed tables: give `key` too")
+    check_keyed(layout, stored)
+    check_values(rule_of(layout, stored, merge), stored, time_column)
+    by_id = layout_by_id(layout, stored)
+    if not isinstance(by_id.keyed, UnsetType):
+        with_merge = msgspec.structs.replace(by_id.keyed, merge=merge.setting(stored))
+        by_id = msgspec.structs.replace(by_id, keyed=with_merge)
+    actions: list[Action] = [SetLayout(by_id), SetSchema(stored)]
     return [*actions, SetProperties(changes)] if changes else actions
 
 
-def _keyed(key: str | Iterable[str], buckets: int | None) -> Keyed | None:
+def _keyed(key: str | Iterable[str], buckets: int | None) -> NamedKey | None:
     """Return the part of the layout that makes the table keyed; None without a key."""
     columns = tuple(arguments.name_list([key] if isinstance(key, str) else key, "key"))
     if not columns:
@@ -71,7 +75,7 @@ def _keyed(key: str | Iterable[str], buckets: int | None) -> Keyed | None:
             raise InvalidInput("buckets are for keyed tables: give `key` too")
         return None
     count = DEFAULT_BUCKETS if buckets is None else arguments.whole(buckets, "buckets", 1)
-    return Keyed(columns, count)
+    return NamedKey(columns, count)
 
 
 def _required(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
@@ -81,15 +85,25 @@ def _required(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 
 def property_changes(
-    wanted: Mapping[str, str | None], current: Mapping[str, str]
+    wanted: Mapping[str, str | None], current: Mapping[str, str], schema: Schema
 ) -> tuple[PropertyChange, ...]:
     """Return the changes from the current values to the wanted ones (None removes a property).
+
+    Args:
+        wanted: as a user gives them. Those of the merge rule, which the layout has, are left out.
+        current: as they are stored.
+        schema: of the table.
 
     Raises:
         InvalidInput: a name or a value is wrong.
     """
-    for name, value in wanted.items():
+    changes = []
+    for name, value in sorted(wanted.items()):
         check_property(name, value)
-    return tuple(
-        PropertyChange(name, current.get(name), value) for name, value in sorted(wanted.items())
-    )
+        if is_merge(name):
+            continue
+        stored = value
+        if name == PROPERTY and value is not None:
+            stored = stored_setting(schema, value)
+        changes.append(PropertyChange(name, current.get(name), stored))
+    return tuple(changes)

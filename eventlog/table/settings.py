@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from eventlog.arguments import mapping, whole
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of, stored_rule
+from eventlog.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of
 from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
 from eventlog.model.schema import extend, stored_time_column
-from eventlog.model.stats import PROPERTY, stats_columns
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.session import Session
 from eventlog.state.small import timing
@@ -33,9 +32,7 @@ def set_properties(session: Session, properties: Mapping[str, str | None]) -> in
             f"property {fixed[0]} is part of the merge rule, which is fixed when a table is "
             "created, because it determines the rows of every version"
         )
-    changes = property_changes(properties, head.properties)
-    setting = {**head.properties, **properties}.get(PROPERTY)
-    stats_columns(head.stored_schema, setting, head.layout.time_column)
+    changes = property_changes(properties, head.meta.properties, head.stored_schema)
     return session.commit(session.transaction("properties", [SetProperties(changes)]))
 
 
@@ -43,7 +40,7 @@ def add_columns(session: Session, schema: pa.Schema) -> int:
     """See `Table.add_columns`."""
     head = session.refresh()
     stored_time_column(head.stored_schema, head.layout.time_column)
-    stored_rule(head.layout, head.stored_schema, head.properties)
+    _ = head.merge_rule  # it fits
     successor = extend(head.stored_schema, schema)
     check_keyed(head.layout, successor)
     return session.commit(session.transaction("schema", [SetSchema(successor)]))
@@ -72,7 +69,7 @@ def set_buckets(session: Session, buckets: int) -> int:
     wanted = whole(buckets, "buckets", 1, MAX_BUCKETS)
     head = session.refresh()
     keyed = keyed_of(head.layout)
-    stored_rule(head.layout, head.stored_schema, head.properties)  # there are buckets to double
+    _ = head.merge_rule  # there are buckets to double
     if keyed is None:
         raise InvalidInput("buckets are for keyed tables: this one has no key", table=session.uri)
     if wanted == keyed.buckets:

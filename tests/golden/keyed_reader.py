@@ -166,7 +166,7 @@ class Reader:
             for o in counting
             for row in self._read(o[3], number, state)
         ]
-        key = state["layout"]["keyed"]["key"]
+        key = named(state)["key"]
         name = lambda row: tuple(row[k] for k in key)
         logged = {name(row) for kind, row in read if kind == "log"}
         told = {name(row) for kind, row in read if kind == "late"} & logged
@@ -207,24 +207,31 @@ class Reader:
         values["_op"] = [op or "u" for op in ops or [None] * table.num_rows]
         types = {c["name"]: c["type"] for c in columns}
         keyed = state["layout"]["keyed"]
-        kinds = [types[k] for k in keyed["key"]]
+        key = named(state)["key"]
+        kinds = [types[k] for k in key]
         for values_of_row in zip(*values.values(), strict=True):
             row = dict(zip(values, values_of_row, strict=True))
-            values_of_key = [row[k] for k in keyed["key"]]
+            values_of_key = [row[k] for k in key]
             yield bucket(values_of_key, kinds, keyed["buckets"], splits_of(keyed)), row
+
+
+def named(state):
+    """The key, the order column and the merge rule, by the names of columns."""
+    layout, names = state["layout"], {c["id"]: c["name"] for c in state["schema"]["columns"]}
+    keyed = layout["keyed"]
+    merge = keyed.get("merge", {"rule": "last"})
+    orders = {}
+    for group in merge.get("groups", ()):
+        orders |= dict.fromkeys([group["order"], *group["columns"]], group["order"])
+    return {
+        "key": [names[number] for number in keyed["key"]],
+        "order": names[layout["order_by"][0]] if layout["order_by"] else None,
+        "kind": merge["rule"],
+        "functions": {names[f["column"]]: f["function"] for f in merge.get("functions", ())},
+        "orders": {names[number]: names[order] for number, order in orders.items()},
+    }
 
 
 def merged(rows, state):
     """The rows of keys, of rows in the order in which they are applied."""
-    layout, properties = state["layout"], state.get("properties", {})
-    key = layout["keyed"]["key"]
-    kind = properties.get("merge", "last")
-    orders, functions = {}, {}
-    for name, value in properties.items():
-        if name.startswith("merge.group."):
-            order = name.removeprefix("merge.group.")
-            orders |= dict.fromkeys([order, *(part.strip() for part in value.split(","))], order)
-        elif name.startswith("merge."):
-            functions[name.removeprefix("merge.")] = value
-    order = layout["order_by"][0] if layout["order_by"] else None
-    return answer(rows, key=key, order=order, kind=kind, functions=functions, orders=orders)
+    return answer(rows, **named(state))

@@ -31,7 +31,6 @@ from eventlog.model.actions import (
     Fence,
     Horizon,
     Merge,
-    PropertyChange,
     Release,
     Renew,
     Replace,
@@ -212,7 +211,6 @@ def segments(t: Table) -> list[Transaction]:
         good(t, Unchanged(begin + DAY, begin + 2 * DAY), **seen),
         good(t, Unchanged(begin + 2 * DAY, begin + 3 * DAY), **seen),
         void(t, "R15.16", [SetBuckets(1, 2)]),
-        good(t, SetProperties((PropertyChange("merge", None, "last"),))),  # it has no key
     ]
 
 

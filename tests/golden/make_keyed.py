@@ -30,16 +30,14 @@ from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
 from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
-from eventlog.keyed.rule import OP, VERSION, MergeRule, stored_rule
+from eventlog.keyed.rule import OP, VERSION, MergeRule
 from eventlog.model import stats
 from eventlog.model.actions import (
     Action,
     Add,
     Merge,
-    PropertyChange,
     Replace,
     SetGranularity,
-    SetProperties,
     SetSchema,
 )
 from eventlog.model.columns.ids import TOP, added_id
@@ -102,7 +100,7 @@ def live(t: Table) -> list[Segment]:
 def rule_of(t: Table) -> MergeRule:
     """Return the merge rule of a table."""
     head = t.head()
-    rule = stored_rule(head.layout, head.stored_schema, head.properties)
+    rule = head.merge_rule
     assert rule is not None
     return rule
 
@@ -278,7 +276,6 @@ def voids(t: Table) -> list[Transaction]:
     cases: list[tuple[str, list[Action]]] = [
         ("F4", [SetSchema(reserved)]),
         ("F4", [SetSchema(loose)]),
-        ("F4", [SetProperties((PropertyChange("merge", None, "first"),))]),
         ("R14.4", [SetGranularity("all", "day")]),
         # R15.10: what is added.
         ("F11", [bare]),

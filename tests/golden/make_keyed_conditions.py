@@ -210,11 +210,9 @@ def merged(t: Table) -> list[Transaction]:
 
 
 def settings(t: Table) -> list[Transaction]:
-    """Properties of which a table with a key keeps its rule; numbers of buckets."""
+    """A property that has no meaning; numbers of buckets."""
     change = lambda name: SetProperties((PropertyChange(name, None, "last"),))
     return [
-        void(t, "F4", [change("merge")]),
-        void(t, "F4", [change("merge.name")]),
         good(t, change("merged")),
         void(t, "R15.16", [SetBuckets(1024, 2048)]),
         good(t, SetBuckets(2048, 4096)),

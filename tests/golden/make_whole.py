@@ -154,7 +154,7 @@ def voids_of_segments(t: Table) -> list[Transaction]:
         void(t, "F3", [fresh()], until=version + 65),
         void(t, "F3", [fresh()], until=version + 8, id=done),
         void(t, "F3", [drop_of(one), fresh()], until=version + 8),
-        void(t, "F4", [SetLayout(head.layout)]),
+        void(t, "F4", [SetLayout(head.state.stored_layout)]),
         void(t, "F4", [SetSchema(head.stored_schema)]),
         void(t, "F4", [SetSchema(shorter)]),
         void(t, "F4", [changed]),

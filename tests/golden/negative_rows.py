@@ -27,35 +27,67 @@ def states(name: str, rule: str, table: str, change: Any) -> Value:
         name: of the case.
         rule: of the case.
         table: the table.
-        change: gets `layout`, `schema` and `properties`, and changes them.
+        change: gets `layout` and `schema`, and changes them.
     """
     forge = newest(table)
     state = reader.Reader(forge.objects).head().state
-    parts = {field: copy.deepcopy(state[field]) for field in ("layout", "schema", "properties")}
+    parts = {field: copy.deepcopy(state[field]) for field in ("layout", "schema")}
     change(parts)
 
     def edit(made: Value) -> None:
         for field in ("layout", "schema"):
             if parts[field] != state[field]:
                 made["state"][field] = parts[field]
-        old, new = state["properties"], parts["properties"]
-        changed = {k: new.get(k) for k in sorted({*old, *new}) if new.get(k) != old.get(k)}
-        if changed:
-            made["state"]["properties"] = changed
         made["state"] = {f: made["state"][f] for f in reader.FIELDS if f in made["state"]}
 
     return forge.edit(edit, restate=True).case(name, rule, REFUSE)
 
 
 def fits() -> list[Value]:
-    """Cases of layouts, schemas and properties that do not fit (R15.2, section 5.2)."""
-    keyed = lambda **fields: lambda parts: parts["layout"]["keyed"].update(fields)
-    ordered = lambda *names: lambda parts: parts["layout"].update(order_by=[*names])
-    rule = lambda **values: (
-        lambda parts: parts["properties"].update(
-            {name.replace("_", "."): value for name, value in values.items()}
+    """Cases of layouts and schemas that do not fit (R15.2, section 5.2)."""
+
+    def ids(parts: Value, names: Any) -> list[int]:
+        known = {c["name"]: c["id"] for c in parts["schema"]["columns"]}
+        return [known.get(name, 99) for name in names]
+
+    def keyed(*, key: Any = None, **fields: Any) -> Any:
+        def change(parts: Value) -> None:
+            parts["layout"]["keyed"].update(fields)
+            if key is not None:
+                parts["layout"]["keyed"]["key"] = ids(parts, key)
+
+        return change
+
+    def ordered(*names: str) -> Any:
+        return lambda parts: parts["layout"].update(order_by=ids(parts, names))
+
+    def twice(field: str) -> Any:
+        return lambda parts: parts["layout"]["keyed"]["merge"][field].append(
+            parts["layout"]["keyed"]["merge"][field][0]
         )
-    )
+
+    def timed(name: str) -> Any:
+        return lambda parts: parts["layout"].update(time_column=ids(parts, [name])[0])
+
+    def merge(rule: str, *, function: Any = None, group: Any = None) -> Any:
+        def change(parts: Value) -> None:
+            old = parts["layout"]["keyed"].pop("merge", {"rule": "last"})
+            made = {"rule": rule}
+            functions = [*old.get("functions", [])]
+            if function is not None:
+                number = ids(parts, function[:1])[0]
+                functions = [one for one in functions if one["column"] != number]
+                functions.append({"column": number, "function": function[1]})
+            groups = [*old.get("groups", [])]
+            if group is not None:
+                number, *columns = ids(parts, group)
+                groups = [one for one in groups if one["order"] != number]
+                groups.append({"order": number, "columns": columns})
+            made |= {"functions": functions} if functions else {}
+            made |= {"groups": groups} if groups else {}
+            parts["layout"]["keyed"]["merge"] = made
+
+        return change
 
     def column(name: str, **fields: Any) -> Any:
         def change(parts: Value) -> None:
@@ -80,10 +112,8 @@ def fits() -> list[Value]:
 
     def several(parts: Value) -> None:
         column("word", type="float64")(parts)
-        parts["properties"] = {"merge": "partial", "merge.group.word": "begun"}
-
-    def grouped(parts: Value) -> None:
-        parts["properties"] |= {"merge": "partial", "merge.group.price": "at"}
+        parts["layout"]["keyed"].pop("merge")
+        merge("partial", group=("word", "begun"))(parts)
 
     def twins(name: str, other: str, field: str) -> Any:
         def change(parts: Value) -> None:
@@ -93,6 +123,8 @@ def fits() -> list[Value]:
 
         return change
 
+    aggregate = lambda name, function: merge("aggregate", function=(name, function))
+    partial = lambda order, name: merge("partial", group=(order, name))
     cases = [
         ("two columns of one id", "R7.2", "year", twins("n", "at", "id")),
         ("two columns of one name, in capitals", "R7.2", "year", twins("n", "at", "name")),
@@ -102,6 +134,7 @@ def fits() -> list[Value]:
         ("a column with an id that is retired", "R7.2", "year", retired),
         ("two fields of one id", "R7.2", "year", column("n", type=pairs(9, 9, "y"))),
         ("two fields of one name", "R7.2", "year", column("n", type=pairs(8, 9, "X"))),
+        ("a time column that is not there", "4.3", "year", timed("nothing")),
         ("a key without columns", "R15.2", "keyed", keyed(key=[])),
         ("a key that names a column twice", "R15.2", "keyed", keyed(key=["id", "id"])),
         ("a key of a column that is not there", "R15.2", "keyed", keyed(key=["nothing"])),
@@ -114,21 +147,43 @@ def fits() -> list[Value]:
         ("an order column in the key", "R15.2", "keyed", ordered("id")),
         ("a key that may be null", "R15.2", "keyed", column("id", nullable=True)),
         ("a column called _op", "R15.2", "keyed", reserved),
-        ("an unknown merge rule", "5.2", "keyed", rule(merge="newest")),
-        ("a group without partial", "5.2", "keyed", rule(merge_group_price="name")),
+        ("an unknown merge rule", "5.2", "keyed", merge("newest")),
+        ("a group without partial", "5.2", "keyed", merge("last", group=("price", "name"))),
         ("a group ordered by floats", "5.2", "rolled", several),
-        ("a group of a column not there", "5.2", "joined", rule(merge_group_note="nothing")),
-        ("a group of a key column", "5.2", "joined", rule(merge_group_note="place")),
-        ("a group of the order column", "5.2", "keyed", grouped),
-        ("a column of two groups", "5.2", "joined", rule(merge_group_note="birds")),
-        ("a function without aggregate", "5.2", "keyed", rule(merge_name="last")),
+        (
+            "a group of a column not there",
+            "5.2",
+            "joined",
+            partial("note", "nothing"),
+        ),
+        ("a group of a key column", "5.2", "joined", partial("note", "place")),
+        ("a group of the order column", "5.2", "keyed", partial("price", "at")),
+        ("a column of two groups", "5.2", "joined", partial("note", "birds")),
+        ("a function without aggregate", "5.2", "keyed", merge("last", function=("name", "last"))),
         ("a required column under partial", "5.2", "joined", column("note", nullable=False)),
-        ("a function of a column not there", "5.2", "rolled", rule(merge_nothing="last")),
-        ("a function of a key column", "5.2", "rolled", rule(merge_kind="last")),
-        ("an unknown function", "5.2", "rolled", rule(merge_word="mean")),
-        ("the first of the order column", "5.2", "rolled", rule(merge_seen="first")),
-        ("a sum of texts", "5.2", "rolled", rule(merge_word="sum")),
-        ("a count of decimals", "5.2", "rolled", rule(merge_units="count")),
+        (
+            "a function of a column not there",
+            "5.2",
+            "rolled",
+            aggregate("nothing", "last"),
+        ),
+        (
+            "a function of a key column",
+            "5.2",
+            "rolled",
+            aggregate("kind", "last"),
+        ),
+        ("two functions of one column", "5.2", "rolled", twice("functions")),
+        ("two groups of one order", "5.2", "joined", twice("groups")),
+        ("an unknown function", "5.2", "rolled", aggregate("word", "mean")),
+        (
+            "the first of the order column",
+            "5.2",
+            "rolled",
+            aggregate("seen", "first"),
+        ),
+        ("a sum of texts", "5.2", "rolled", aggregate("word", "sum")),
+        ("a count of decimals", "5.2", "rolled", aggregate("units", "count")),
         ("the greatest of booleans", "5.2", "rolled", column("high", type="bool")),
     ]
     return [states(*one) for one in cases]

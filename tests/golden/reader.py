@@ -306,11 +306,16 @@ schema = record(
     columns=many(record(id=count, name=text, type=column_type, nullable=boolean)),
     retired=absent_or(many(count)),
 )
+merge_rule = record(
+    rule=text,
+    functions=absent_or(many(record(column=count, function=text))),
+    groups=absent_or(many(record(order=count, columns=many(count)))),
+)
 layout = record(
-    time_column=text,
+    time_column=count,
     granularity=granularity,
-    order_by=many(text),
-    keyed=record(key=many(text), buckets=count, splits=splits),
+    order_by=many(count),
+    keyed=record(key=many(count), buckets=count, splits=splits, merge=absent_or(merge_rule)),
 )
 chunk_state = record(
     state=choice("stable", "unstable", "deferred"), version=count, segments=count, failures=count,
@@ -980,6 +985,8 @@ class Reader:
         need(len({*numbers}) == len(numbers), "R7.2")
         need({*columns.get("retired", [])}.isdisjoint(numbers), "R7.2")
         need(all(0 < number < 2**31 - 200 for number in numbers), "R7.2")
+        known = {column["id"] for column in columns["columns"]}
+        need({arranged["time_column"], *arranged["order_by"]} <= known, "4.3")
         structs = [one["type"].get("struct") for one in inner if isinstance(one["type"], dict)]
         structs += [
             c["type"].get("struct") for c in columns["columns"] if isinstance(c["type"], dict)
@@ -988,7 +995,7 @@ class Reader:
             need(len({lower(one["name"]) for one in named}) == len(named), "R7.2")
         keyed = arranged.get("keyed")
         if keyed is not None:
-            check_fit(arranged, columns["columns"], version.state["properties"])
+            check_fit(arranged, columns["columns"])
             for one in version.live.values():
                 need("slice" in one, "R15.3")
                 more = keyed.get("splits", 0) - one["slice"].get("splits", 0)
@@ -1240,40 +1247,41 @@ def check_order(places, number, splits):
         need(kind == "log" or (low, high) == min(spans)[:2], "R15.4")
 
 
-def check_fit(arranged, columns, properties):
-    """Check that layout, schema and properties of a keyed table fit together (R15.2, 5.2)."""
-    keyed, kinds = arranged["keyed"], {c["name"]: c["type"] for c in columns}
+def check_fit(arranged, columns):
+    """Check that layout and schema of a keyed table fit together (R15.2, 5.2)."""
+    keyed, kinds = arranged["keyed"], {c["id"]: c["type"] for c in columns}
     key, buckets = keyed["key"], keyed["buckets"]
     need(1 <= len(key) <= 16, "R15.2")
     need(len(set(key)) == len(key), "R15.2")
     need(1 <= buckets <= 4096, "R15.2")
     need(buckets % 2 ** keyed.get("splits", 0) == 0, "R15.2")
-    for name in key:
-        need(is_order(kinds.get(name)) or kinds.get(name) == "binary", "R15.2")
+    for number in key:
+        need(is_order(kinds.get(number)) or kinds.get(number) == "binary", "R15.2")
     need(len(arranged["order_by"]) <= 1, "R15.2")
     ordered = arranged["order_by"][0] if arranged["order_by"] else None
     if ordered is not None:
         need(is_order(kinds.get(ordered)), "R15.2")
         need(ordered not in key, "R15.2")
-    nullable = {c["name"] for c in columns if c["nullable"]}
+    nullable = {c["id"] for c in columns if c["nullable"]}
     need(not nullable & {*key, ordered}, "R15.2")
-    need(not kinds.keys() & {"_op", "_version"}, "R15.2")
-    rule = properties.get("merge", "last")
+    need(not {c["name"] for c in columns} & {"_op", "_version"}, "R15.2")
+    merge = keyed.get("merge", {"rule": "last"})
+    rule, functions, groups = (merge.get(name, []) for name in ("rule", "functions", "groups"))
     need(rule in ("last", "first", "partial", "aggregate"), "5.2")
+    need(not groups or rule == "partial", "5.2")
+    need(not functions or rule == "aggregate", "5.2")
+    need(len({one["column"] for one in functions}) == len(functions), "5.2")
+    need(len({one["order"] for one in groups}) == len(groups), "5.2")
     member = {}
-    for name, value in properties.items():
-        if name.startswith("merge.group."):
-            need(rule == "partial", "5.2")
-            group = name.removeprefix("merge.group.")
-            need(is_order(kinds.get(group)), "5.2")
-            for column in {group, *(part.strip() for part in value.split(","))}:
-                need(column in kinds, "5.2")
-                need(column not in key, "5.2")
-                need(column != ordered, "5.2")
-                need(member.setdefault(column, group) == group, "5.2")
-        elif name.startswith("merge."):
-            need(rule == "aggregate", "5.2")
-            check_function(name.removeprefix("merge."), value, kinds, key, ordered)
+    for group in groups:
+        need(is_order(kinds.get(group["order"])), "5.2")
+        for column in {group["order"], *group["columns"]}:
+            need(column in kinds, "5.2")
+            need(column not in key, "5.2")
+            need(column != ordered, "5.2")
+            need(member.setdefault(column, group["order"]) == group["order"], "5.2")
+    for one in functions:
+        check_function(one["column"], one["function"], kinds, key, ordered)
     if rule in ("partial", "aggregate"):
         free_of = {*key, ordered, arranged["time_column"]}
         need(kinds.keys() - nullable <= free_of, "5.2")

@@ -190,14 +190,16 @@ def of_the_tail(text: str) -> str:
     end = text.index("## 3 Types")
     said = textwrap.fill(
         f"Its last {size} bytes are the tail: {size - footer - 8} bytes of checksums, {footer} "
-        "bytes of footer, 8 bytes of length and magic. The entry has",
+        "bytes of footer, 8 bytes of length and magic. The entry has "
+        f'`"tail":{canonical(entry["tail"])}`.',
         100,
         break_on_hyphens=False,
+        break_long_words=False,
     )
     made = f"""Example of a tail (the object is smaller than one that needs a tail):
 
 `whole/{place}`, {len(body)} bytes.
-{said} `"tail":{canonical(entry["tail"])}`.
+{said}
 
 | part, bytes | checksum, as stored |
 |---|---|

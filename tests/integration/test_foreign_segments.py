@@ -205,7 +205,7 @@ def test_a_segment_without_rows_is_read_with_a_filter():
 def _schemas(table):
     """First schemas and layouts that do not fit together, with the words of the error."""
     head = table.head()
-    stored, layout = head.stored_schema, head.layout
+    stored, layout = head.stored_schema, head.state.stored_layout
     again = replaced(stored.columns[0], id=len(stored.columns) + 1)
     twice = Schema(stored.id, (*stored.columns, again))
     yield layout, twice, "two columns of one name"
@@ -224,8 +224,9 @@ def _schemas(table):
         replaced(stored, columns=(replaced(first, id=0), *rest)),
         "a column or field with id 0",
     )
-    yield replaced(layout, time_column="nope"), stored, "no column 'nope'"
-    yield replaced(layout, time_column="seen"), stored, "'seen' has type int64"
+    yield replaced(layout, time_column=99), stored, "no column has id 99"
+    yield replaced(layout, time_column=3), stored, "'seen' has type int64"
+    yield replaced(layout, order_by=(99,)), stored, "no column has id 99"
 
 
 def _begun(monkeypatch, layout, schema):
@@ -236,7 +237,7 @@ def _begun(monkeypatch, layout, schema):
         return table_of()
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(9))
 def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch):
     layout, schema, words = list(_schemas(table_of()))[number]
     table = _begun(monkeypatch, layout, schema)
@@ -256,7 +257,7 @@ def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch
 
 def test_an_audit_reports_a_first_schema_that_breaks_a_rule_without_a_reader_s_notice(monkeypatch):
     head = table_of().head()
-    table = _begun(monkeypatch, head.layout, replaced(head.stored_schema, id=2))
+    table = _begun(monkeypatch, head.state.stored_layout, replaced(head.stored_schema, id=2))
     assert count(table) == 0
     [found] = fsck(table).findings
     assert (found.severity, found.version) == ("error", 0)
@@ -267,7 +268,9 @@ def test_an_audit_reports_a_type_that_the_format_does_not_have(monkeypatch):
     head = table_of().head()
     *rest, last = head.stored_schema.columns
     columns = (*rest, replaced(last, type={"element": "int64"}))
-    table = _begun(monkeypatch, head.layout, replaced(head.stored_schema, columns=columns))
+    table = _begun(
+        monkeypatch, head.state.stored_layout, replaced(head.stored_schema, columns=columns)
+    )
     [found] = fsck(table).findings
     assert "is not a column type of the format" in found.message
 
@@ -277,8 +280,10 @@ def test_a_keyed_layout_that_does_not_fit_is_corrupt_for_planners_writers_and_au
     buckets, monkeypatch
 ):
     head = table_of(**KEYED).head()
-    keyed = replaced(head.layout.keyed, buckets=buckets, splits=1 if buckets == 3 else UNSET)
-    table = _begun(monkeypatch, replaced(head.layout, keyed=keyed), head.stored_schema)
+    keyed = replaced(
+        head.state.stored_layout.keyed, buckets=buckets, splits=1 if buckets == 3 else UNSET
+    )
+    table = _begun(monkeypatch, replaced(head.state.stored_layout, keyed=keyed), head.stored_schema)
     words = "buckets"
     for call in (
         lambda: scan(table).to_table(),

@@ -15,7 +15,6 @@ from eventlog.clock import ManualClock
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.repetition import repeats
-from eventlog.keyed.rule import rule_of
 from eventlog.merging.planning.keyed.ties import ties_of
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
@@ -506,7 +505,7 @@ def test_g4_rows_are_not_repeated_above_what_a_third_copy_did_to_them(deleted):
 @pytest.mark.hazard("G4")
 def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
     """Each was merged with a copy of its own; nobody has to choose, as both only added rows."""
-    for seed in (1, 5):  # so that both repeat some
+    for seed in (3, 4):  # so that both repeat some
         table = keyed()
         put(table, (1, "old", None))
         sides = cut_off(table)
@@ -856,7 +855,7 @@ def test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_
 
 
 @pytest.mark.hazard("G4")
-@pytest.mark.parametrize("seed", [3, 4])  # the order of the names of the origins depends on it
+@pytest.mark.parametrize("seed", [0, 3])  # the order of the names of the origins depends on it
 def test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it(seed):
     table = keyed(properties={"user.seed": str(seed)})
     put(table, (1, "old", None))
@@ -905,7 +904,7 @@ def test_a_branch_of_a_keyed_table_is_published_in_one_version():
 )
 def test_what_depends_on_the_order(properties, ties):
     head = keyed(properties=properties).head()
-    assert ties_of(rule_of(head.layout, head.stored_schema, head.properties)) == ties
+    assert ties_of(head.merge_rule) == ties
 
 
 @pytest.mark.hazard("G4")

@@ -221,11 +221,11 @@ SLICES = (
         "test_k6_rows_of_a_merge_add_up",
     ),
     mutant(
-        "merge-rule-changed",
-        "F4",
-        "the merge rule of a table never changes",
+        "two-functions-of-one-column",
+        "5.2",
+        "a merge rule that names a column twice is refused by every reader",
         never,
-        "test_the_merge_rule_never_changes",
+        "test_a_merge_rule_that_names_a_column_twice_makes_its_rows_unreadable",
     ),
     mutant(
         "restored-slice-taken-for-the-old",

@@ -18,9 +18,10 @@ from support.keyed_model import answer
 from eventlog import Table
 from eventlog.format import codec, keys
 from eventlog.format.buckets import buckets_of
-from eventlog.keyed.rule import rule_of, splits_of
+from eventlog.keyed.rule import splits_of, stored_rule
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Restore
+from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.properties import setting
 from eventlog.model.schema import to_arrow
 
@@ -82,7 +83,7 @@ class Book:
             whole = spills.unpack(commit, log.spill)
             self.state, effect = advance(self.state, whole, codec.sha256(body))
             meta = self.state.meta
-            self.rules[version] = rule_of(meta.layout, meta.schema, meta.properties)
+            self.rules[version] = stored_rule(meta.layout, meta.schema)
             self.columns[version] = [column.name for column in meta.schema.columns]
             self.times[version] = commit.header.time
             self.version = version
@@ -152,7 +153,8 @@ class Book:
 
     def _deletes(self, holds, read):
         """The deletes of the keys that a predicate selects at a version."""
-        rule, layout = self.rules[read], self.state.meta.layout
+        rule, meta = self.rules[read], self.state.meta
+        layout = named_layout(meta.layout, meta.schema)
         names = {*rule.key, *([] if layout.granularity == "all" else [layout.time_column])}
         blank = dict.fromkeys(self.columns[read])
         hit = [row for row in self.answer(read) if holds(row) is True]

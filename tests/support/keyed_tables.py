@@ -20,7 +20,7 @@ from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
 from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
-from eventlog.keyed.rule import OP, VERSION, rule_of
+from eventlog.keyed.rule import OP, VERSION
 from eventlog.model import stats
 from eventlog.model.actions import Merge
 from eventlog.model.entries import Slice
@@ -77,7 +77,7 @@ def properties_of(kind, key):
 
 def rule_at(snapshot):
     """The merge rule of a keyed table."""
-    rule = rule_of(snapshot.layout, snapshot.stored_schema, snapshot.properties)
+    rule = snapshot.merge_rule
     assert rule is not None
     return rule
 

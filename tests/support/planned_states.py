@@ -35,7 +35,7 @@ class Planned:
         self.totals = Totals(*sums)
         self.leaves_read = 0
         common = {"format": "", "min_reader": 1, "features": (), "table": "", "version": VERSION}
-        meta = Meta(schema=schema, layout=layout or Layout("ts", "day"))
+        meta = Meta(schema=schema, layout=layout or Layout(schema.columns[0].id, "day"))
         root = KeyFrame(
             **common, commit=HASH, time=0, totals=self.totals, state_hash=HASH, state=meta,
             segments=(), leaves=tuple(listed),

@@ -23,7 +23,6 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.keyed.rule import rule_of
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add
 from eventlog.model.records import App, Transaction
@@ -349,7 +348,7 @@ def check_rows(incoming: pa.Schema, head: Snapshot, missing: Missing | None) -> 
     Raises:
         InvalidInput: a column is unknown, missing, or of a type that does not fit.
     """
-    rule = rule_of(head.layout, head.stored_schema, head.properties)
+    rule = head.merge_rule
     wanted = head.schema if rule is None else upsert_rows.incoming(head.schema, rule, incoming)
     check_columns(incoming, wanted, head.layout.time_column)
     upsert_rows.check_complete(head.schema, rule, incoming.names, missing)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
-from eventlog.keyed.rule import OP, keyed_of, rule_of, splits_of
-from eventlog.model.entries import Keyed
+from eventlog.keyed.rule import OP, keyed_of, splits_of
+from eventlog.model.columns.named_layout import NamedKey
 from eventlog.model.properties import MERGE
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
@@ -111,7 +111,7 @@ def check_agrees(table: Table, creation: Creation) -> Table:
             "to make a keyed table there",
             table=table.uri,
         )
-    rule = rule_of(layout, head.stored_schema, head.properties)
+    rule = head.merge_rule
     for name, wanted, actual in (
         ("timeColumn", creation.time_column, layout.time_column),
         ("granularity", creation.granularity, layout.granularity),
@@ -130,7 +130,7 @@ def check_agrees(table: Table, creation: Creation) -> Table:
     return table
 
 
-def _buckets(keyed: Keyed, wanted: int | None) -> int:
+def _buckets(keyed: NamedKey, wanted: int | None) -> int:
     """Return how many buckets a table has, or what is wanted if it had as many before a split."""
     splits = splits_of(keyed)
     before = {keyed.buckets >> n for n in range(splits + 1)}

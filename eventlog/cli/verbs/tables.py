@@ -27,7 +27,8 @@ from eventlog.log import spills
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
-from eventlog.model.entries import GRANULARITIES, Layout, Segment
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import GRANULARITIES, Segment
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.quantities import count_text, signed_text, size_text
@@ -463,7 +464,7 @@ def _show_state(snapshot: Snapshot) -> None:
     )
 
 
-def _key_text(layout: Layout) -> str | None:
+def _key_text(layout: NamedLayout) -> str | None:
     keyed = keyed_of(layout)
     if keyed is None:
         return None

@@ -17,7 +17,7 @@ from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
 from eventlog.cli.terminal import committed
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import OP, MergeRule, keyed_of, stored_rule
+from eventlog.keyed.rule import OP, MergeRule, keyed_of
 from eventlog.quantities import count_text
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import MISSING, Missing
@@ -175,7 +175,7 @@ def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
     missing: Missing | None,
 ) -> None:
     head = table.head()
-    rule = stored_rule(head.layout, head.stored_schema, head.properties)
+    rule = head.merge_rule
     complete = rule if missing is None else None
     write = functools.partial(write, missing=missing)
     _write(place, table, given, write, verb, complete=complete)

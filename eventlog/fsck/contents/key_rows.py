@@ -26,6 +26,7 @@ from eventlog.fsck.contents.row_check import (
 from eventlog.fsck.findings import Findings
 from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import OP, MergeRule, stored_rule
+from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
@@ -67,16 +68,17 @@ class KeyColumns:
         layout, schema = meta.layout, meta.schema
         if layout is None or schema is None:
             return None
-        rule = stored_rule(layout, schema, meta.properties)
+        rule = stored_rule(layout, schema)
         if rule is None:
             return None
+        time_column = named_layout(layout, schema).time_column
         ordered = [] if rule.order is None else [rule.order]
-        named = dict.fromkeys([*rule.key, *ordered, layout.time_column])
+        named = dict.fromkeys([*rule.key, *ordered, time_column])
         kinds = to_arrow(schema)
         fields = [kinds.field(name).with_nullable(True) for name in named]
         columns = {column.name: column for column in schema.columns if column.name in named}
         row_schema = pa.schema([*fields, pa.field(OP, pa.string())])
-        return cls(store, schema, rule, columns, row_schema, layout.time_column)
+        return cls(store, schema, rule, columns, row_schema, time_column)
 
     def read(self, segment: Segment, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield some of the columns of a segment, or all.

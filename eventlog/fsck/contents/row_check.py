@@ -20,6 +20,7 @@ from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
 from eventlog.model import stats
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Column, ColumnStats, Segment, Slice
 from eventlog.model.records import Meta
 from eventlog.model.schema import to_arrow
@@ -145,8 +146,9 @@ class RowCheck:
             return None
         schema = to_arrow(meta.schema)
         reading = Reading(store, version, meta.schema, schema, schema, ahead_bytes=_AHEAD_BYTES)
-        rule = stored_rule(meta.layout, meta.schema, meta.properties)
-        return cls(reading, rule, meta.layout.time_column, meta.schema.columns)
+        rule = stored_rule(meta.layout, meta.schema)
+        time_column = named_layout(meta.layout, meta.schema).time_column
+        return cls(reading, rule, time_column, meta.schema.columns)
 
     def problems(self, segment: Segment, *, places: bool = True) -> list[str]:
         """Read all rows of a segment, and return what is wrong with them.

@@ -45,7 +45,7 @@ from eventlog.model.actions import (
     Unpin,
 )
 from eventlog.model.entries import Segment
-from eventlog.model.properties import is_merge, setting
+from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.model.schema import check_successor
 from eventlog.state.small import assessment, claims, holds, timing
@@ -128,7 +128,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
                 return f"the schema was changed meanwhile: {reason}"
             return msgspec.structs.replace(meta, schema=action.schema)
         case SetProperties():
-            return _set_properties(action, meta, version)
+            return _set_properties(action, meta)
         case Fence():
             return holds.raise_fence(action, meta, version)
         case Horizon():
@@ -240,12 +240,9 @@ def _set_buckets(action: SetBuckets, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, layout=layout)
 
 
-def _set_properties(action: SetProperties, meta: Meta, version: int) -> Meta | str:
+def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
     properties = dict(meta.properties)
-    keyed = meta.layout is not None and keyed_of(meta.layout) is not None
     for change in action.changes:
-        if keyed and version > 0 and is_merge(change.name):  # against merge-rule-changed
-            return f"property {change.name!r} is part of the merge rule, which never changes"
         now = properties.pop(change.name, None)
         if now != change.old:  # against property-changed-unseen
             return f"property {change.name!r} was changed meanwhile: it is {now!r}"

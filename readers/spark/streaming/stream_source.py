@@ -40,7 +40,7 @@ from eventlog import Segment, Snapshot, Table
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.keyed.rule import keyed_of
 from eventlog.log import history
-from eventlog.model.entries import Layout
+from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.query.moments import to_ms
 from eventlog.readers.changefeed import change_planning
 from eventlog.readers.spark import changes
@@ -464,7 +464,7 @@ def make_stream_reader(
     return EventLogStreamReader(Source(given, schema, pinned))
 
 
-def _check_unkeyed(layout: Layout, uri: str) -> None:
+def _check_unkeyed(layout: NamedLayout, uri: str) -> None:
     """Check that a stream can read a table.
 
     Raises:

@@ -5,7 +5,7 @@ import pytest
 from support.builders import create
 
 from eventlog import errors
-from eventlog.keyed.rule import keyed_of, rule_of
+from eventlog.keyed.rule import keyed_of
 
 SCHEMA = pa.schema(
     [
@@ -30,8 +30,7 @@ def keyed(schema=SCHEMA, properties=None, **options):
 
 
 def rule(table):
-    head = table.head()
-    return rule_of(head.layout, head.stored_schema, head.properties)
+    return table.head().merge_rule
 
 
 def refused(match, *args, **options):

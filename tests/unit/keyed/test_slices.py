@@ -12,7 +12,8 @@ from eventlog.keyed import placement, slices
 from eventlog.keyed.slice_pruning import is_plain
 from eventlog.log import spills
 from eventlog.model.actions import Add, Merge, Replace
-from eventlog.model.entries import Keyed, Segment, Slice
+from eventlog.model.columns.named_layout import NamedKey
+from eventlog.model.entries import Segment, Slice
 from eventlog.state import fold
 
 BUCKETS = 8
@@ -501,5 +502,5 @@ def test_spilled_merges_are_judged_alike(table, monkeypatch):
 
 
 def test_the_layout_names_key_and_buckets(table):
-    assert table.head().layout.keyed == Keyed(("name",), BUCKETS)
+    assert table.head().layout.keyed == NamedKey(("name",), BUCKETS)
     assert table.head().schema.names == SCHEMA.names

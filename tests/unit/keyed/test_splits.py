@@ -110,25 +110,25 @@ def test_a_merge_lies_in_buckets_that_are_there_and_so_do_its_outputs(table):
     ("keyed", "old", "new"),
     [
         (None, 2, 4),
-        (Keyed(("k",), 2), 4, 8),
-        (Keyed(("k",), 2), 2, 2),
-        (Keyed(("k",), 2), 2, 8),
-        (Keyed(("k",), 2), 2, 1),
-        (Keyed(("k",), 4096), 4096, 8192),
-        (Keyed(("k",), 0), 0, 0),
-        (Keyed(("k",), 2, 12), 2, 4),
+        (Keyed((2,), 2), 4, 8),
+        (Keyed((2,), 2), 2, 2),
+        (Keyed((2,), 2), 2, 8),
+        (Keyed((2,), 2), 2, 1),
+        (Keyed((2,), 4096), 4096, 8192),
+        (Keyed((2,), 0), 0, 0),
+        (Keyed((2,), 2, 12), 2, 4),
     ],
 )
 def test_buckets_are_doubled_and_nothing_else(keyed, old, new):
-    meta = Meta(layout=Layout("at", "all", (), msgspec.UNSET if keyed is None else keyed))
+    meta = Meta(layout=Layout(1, "all", (), msgspec.UNSET if keyed is None else keyed))
     assert isinstance(small_change(SetBuckets(old, new), meta, 5, 5), str)
     assert isinstance(small_change(SetBuckets(old, new), Meta(), 5, 5), str)
 
 
 def test_each_split_is_counted():
-    keyed = Keyed(("k",), 2048)
-    meta = small_change(SetBuckets(2048, 4096), Meta(layout=Layout("at", "all", (), keyed)), 5, 5)
-    assert meta.layout.keyed == Keyed(("k",), 4096, 1)
+    keyed = Keyed((2,), 2048)
+    meta = small_change(SetBuckets(2048, 4096), Meta(layout=Layout(1, "all", (), keyed)), 5, 5)
+    assert meta.layout.keyed == Keyed((2,), 4096, 1)
 
 
 def test_the_feature_begins_with_the_split(table):
@@ -148,9 +148,10 @@ def test_a_release_that_does_not_know_splits_refuses_from_there_on(table, monkey
 
 def test_splits_of_a_layout_divide_its_buckets(table):
     head = table.head()
-    keyed = replaced(head.layout.keyed, buckets=6, splits=2)
+    layout = head.state.stored_layout
+    keyed = replaced(layout.keyed, buckets=6, splits=2)
     with pytest.raises(errors.Corrupt, match="cannot have been split 2 times"):
-        stored_rule(replaced(head.layout, keyed=keyed), head.stored_schema, head.properties)
+        stored_rule(replaced(layout, keyed=keyed), head.stored_schema)
 
 
 def test_a_segment_of_buckets_to_come_cannot_be_read(table):

@@ -77,10 +77,28 @@ COLUMNS = schema.from_arrow(
     ],
 )
 def test_which_columns_get_statistics(setting, chosen):
-    assert [c.name for c in stats.stats_columns(COLUMNS, setting, "at")] == chosen
+    stored = None if setting is None else stats.stored_setting(COLUMNS, setting)
+    assert [c.name for c in stats.stats_columns(COLUMNS, stored, 1)] == chosen
+    if stored not in {None, setting}:
+        names = stats.shown_setting(COLUMNS, stored)
+        assert stats.stored_setting(COLUMNS, names) == stored
 
 
 @pytest.mark.parametrize("setting", ["c99", "²", "-1", "at c1"])
 def test_unknown_columns_are_refused(setting):
     with pytest.raises(errors.InvalidInput):
-        stats.stats_columns(COLUMNS, setting, "at")
+        stats.stored_setting(COLUMNS, setting)
+
+
+@pytest.mark.parametrize("stored", ["c5", "[", '["c5"]', "[1.5]", "[true]", "-1", "² "])
+def test_a_stored_setting_that_is_none_stands_for_the_default(stored):
+    default = stats.stats_columns(COLUMNS, None, 1)
+    assert stats.stats_columns(COLUMNS, stored, 1) == default
+
+
+def test_columns_that_are_gone_do_not_count():
+    by_name = stats.stored_setting(COLUMNS, '["c2","c4"]')
+    assert stats.shown_setting(COLUMNS, by_name) == "c2,c4"
+    listed = by_name.replace("]", ",999]")
+    assert [c.name for c in stats.stats_columns(COLUMNS, listed, 1)] == ["at", "c2", "c4"]
+    assert stats.shown_setting(COLUMNS, listed) == "c2,c4"

@@ -10,6 +10,7 @@ from eventlog import Table
 from eventlog.errors import CommitConflict, Corrupt, InvalidInput
 from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema
+from eventlog.model.entries import MergeFunction
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import delete, upsert
@@ -61,10 +62,10 @@ def test_the_merge_rule_never_changes():
     table = keyed(properties={"merge": "first"})
     with pytest.raises(InvalidInput, match="part of the merge rule"):
         table.set_properties({"merge": "last"})
-    change = SetProperties((PropertyChange("merge", "first", None),))
-    with pytest.raises(CommitConflict, match="never changes"):
-        commit(table, change)
-    assert table.set_properties({"bucket_bytes": "2048"}) == 1
+    commit(table, SetProperties((PropertyChange("merge", None, "last"),)))  # which means nothing
+    assert table.head().merge_rule.kind == "first"
+    assert table.head().properties["merge"] == "first"
+    assert table.set_properties({"bucket_bytes": "2048"}) == 2
 
 
 def test_without_a_key_properties_named_merge_mean_nothing():
@@ -84,14 +85,25 @@ def test_what_orders_rows_is_not_summed(function):
 
 @pytest.mark.parametrize(
     "keyed_part",
-    [{"key": ("gone",)}, {"key": ()}, {"key": ("id", "id")}, {"buckets": 0}, {"key": ("note",)}],
+    [{"key": (99,)}, {"key": ()}, {"key": (1, 1)}, {"buckets": 0}, {"key": (4,)}],
 )
 def test_a_key_that_does_not_fit_the_table_makes_its_rows_unreadable(keyed_part):
     head = keyed().head()
-    layout = replaced(head.layout, keyed=replaced(head.layout.keyed, **keyed_part))
+    stored = head.state.stored_layout
+    layout = replaced(stored, keyed=replaced(stored.keyed, **keyed_part))
     with pytest.raises(Corrupt, match="do not fit"):
-        stored_rule(layout, head.stored_schema, head.properties)
-    assert stored_rule(head.layout, head.stored_schema, head.properties).key == ("id",)
+        stored_rule(layout, head.stored_schema)
+    assert stored_rule(stored, head.stored_schema).key == ("id",)
+
+
+def test_a_merge_rule_that_names_a_column_twice_makes_its_rows_unreadable():
+    head = keyed(properties={"merge": "aggregate", "merge.note": "max"}).head()
+    stored = head.state.stored_layout
+    function = stored.keyed.merge.functions[0]
+    assert function == MergeFunction(4, "max")
+    merge = replaced(stored.keyed.merge, functions=(function, MergeFunction(4, "min")))
+    with pytest.raises(Corrupt, match="names a column twice"):
+        stored_rule(replaced(stored, keyed=replaced(stored.keyed, merge=merge)), head.stored_schema)
 
 
 @pytest.mark.parametrize("merge", ["last", "first"])
