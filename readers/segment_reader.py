@@ -15,6 +15,7 @@ from threading import BoundedSemaphore
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import UnsetType
 
 from eventlog.decoding import most_bytes
 from eventlog.errors import DataLoss, EventLogError
@@ -67,7 +68,12 @@ def read_runs(reading: Reading, runs: Runs) -> Generator[tuple[str, pa.Table], N
 
 def _batches(run: str, segments: Sequence[Segment], most: int) -> Iterator[_Batch]:
     """Yield a run in batches: small segments up to `most` stored bytes, or large ones."""
-    for small, same_size in groupby(segments, key=lambda segment: segment.bytes <= most):
+
+    def is_small(segment: Segment) -> bool:
+        # Segments with deletion vectors are left to `eventlog.segments.fragments`.
+        return segment.bytes <= most and isinstance(segment.vector, UnsetType)
+
+    for small, same_size in groupby(segments, key=is_small):
         part: list[Segment] = []
         size = 0
         for segment in same_size:

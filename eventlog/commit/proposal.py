@@ -72,7 +72,7 @@ def propose(
     before = head.state if head else None
     version = before.header.version + 1 if before else 0
     base = before.base if before else None
-    delta = (before.delta if before else Delta()).then(effect.adds, effect.drops)
+    delta = (before.delta if before else Delta()).then(effect.adds, effect.drops, effect.deletes)
     packed = tuple(spills.spill_transaction(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.add_effect(
         before.header if before else None, before.meta if before else Meta(), effect
@@ -81,7 +81,7 @@ def propose(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
         min_writer=FORMAT_VERSION,
-        features=fold.features(effect.meta),
+        features=fold.features(effect.meta, totals),
         table=table_id,
         version=version,
         prev=before.commit_hash if before else None,

@@ -13,7 +13,7 @@ from msgspec import UnsetType
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import ColumnStats, Segment, Slice
+from eventlog.model.entries import ColumnStats, Segment, Slice, Vector
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"
@@ -27,6 +27,7 @@ _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
 _START_KEY = re.compile(r"_starts/(\d{12})\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
+_VECTORS_KEY = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.puffin", re.ASCII)
 BRANCHES_PREFIX = "_branches/"
 FORK_KEY = "_fork.json"
 _BRANCH_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]{0,99}", re.ASCII)
@@ -92,6 +93,23 @@ def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
     return f"{SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{segment_id}.parquet"
 
 
+def vectors_key(vector: Vector) -> str:
+    """Return the key of the object that has a deletion vector, perhaps beside others.
+
+    Raises:
+        Corrupt: a part does not have the form that FORMAT.md requires.
+    """
+    if not 0 <= vector.epoch <= MAX_VERSION or not _HEX32.fullmatch(vector.object):
+        raise Corrupt(f"vectors {vector.object[:80]!r} in epoch {vector.epoch} violate the format")
+    return f"{SEGMENTS_PREFIX}{vector.epoch:012d}/vectors/{vector.object}.puffin"
+
+
+def parse_vectors_key(key: str) -> tuple[int, str] | None:
+    """Return (epoch, object id) of a key of deletion vectors, or None for other keys."""
+    match = _VECTORS_KEY.fullmatch(key)
+    return (int(match[1]), match[2]) if match else None
+
+
 def intent_key(until: int, transaction_id: str) -> str:
     """Return the key of a published transaction; the latest window sorts first.
 
@@ -141,6 +159,8 @@ def check_entry(segment: Segment) -> None:
         raise Corrupt(f"segment {segment.id} has a text and a number as bounds of one column")
     if not isinstance(segment.slice, UnsetType):
         _check_place(segment, segment.slice)
+        if not isinstance(segment.vector, UnsetType):
+            raise Corrupt(f"segment {segment.id} of a keyed table has a deletion vector")
 
 
 def is_mixed(stat: ColumnStats) -> bool:
@@ -160,13 +180,30 @@ def check_object(entry: Add | Segment) -> None:
     """Check an entry's checksum and tail.
 
     Raises:
-        Corrupt: a hash is malformed, or the tail is larger than the object.
+        Corrupt: a hash is malformed, the tail is larger than the object, or the vector is malformed
+            or deletes all rows.
     """
     frame_key(entry.checksum)
+    if not isinstance(entry.vector, UnsetType):
+        check_vector(entry.vector)
+        if entry.vector.rows >= entry.rows:
+            raise Corrupt(f"segment {entry.id} has a vector that deletes all of its rows")
     if entry.tail is not None:
         frame_key(entry.tail.sha256)
         if entry.tail.size > entry.bytes:
             raise Corrupt(f"segment {entry.id} has a tail larger than its object")
+
+
+def check_vector(vector: Vector) -> None:
+    """Check a deletion vector by itself (R20.2).
+
+    Raises:
+        Corrupt: a part does not have the form that FORMAT.md requires.
+    """
+    vectors_key(vector)
+    frame_key(vector.hash)
+    if not vector.rows or not vector.size:
+        raise Corrupt(f"vectors {vector.object} have one without rows or bytes")
 
 
 def parse_log_key(key: str) -> tuple[int, bool] | None:

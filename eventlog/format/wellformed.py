@@ -16,10 +16,11 @@ from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.entry_order import entry_key, first_key
-from eventlog.model.actions import Drop, Restore, SetOrigin, SetSchema
+from eventlog.model.actions import DeleteRows, Drop, Restore, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep
 from eventlog.model.records import (
+    VECTORS_FEATURE,
     Claim,
     Commit,
     Fork,
@@ -29,6 +30,7 @@ from eventlog.model.records import (
     Meta,
     Origin,
     Start,
+    Totals,
     Transaction,
 )
 
@@ -50,6 +52,8 @@ def check_header(header: Header, version: int | None) -> None:
     _check_form(header.table, header.version, header.time, "commit")
     _check_hash(header.state_hash)
     _check_features(header.features)
+    _check_counted(header.totals.deleted, header.changes.vectors)
+    _check_announced(header.features, header.totals)
     if (header.prev is None) != (header.version == 0):
         raise Corrupt("`prev` must be null in version 0, and only there", version=header.version)
     if header.prev is not None:
@@ -103,6 +107,10 @@ def check_transaction(transaction: Transaction) -> None:
     for action in transaction.actions:
         if isinstance(action, Restore | SetOrigin):
             _check_ordered(action.apps or (), "apps")
+        elif isinstance(action, DeleteRows):
+            keys.segment_key(0, action.chunk, action.id)
+            _check_hash(action.hash)
+            keys.check_vector(action.vector)
     _check_spill(transaction.spill)
 
 
@@ -172,7 +180,10 @@ def check_delta(
     _check_rising(((s.version, s.partition) for s in adds), "adds of a delta")
     _check_rising(((d.chunk, d.id) for d in drops), "drops of a delta")
     first = -1 if base is None else base
-    if adds and not first < adds[0].version <= adds[-1].version <= version:
+    # An entry of the key frame that got a vector since is dropped, and added with its old version.
+    older = {d.id for d in drops}
+    fresh = [s for s in adds if s.id not in older or isinstance(s.vector, UnsetType)]
+    if (fresh and fresh[0].version <= first) or (adds and adds[-1].version > version):
         raise Corrupt(
             "a delta adds a segment of a version before its key frame or after its commit",
             version=version,
@@ -192,6 +203,8 @@ def check_root(root: KeyFrame) -> None:
     _check_hash(root.commit)
     _check_hash(root.state_hash)
     _check_features(root.features)
+    _check_counted(root.totals.deleted)
+    _check_announced(root.features, root.totals)
     for field in _FIELDS:
         value = getattr(root.state, field)
         if field in _MAPS and not isinstance(value, UnsetType):
@@ -225,6 +238,7 @@ def _check_leaf(leaf: Leaf) -> None:
         )
     _check_hash(leaf.sha256)
     _check_hash(leaf.hash_sum)
+    _check_counted(leaf.deleted)
 
 
 def _check_form(table: str, version: int, time_ms: int, what: str) -> None:
@@ -253,6 +267,22 @@ def _check_features(features: Sequence[str]) -> None:
 def _check_spill(spill: Spill | None) -> None:
     if spill is not None:
         _check_hash(spill.sha256)
+        _check_counted(spill.vectors)
+
+
+def _check_announced(features: Sequence[str], totals: Totals) -> None:
+    """Refuse a version that lacks the feature of its deletion vectors, or has it without any.
+
+    A release that does not know vectors would return the deleted rows (FORMAT.md R20.4).
+    """
+    if (VECTORS_FEATURE in features) == isinstance(totals.deleted, UnsetType):
+        raise Corrupt("the features are not those of a version with these deleted rows")
+
+
+def _check_counted(*counts: int | UnsetType) -> None:
+    """Refuse a count that is absent where it is 0 (FORMAT.md R5.1), and 0."""
+    if 0 in counts:
+        raise Corrupt("a count of deletion vectors or of their rows is 0, and not absent")
 
 
 def _check_state(state: dict[str, Any]) -> None:

@@ -589,7 +589,7 @@ class Log:
             Corrupt: it is missing or damaged. Unlike a key frame, it cannot be recomputed.
         """
         return frame_bytes.from_parquet(
-            self.spill_bytes(spill), spill.adds + spill.drops, spilled=True
+            self.spill_bytes(spill), spill.adds + spill.drops + (spill.vectors or 0), spilled=True
         )
 
     def spill_bytes(self, spill: Spill) -> bytes:

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from eventlog.errors import Corrupt
+from eventlog.format.frames import entry_columns
 from eventlog.keyed.rule import MergeRule, shown_properties
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import TimeChunk, utc
@@ -190,9 +191,9 @@ class Snapshot:
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
         """
+        entries = entry_columns.with_live_rows(self.entries())
         grouped = (
-            self.entries()
-            .group_by(["chunk_start", "chunk_end"])
+            entries.group_by(["chunk_start", "chunk_end"])
             .aggregate([("rows", "count"), ("rows", "sum"), ("bytes", "sum")])
             .sort_by([("chunk_start", "ascending"), ("chunk_end", "ascending")])
         )

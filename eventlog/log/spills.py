@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.format.frames import frame_bytes, spill_columns
-from eventlog.model.actions import Add, Drop
+from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.entries import Segment, Spill
 from eventlog.model.records import Commit, DeltaRecord, Transaction
 from eventlog.state.delta import Delta, add_of, from_lists
@@ -38,7 +39,9 @@ def delta_of(commit: Commit, fetch: Fetch) -> Delta:
     adds: Sequence[Segment] = recorded.adds
     drops: Sequence[Drop] = recorded.drops
     if recorded.spill is not None:
-        adds, drops = _unspill(recorded.spill, header.version, fetch)
+        adds, drops, deletes = _unspill(recorded.spill, header.version, fetch)
+        if deletes:
+            raise Corrupt("a delta has deletes of rows", version=header.version)
     return from_lists(adds, drops, header.keyframe, header.version)
 
 
@@ -58,28 +61,31 @@ def unpack(commit: Commit, fetch: Fetch) -> Commit:
     unpacked = []
     for transaction in commit.transactions:
         if transaction.spill is not None:
-            added, dropped = _unspill(transaction.spill, version, fetch, actions=True)
+            added, dropped, deletes = _unspill(transaction.spill, version, fetch, actions=True)
             adds = tuple(add_of(segment) for segment in added)
-            actions = (*transaction.actions, *adds, *dropped)
+            actions = (*transaction.actions, *adds, *dropped, *deletes)
             transaction = msgspec.structs.replace(transaction, actions=actions, spill=None)  # noqa: PLW2901
         unpacked.append(transaction)
     return msgspec.structs.replace(commit, transactions=tuple(unpacked))
 
 
 def spill_transaction(transaction: Transaction, objects: dict[str, bytes]) -> Transaction:
-    """Return the transaction in its stored form, with large adds and drops in a spill object.
+    """Return the transaction in its stored form, with many adds, drops and deletes in a spill.
 
     Args:
         transaction: the transaction, with all its actions.
         objects: the spill object is added here, by its key.
     """
-    bulk = [a for a in transaction.actions if isinstance(a, Add | Drop)]
+    bulk = [a for a in transaction.actions if isinstance(a, Add | Drop | DeleteRows)]
     if len(msgspec.json.encode(bulk)) <= SPILL_BYTES:
         return transaction
     adds = [a for a in bulk if isinstance(a, Add)]
     drops = [a for a in bulk if isinstance(a, Drop)]
-    spill = _store(spill_columns.to_spill(adds, drops), len(adds), len(drops), objects)
-    rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop))
+    deletes = [a for a in bulk if isinstance(a, DeleteRows)]
+    table = spill_columns.to_spill(adds, drops, deletes=deletes)
+    counts = (len(adds), len(drops), len(deletes) or UNSET)
+    spill = _store(table, counts, objects)
+    rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop | DeleteRows))
     return msgspec.structs.replace(transaction, actions=rest, spill=spill)
 
 
@@ -95,24 +101,30 @@ def spill_delta(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaR
     if len(msgspec.json.encode(stored)) <= SPILL_BYTES:
         return stored
     table = spill_columns.to_spill(stored.adds, stored.drops, version)
-    return DeltaRecord(spill=_store(table, len(stored.adds), len(stored.drops), objects))
+    counts = (len(stored.adds), len(stored.drops), UNSET)
+    return DeltaRecord(spill=_store(table, counts, objects))
 
 
-def _store(table: pa.Table, adds: int, drops: int, objects: dict[str, bytes]) -> Spill:
+def _store(
+    table: pa.Table, counts: tuple[int, int, int | UnsetType], objects: dict[str, bytes]
+) -> Spill:
     body = frame_bytes.to_parquet(table)
     digest = codec.sha256(body)
     objects[keys.frame_key(digest)] = body
-    return Spill(digest, len(body), adds, drops)
+    return Spill(digest, len(body), *counts)
 
 
 def _unspill(
     spill: Spill, version: int, fetch: Fetch, *, actions: bool = False
-) -> tuple[list[Segment], list[Drop]]:
-    added, dropped = spill_columns.from_spill(fetch(spill), version, actions=actions)
-    if (len(added), len(dropped)) != (spill.adds, spill.drops):
+) -> tuple[list[Segment], list[Drop], list[DeleteRows]]:
+    rows = spill_columns.from_spill(fetch(spill), version, actions=actions)
+    added, dropped, deletes = rows
+    found = (len(added), len(dropped), len(deletes))
+    stated = (spill.adds, spill.drops, spill.vectors or 0)
+    if found != stated:
         raise Corrupt(
-            f"a spill object has {len(added)} adds and {len(dropped)} drops; its commit states "
-            f"{spill.adds} and {spill.drops}",
+            f"a spill object has {found} adds, drops and deletes of rows; its commit states "
+            f"{stated}",
             version=version,
         )
-    return added, dropped
+    return rows

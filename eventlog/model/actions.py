@@ -23,6 +23,8 @@ from eventlog.model.entries import (
     Splits,
     Sweep,
     Tail,
+    Vector,
+    deleted_rows,
 )
 
 
@@ -39,6 +41,30 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
     stats: tuple[ColumnStats, ...] = ()
     tail: Tail | None = None
     slice: Slice | UnsetType = UNSET
+    vector: Vector | UnsetType = UNSET
+
+    @property
+    def live_rows(self) -> int:
+        """The number of rows that are not deleted."""
+        return self.rows - deleted_rows(self.vector)
+
+
+class DeleteRows(
+    Struct, frozen=True, tag="delete_rows", tag_field="action", forbid_unknown_fields=True
+):
+    """Action: delete rows of a live segment, whose entry gets a vector in the place of its own.
+
+    Attributes:
+        id: the id of the segment.
+        chunk: its time chunk.
+        hash: the hash of its entry (`codec.entry_hash`), with the vector that it has so far.
+        vector: deletes all rows that the vector so far deletes, and at least one more.
+    """
+
+    id: str
+    chunk: str
+    hash: str
+    vector: Vector
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="action", forbid_unknown_fields=True):
@@ -258,6 +284,19 @@ class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unk
     deletes: Count
 
 
+class Update(Struct, frozen=True, tag="update", tag_field="action", forbid_unknown_fields=True):
+    """Precondition: adds of the transaction have new forms of rows that it deletes.
+
+    The fold checks the numbers of rows. If all rows that the transaction deletes are updated, and
+    it adds no others, the new rows stand in the order of the old ones.
+
+    Attributes:
+        rows: the number of updated rows.
+    """
+
+    rows: Count
+
+
 class Merge(Struct, frozen=True, tag="merge", tag_field="action", forbid_unknown_fields=True):
     """Precondition: adds of the transaction are the merged rows of a run of slices.
 
@@ -389,6 +428,7 @@ class SetOrigin(Struct, frozen=True, tag="origin", tag_field="action", forbid_un
 Action = (
     Add
     | Drop
+    | DeleteRows
     | SetLayout
     | SetSchema
     | SetProperties
@@ -408,6 +448,7 @@ Action = (
     | Restore
     | SameSegments
     | Replace
+    | Update
     | Merge
     | SetGranularity
     | SetBuckets

@@ -166,6 +166,27 @@ class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     splits: Splits | UnsetType = UNSET
 
 
+class Vector(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The deletion vector of a segment: which of its rows are deleted (FORMAT.md R20).
+
+    Attributes:
+        epoch: the head version that the writer read before it staged the object.
+        object: id of the object that has the vector, 32 hexadecimal digits; it may have those of
+            many segments.
+        offset: where the vector's bytes begin in the object.
+        size: their number.
+        rows: the number of deleted rows; at least 1, and less than the segment has.
+        hash: sha256 of the vector's bytes, hexadecimal.
+    """
+
+    epoch: Count
+    object: str
+    offset: Count
+    size: Count
+    rows: Count
+    hash: str
+
+
 class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One immutable Parquet object of rows of exactly one time chunk.
 
@@ -175,13 +196,14 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         epoch: the head version that the writer read before it staged the object.
         version: the commit that added the segment.
         partition: ordinal among the segments that this commit added.
-        rows: number of rows.
+        rows: number of rows in the object, deleted ones included.
         bytes: size of the object.
         checksum: sha256 of the object's bytes, hexadecimal.
         schema: id of the schema that the segment was written with.
         stats: statistics of the leading columns, ordered by column id.
         tail: the tail of the object; None if it is small enough to be checked in one piece.
         slice: its place in the slices of a keyed table; absent in other tables.
+        vector: which of its rows are deleted; absent if none are.
     """
 
     id: str
@@ -196,15 +218,35 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     stats: tuple[ColumnStats, ...] = ()
     tail: Tail | None = None
     slice: Slice | UnsetType = UNSET
+    vector: Vector | UnsetType = UNSET
+
+    @property
+    def live_rows(self) -> int:
+        """The number of rows that are not deleted."""
+        return self.rows - deleted_rows(self.vector)
+
+
+def deleted_rows(vector: Vector | UnsetType) -> int:
+    """Return the number of rows that a vector deletes; 0 without one."""
+    return 0 if isinstance(vector, UnsetType) else vector.rows
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):
-    """Names a Parquet object under `_frames/` with adds and drops that do not fit the commit."""
+    """Names a Parquet object under `_frames/` with actions or entries that do not fit the commit.
+
+    Attributes:
+        sha256: of the object's bytes.
+        size: of the object in bytes.
+        adds: number of adds.
+        drops: number of drops.
+        vectors: number of `delete_rows`; absent if there are none.
+    """
 
     sha256: str
     size: Count
     adds: Count
     drops: Count
+    vectors: Count | UnsetType = UNSET
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):

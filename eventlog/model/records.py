@@ -32,7 +32,10 @@ FORMAT_VERSION = 1
 KEYED_FEATURE = "keyed"  # the table has slices
 MERGED_FEATURE = "merged"  # the small state has origins
 SPLIT_FEATURE = "split"  # the buckets of a keyed table were doubled
-KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE})
+VECTORS_FEATURE = "vectors"  # live segments have deletion vectors
+KNOWN_FEATURES: frozenset[str] = frozenset(
+    {KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
+)
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,15 +82,26 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Totals(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sums over the live segments."""
+    """Sums over the live segments.
+
+    Attributes:
+        segments: their number.
+        rows: the rows that readers see: without deleted ones.
+        bytes: the sizes of their objects.
+        deleted: the rows that vectors delete; absent if there are none.
+    """
 
     segments: Count = 0
     rows: Count = 0
     bytes: Count = 0
+    deleted: Count | UnsetType = UNSET
 
 
 class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """The changes of a commit, for histories. `rows` and `bytes` are net and may be negative."""
+    """The changes of a commit, for histories. `rows` and `bytes` are net and may be negative.
+
+    `vectors` is the number of segments that got one; absent if there are none.
+    """
 
     operation: str
     writer: str
@@ -96,6 +110,7 @@ class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
     drops: Count
     rows: Int
     bytes: Int
+    vectors: Count | UnsetType = UNSET
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
@@ -260,10 +275,11 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
         first: `<chunk>/<id>` of its first entry.
         end: the greatest chunk end in the leaf, ms UTC.
         segments: number of entries.
-        rows: sum of their rows.
+        rows: sum of their rows, deleted ones included.
         bytes: sum of their sizes.
         hash_sum: sum of their hashes mod 2^256, hexadecimal.
         stats: bounds over all entries for the first few columns; absent means unknown.
+        deleted: sum of the rows that their vectors delete; absent if there are none.
     """
 
     sha256: str
@@ -275,6 +291,7 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Count
     hash_sum: str
     stats: tuple[ColumnStats, ...] = ()
+    deleted: Count | UnsetType = UNSET
 
 
 class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ from eventlog.segments.batches import (
 from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.large_filters import filter_in_bulk, is_large
 from eventlog.segments.segment_object import SegmentObject
+from eventlog.segments.vectors import VectorReader, without_positions
 from eventlog.state.scan import ScanPlan
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -145,12 +146,14 @@ class Reading:
         if is_large(self.filter, self.filter_columns):
             yield from self._filter_in_bulk(segments)
             return
+        segments = list(segments)
+        vectors = self._vectors(segments)
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
             opened = read_ahead(
                 pool,
                 segments,
-                lambda segment: self._open(segment, fetchers),
+                lambda segment: self._open(segment, vectors, fetchers),
                 weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
                 most=most,
             )
@@ -168,10 +171,12 @@ class Reading:
         if is_large(self.filter, self.filter_columns):
             bare = replace(self, schema=pa.schema([]))
             return sum(batch.num_rows for batch in bare.batches(segments))
+        segments = list(segments)
+        vectors = self._vectors(segments)
         with threads() as pool, threads() as fetchers:
 
             def counted_rows(segment: Segment) -> int:
-                return _Source(self, segment, fetchers).count()
+                return _Source(self, segment, vectors, fetchers).count()
 
             return sum(read_ahead(pool, segments, counted_rows))
 
@@ -201,15 +206,22 @@ class Reading:
             rows.batches(segments), self.filter, names, self.batch_rows, self.store.uri
         )
 
-    def _open(self, segment: Segment, fetchers: Executor) -> list[_Piece]:
-        return _Source(self, segment, fetchers).pieces()  # against missing-segment-skipped
+    def _vectors(self, segments: Iterable[Segment]) -> VectorReader:
+        return VectorReader(self.store, self.version, segments, self.table)
+
+    def _open(self, segment: Segment, vectors: VectorReader, fetchers: Executor) -> list[_Piece]:
+        source = _Source(self, segment, vectors, fetchers)
+        return source.pieces()  # against missing-segment-skipped
 
 
 class _Source:
     """One opened segment: the columns to read, and how they become the requested ones."""
 
-    def __init__(self, reading: Reading, segment: Segment, fetchers: Executor) -> None:
+    def __init__(
+        self, reading: Reading, segment: Segment, vectors: VectorReader, fetchers: Executor
+    ) -> None:
         self.reading, self.segment = reading, segment
+        self.deleted = vectors.deleted(segment)  # against vector-never-read
         self.object = SegmentObject(
             reading.store, segment, reading.version, fetchers, table=reading.table
         )
@@ -221,6 +233,8 @@ class _Source:
                 raise self.undecodable(error) from error
         self.footer = self.object.footer
         self.file = self._file_columns()
+        counts = [self.footer.row_group(n).num_rows for n in range(self.footer.num_row_groups)]
+        self.first_rows = [0, *accumulate(counts)]
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = self.file.leaves(names)
         # Decoded bytes of the columns, by row group; None if the file does not record them.
@@ -280,7 +294,7 @@ class _Source:
     def count(self) -> int:
         """Return the number of rows that pass."""
         if self.reading.filter is None:
-            return self.segment.rows
+            return self.segment.live_rows
         return sum(batch.num_rows for piece in self.pieces() for batch in piece.rows())
 
     def _groups(self) -> list[int]:
@@ -397,13 +411,32 @@ class _Piece:
                 table = source.file.conformed(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)
-                yield table
+                deleted = self._deleted(seen - batch.num_rows, seen)
+                yield without_positions(table, deleted) if deleted else table
         except _FAILURES as error:
             if isinstance(error, EventLogError | MemoryError):
                 raise
             raise source.undecodable(error) from error
         if seen != count:
             raise source.object.loss(f"row groups of {count} rows decode to {seen}")
+
+    def _deleted(self, start: int, end: int) -> list[int]:
+        """Return the deleted ones of the piece's rows `start` to `end`, counted from `start`."""
+        source, found = self.source, list[int]()
+        if not source.deleted:
+            return found
+        place = 0  # in the piece, of the first row of the group
+        for index in self.groups:
+            rows = source.footer.row_group(index).num_rows
+            low, high = max(start, place), min(end, place + rows)
+            if low < high:
+                shift = source.first_rows[index] - place  # from the piece to the segment
+                for position in source.deleted.iter_equal_or_larger(low + shift):
+                    if position >= high + shift:
+                        break
+                    found.append(position - shift - start)
+            place += rows
+        return found
 
     def _read(
         self, file: pa.NativeFile, count: int, rows: int, once: int | None

@@ -186,36 +186,65 @@ class SegmentObject:
         return Parts((*range(0, size, _BLOCK_BYTES), size), b"".join(checksums))
 
     def missing(self) -> EventLogError:
-        """Return the error for a missing object: vacuumed if below the newest horizon, else lost.
-
-        Or the whole table was removed, and another one may have been created in its place.
-
-        Raises:
-            Unavailable: the store does not answer, so that the cause cannot be determined.
-        """
-        try:
-            check_there(self._store)
-            log = Log(self._store)
-            log.table = self._table
-            newest = log.head()
-            oldest = held_from(self._store.forks)
-            check_kept(newest.meta, newest.version, self._version, self._store.uri, held=oldest)
-        except (TableNotFound, VersionVacuumed) as error:
-            return error  # against vacuumed-called-lost
-        except (Corrupt, NotFound):
-            pass  # a damaged log does not show whether a vacuum deleted it
-        return self.loss("the object is missing")
+        """Return the error for the object if it is missing. See `missing_error`."""
+        return missing_error(self._store, self.key, self._version, self._table)
 
     def loss(self, what: str) -> DataLoss:
         """Return the error for the object, with the reason."""
-        return DataLoss(
-            f"a segment that the version needs is lost: {what}; run `eventlog fsck "
-            "--checksums`, and restore the object from a backup or an older version of it",
-            damage=what,
-            table=self._store.uri,
-            key=self.key,
-            version=self._version,
-        )
+        return loss_error(self._store, self.key, self._version, what)
+
+
+def missing_error(
+    store: ObjectStore, key: str, version: int, table: str | None, *, what: str = "segment"
+) -> EventLogError:
+    """Return the error for a missing object: vacuumed if below the newest horizon, else lost.
+
+    Or the whole table was removed, and another one may have been created in its place.
+
+    Args:
+        store: the store that should have it.
+        key: its key.
+        version: the version that needs it.
+        table: the table's id; the log is checked to have it still.
+        what: what the object is, for the message.
+
+    Raises:
+        Unavailable: the store does not answer, so that the cause cannot be determined.
+    """
+    try:
+        check_there(store)
+        log = Log(store)
+        log.table = table
+        newest = log.head()
+        oldest = held_from(store.forks)
+        check_kept(newest.meta, newest.version, version, store.uri, held=oldest)
+    except (TableNotFound, VersionVacuumed) as error:
+        return error  # against vacuumed-called-lost
+    except (Corrupt, NotFound):
+        pass  # a damaged log does not show whether a vacuum deleted it
+    return loss_error(store, key, version, "the object is missing", what=what)
+
+
+def loss_error(
+    store: ObjectStore, key: str, version: int, why: str, *, what: str = "segment"
+) -> DataLoss:
+    """Return the error for an object that a version needs.
+
+    Args:
+        store: the store that should have it.
+        key: its key.
+        version: the version that needs it.
+        why: what is wrong with it.
+        what: what the object is.
+    """
+    return DataLoss(
+        f"a {what} that the version needs is lost: {why}; run `eventlog fsck "
+        "--checksums`, and restore the object from a backup or an older version of it",
+        damage=why,
+        table=store.uri,
+        key=key,
+        version=version,
+    )
 
 
 def check_sizes(store: ObjectStore, segments: Sequence[Segment], version: int) -> None:

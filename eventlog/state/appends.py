@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from msgspec import UnsetType
 
 from eventlog.keyed.placement import set_back
-from eventlog.model.actions import Add, Drop, Horizon, Merge, Replace, Restore, SetSchema
+from eventlog.model.actions import (
+    Add,
+    DeleteRows,
+    Drop,
+    Horizon,
+    Merge,
+    Replace,
+    Restore,
+    SetSchema,
+)
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Transaction
 from eventlog.state.fold import segment_of
@@ -94,4 +103,4 @@ def _changes_rows(transaction: Transaction) -> bool:
     # An overwrite that drops nothing may put rows below others.
     # against overwrite-taken-for-an-append
     below = bool(set_back(transaction))
-    return below or any(isinstance(a, Drop) for a in transaction.actions)
+    return below or any(isinstance(a, Drop | DeleteRows) for a in transaction.actions)

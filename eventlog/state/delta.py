@@ -27,12 +27,18 @@ class Delta:
     adds: Mapping[str, Segment] = field(default_factory=dict)
     drops: Mapping[str, Drop] = field(default_factory=dict)
 
-    def then(self, adds: Iterable[Segment], drops: Iterable[Segment]) -> Delta:
+    def then(
+        self,
+        adds: Iterable[Segment],
+        drops: Iterable[Segment],
+        deletes: Iterable[tuple[Segment, Segment]] = (),
+    ) -> Delta:
         """Return the delta after one more commit, which first adds and then drops segments.
 
         Args:
             adds: the segments that the commit adds.
             drops: the segments that it drops.
+            deletes: the entries, before and after, of segments of which it deletes rows.
         """
         added, dropped = {s.id: s for s in adds}, dict[str, Drop]()
         for segment in drops:
@@ -40,6 +46,8 @@ class Delta:
                 del added[segment.id]
             else:
                 dropped[segment.id] = drop_of(segment)
+        for before, after in deletes:
+            added[after.id], dropped[before.id] = after, drop_of(before)
         return self.compose(Delta(added, dropped))
 
     def compose(self, later: Delta) -> Delta:
@@ -95,4 +103,5 @@ def add_of(segment: Segment) -> Add:
         stats=segment.stats,
         tail=segment.tail,
         slice=segment.slice,
+        vector=segment.vector,
     )

@@ -7,23 +7,26 @@ effect, and the fold returns the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol
 
-from msgspec import UnsetType
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.keyed import placement, slice_changes
 from eventlog.keyed.rule import keyed_of, splits_of
-from eventlog.model.actions import Add, Drop, Restore, SameSegments, Unchanged
+from eventlog.model.actions import Add, DeleteRows, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, deleted_rows
 from eventlog.model.records import (
     KEYED_FEATURE,
     MERGED_FEATURE,
     SPLIT_FEATURE,
+    VECTORS_FEATURE,
     Commit,
     CommitChanges,
     Header,
@@ -53,8 +56,8 @@ class FoldView(Protocol):
         """The small state."""
         ...
 
-    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
-        """Return the segments of these drops that are live, by id."""
+    def live(self, named: Sequence[Drop | DeleteRows]) -> Mapping[str, Segment]:
+        """Return the segments that these actions name and that are live, by id."""
         ...
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
@@ -88,6 +91,7 @@ class Effect:
         meta: the small state afterwards.
         adds: segments added, in order; their version and partition are set.
         drops: segments dropped.
+        deletes: segments of which rows were deleted: the entry before, and the one after.
         accepted: ids of the transactions that took effect.
         void: the reason, by id, of each transaction that did not.
         taken: the transactions that took effect, in order. A void one may have the same id.
@@ -96,6 +100,7 @@ class Effect:
     meta: Meta
     adds: tuple[Segment, ...] = ()
     drops: tuple[Segment, ...] = ()
+    deletes: tuple[tuple[Segment, Segment], ...] = ()
     accepted: tuple[str, ...] = ()
     void: Mapping[str, str] = field(default_factory=dict)
     taken: tuple[Transaction, ...] = ()
@@ -115,9 +120,9 @@ class FullState:
         """See `FoldView.version`."""
         return self.header.version
 
-    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+    def live(self, named: Sequence[Drop | DeleteRows]) -> Mapping[str, Segment]:
         """See `FoldView.live`."""
-        return {d.id: self.segments[d.id] for d in drops if d.id in self.segments}
+        return {d.id: self.segments[d.id] for d in named if d.id in self.segments}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
         """See `FoldView.arrived`."""
@@ -146,7 +151,7 @@ class EmptyState:
     version: int = -1
     meta: Meta = field(default_factory=Meta)
 
-    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:  # noqa: ARG002
+    def live(self, named: Sequence[Drop | DeleteRows]) -> Mapping[str, Segment]:  # noqa: ARG002
         """See `FoldView.live`."""
         return {}
 
@@ -223,6 +228,7 @@ def apply(effect: Effect, live: dict[str, Segment]) -> None:
         live: the live segments before the commit, by id; changed in place.
     """
     live.update((segment.id, segment) for segment in effect.adds)
+    live.update((after.id, after) for _, after in effect.deletes)
     for segment in effect.drops:
         del live[segment.id]
 
@@ -262,24 +268,34 @@ def add_effect(header: Header | None, meta: Meta, effect: Effect) -> tuple[Total
     """
     before = header.totals if header else Totals()
     total_hash = codec.parse_hash(header.state_hash) if header else 0
-    total_hash += sum(codec.entry_hash(s) for s in effect.adds)
-    total_hash -= sum(codec.entry_hash(s) for s in effect.drops)
+    total_hash += sum(codec.entry_hash(s) for s in _made(effect))
+    total_hash -= sum(codec.entry_hash(s) for s in _gone(effect))
     total_hash += codec.meta_hash_change(meta, effect.meta)
+    deleted = sum(deleted_rows(s.vector) for s in _made(effect))
+    deleted -= sum(deleted_rows(s.vector) for s in _gone(effect))
+    deleted += 0 if isinstance(before.deleted, UnsetType) else before.deleted
     totals = Totals(
         segments=before.segments + len(effect.adds) - len(effect.drops),
-        rows=before.rows + _net(effect, "rows"),
+        rows=before.rows + _net(effect, "live_rows"),
         bytes=before.bytes + _net(effect, "bytes"),
+        deleted=deleted or UNSET,
     )
     return totals, codec.hex_hash(total_hash)
 
 
-def features(meta: Meta) -> tuple[str, ...]:
-    """Return the features that readers of a table with this small state need."""
+def features(meta: Meta, totals: Totals) -> tuple[str, ...]:
+    """Return the features that readers of a version need.
+
+    Args:
+        meta: the small state of the version.
+        totals: the totals of the version.
+    """
     keyed = None if meta.layout is None else keyed_of(meta.layout)
     needs = {
         KEYED_FEATURE: keyed is not None,
         MERGED_FEATURE: bool(origins_of(meta)),
         SPLIT_FEATURE: keyed is not None and splits_of(keyed) > 0,
+        VECTORS_FEATURE: not isinstance(totals.deleted, UnsetType),  # against vectors-unannounced
     }
     return tuple(feature for feature, needed in needs.items() if needed)
 
@@ -297,8 +313,9 @@ def summarize_changes(transactions: Sequence[Transaction], effect: Effect) -> Co
         transactions=len(effect.accepted),
         adds=len(effect.adds),
         drops=len(effect.drops),
-        rows=_net(effect, "rows"),
+        rows=_net(effect, "live_rows"),
         bytes=_net(effect, "bytes"),
+        vectors=len(effect.deletes) or UNSET,
     )
 
 
@@ -323,6 +340,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
         stats=add.stats,
         tail=add.tail,
         slice=placement.slice_in(add, version, partition),
+        vector=add.vector,
     )
 
 
@@ -336,9 +354,14 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
     drops = _judge_drops([a for a in txn.actions if isinstance(a, Drop)], view, so_far)
     if isinstance(drops, str):
         return drops
+    deletes = [a for a in txn.actions if isinstance(a, DeleteRows)]
+    changed = _judge_deletes(deletes, drops, meta, view, so_far)
+    if isinstance(changed, str):
+        return changed
     added = [a for a in txn.actions if isinstance(a, Add)]
     reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
     reason = reason or rules.replace_problem(txn, drops, added)  # against replacement-never-judged
+    reason = reason or rules.update_problem(txn, drops, changed, added)
     reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
     if reason:
         return reason
@@ -349,7 +372,13 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
     )
     if reason:  # against slices-never-judged
         return reason
-    return replace(so_far, meta=meta, adds=so_far.adds + adds, drops=so_far.drops + tuple(drops))
+    return replace(
+        so_far,
+        meta=meta,
+        adds=so_far.adds + adds,
+        drops=so_far.drops + tuple(drops),
+        deletes=so_far.deletes + tuple(changed),
+    )
 
 
 def _live_chunk(name: str, view: FoldView, so_far: Effect) -> list[Segment]:
@@ -400,7 +429,8 @@ def _unmet(txn: Transaction, meta: Meta, view: FoldView) -> str | None:
 def _moved(txn: Transaction, view: FoldView, so_far: Effect) -> str | None:
     """Return a reason if the live segments are not those that the transaction requires."""
     wanted = {action.hash_sum for action in txn.actions if isinstance(action, SameSegments)}
-    if wanted and (so_far.adds or so_far.drops or wanted != {view.hash_sum()}):
+    changed = so_far.adds or so_far.drops or so_far.deletes
+    if wanted and (changed or wanted != {view.hash_sum()}):
         return "segments were added or dropped meanwhile"
     return None
 
@@ -430,7 +460,8 @@ def _judge_drops(drops: list[Drop], view: FoldView, so_far: Effect) -> list[Segm
     if not drops:
         return []
     live = {**view.live(drops), **{s.id: s for s in so_far.adds}}
-    for segment in so_far.drops:
+    gone = (*so_far.drops, *(before for before, _ in so_far.deletes))
+    for segment in gone:
         live.pop(segment.id, None)  # against dropped-before-in-the-same-commit
     entries = []
     for drop in drops:
@@ -440,6 +471,30 @@ def _judge_drops(drops: list[Drop], view: FoldView, so_far: Effect) -> list[Segm
             return f"segment {drop.id} of chunk {drop.chunk} is no longer live"
         entries.append(entry)
     return entries
+
+
+def _judge_deletes(
+    deletes: list[DeleteRows], drops: list[Segment], meta: Meta, view: FoldView, so_far: Effect
+) -> list[tuple[Segment, Segment]] | str:
+    """Return the entries before and after rows of theirs are deleted, or why the deletes are void.
+
+    A segment that the same commit adds, drops or deletes rows of is not looked at again: no writer
+    can have known its entry (FORMAT.md R20.3).
+    """
+    if not deletes:
+        return []
+    live = dict(view.live(deletes))
+    touched = (*so_far.drops, *drops, *(before for before, _ in so_far.deletes))
+    for segment in touched:
+        live.pop(segment.id, None)  # against deleted-from-twice-in-a-commit
+    changed = []
+    for action in deletes:
+        entry = live.pop(action.id, None)
+        reason = rules.delete_problem(action, entry, meta, view.version + 1)
+        if reason is not None or entry is None:
+            return reason or ""
+        changed.append((entry, msgspec.structs.replace(entry, vector=action.vector)))
+    return changed
 
 
 def _check_fresh(state: FullState | None, header: Header, effect: Effect) -> None:
@@ -452,10 +507,10 @@ def _check_fresh(state: FullState | None, header: Header, effect: Effect) -> Non
 
 def _check_header(state: FullState | None, commit: Commit, effect: Effect) -> None:
     header = commit.header
-    if header.features != features(effect.meta):
-        raise Corrupt("the header's features are not those of the table", version=header.version)
     before, meta = (state.header, state.meta) if state else (None, Meta())
     totals, state_hash = add_effect(before, meta, effect)
+    if header.features != features(effect.meta, totals):
+        raise Corrupt("the header's features are not those of the table", version=header.version)
     folded = {
         "totals": (header.totals, totals),
         "state hash": (header.state_hash, state_hash),
@@ -470,8 +525,18 @@ def _check_header(state: FullState | None, commit: Commit, effect: Effect) -> No
 
 
 def _net(effect: Effect, name: str) -> int:
-    gained = sum(int(getattr(s, name)) for s in effect.adds)
-    return gained - sum(int(getattr(s, name)) for s in effect.drops)
+    gained = sum(int(getattr(s, name)) for s in _made(effect))
+    return gained - sum(int(getattr(s, name)) for s in _gone(effect))
+
+
+def _made(effect: Effect) -> Iterator[Segment]:
+    """Return the entries that are live after the effect, and were not before."""
+    return chain(effect.adds, (after for _, after in effect.deletes))
+
+
+def _gone(effect: Effect) -> Iterator[Segment]:
+    """Return the entries that were live before the effect, or in it, and are not after it."""
+    return chain(effect.drops, (before for before, _ in effect.deletes))
 
 
 def _overlaps(segment: Segment, start: int, end: int) -> bool:

@@ -17,7 +17,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.placement import set_back
 from eventlog.keyed.rule import keyed_of
-from eventlog.model.actions import Add, Drop, Merge, SameSegments, Unchanged
+from eventlog.model.actions import Add, DeleteRows, Drop, Merge, SameSegments, Unchanged
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Leaf, Meta, Transaction
@@ -49,9 +49,9 @@ class KnownState:
     arrivals: Mapping[tuple[int, int, int], Segment | None]
     chunks: Mapping[str, Sequence[Segment]] = field(default_factory=dict)
 
-    def live(self, drops: Sequence[Drop]) -> Mapping[str, Segment]:
+    def live(self, named: Sequence[Drop | DeleteRows]) -> Mapping[str, Segment]:
         """See `fold.FoldView.live`."""
-        looked_up = ((drop.id, self.segments[drop.id]) for drop in drops)
+        looked_up = ((action.id, self.segments[action.id]) for action in named)
         return {i: segment for i, segment in looked_up if segment is not None}
 
     def arrived(self, start: int, end: int, after: int) -> Segment | None:
@@ -113,7 +113,7 @@ class Judging:
         known: dict[str, Segment | None] = {
             action.id: state.delta.adds.get(action.id)
             for action in actions
-            if isinstance(action, Add | Drop)
+            if isinstance(action, Add | Drop | DeleteRows)
         }
         known |= state.find((drop.id for drop in self._sought(judged, state)), leaves)
         compared = any(isinstance(action, SameSegments) for action in actions)
@@ -140,7 +140,12 @@ class Judging:
 
     def _sought(self, judged: Sequence[Transaction], state: VersionState) -> list[Drop]:
         """Return the segments whose liveness only the key frame can decide."""
-        drops = [a for txn in judged for a in txn.actions if isinstance(a, Drop)]
+        drops = [
+            Drop(a.id, a.chunk, a.hash)
+            for txn in judged
+            for a in txn.actions
+            if isinstance(a, Drop | DeleteRows)
+        ]
         return drops + [Drop(add.id, add.chunk, "") for add in self._unknown(judged, state)]
 
     def _unknown(self, judged: Sequence[Transaction], state: VersionState) -> list[Add]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
@@ -22,8 +23,16 @@ from eventlog.format.entry_order import EntryKey, entry_key, first_key
 from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
-from eventlog.model.entries import ColumnStats, Segment
-from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Header, KeyFrame, Leaf, Meta
+from eventlog.model.entries import ColumnStats, Segment, deleted_rows
+from eventlog.model.records import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    Header,
+    KeyFrame,
+    Leaf,
+    Meta,
+    Totals,
+)
 from eventlog.state.delta import Delta
 
 INLINE_SEGMENTS = 100  # at most this many entries are stored in the root itself
@@ -138,9 +147,12 @@ def check_key_frame(root: KeyFrame) -> None:
         for name in ("rows", "bytes")
     ]
     count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
-    totals = [root.totals.segments, root.totals.rows, root.totals.bytes]
+    deleted = sum(deleted_rows(s.vector) for s in root.segments)
+    deleted += sum(x.deleted for x in root.leaves if not isinstance(x.deleted, UnsetType))
+    rows, size = sums
+    totals = Totals(count, rows - deleted, size, deleted or UNSET)
     # against root-not-added-up
-    if codec.hex_hash(total) != root.state_hash or [count, *sums] != totals:
+    if codec.hex_hash(total) != root.state_hash or totals != root.totals:
         raise Corrupt("the key frame does not add up to its state hash", version=root.version)
 
 
@@ -165,9 +177,11 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
     table = frame_bytes.from_parquet(body, leaf.segments)
     # Lookups and pruning trust the root's entry of a leaf.
     stated = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
+    deleted = entry_columns.deleted_sum(table) or UNSET
     if (
         codec.hex_hash(entry_columns.hash_sum(table)) != leaf.hash_sum
         or stated != _extent(table)
+        or leaf.deleted != deleted
         or not entry_columns.ordered(table)
         or not _covers(leaf.stats, table)
     ):
@@ -326,6 +340,7 @@ def _leaf(part: pa.Table, body: bytes) -> Leaf:
         bytes=size,
         hash_sum=codec.hex_hash(entry_columns.hash_sum(part)),
         stats=_leaf_stats(part),
+        deleted=entry_columns.deleted_sum(part) or UNSET,
     )
 
 

@@ -113,7 +113,8 @@ class ScanPlan:
             plain = all(is_plain(run) for run in self.runs)
             bases = {p.segment.id: p.segment.rows for run in self.runs for p in run.base}
             return sum(bases.values()) if plain else None
-        return pc.sum(self.entries.column("rows"), min_count=0).as_py()  # type: ignore[no-any-return]
+        rows: int = pc.sum(self.entries.column("rows"), min_count=0).as_py()
+        return rows - entry_columns.deleted_sum(self.entries)
 
 
 @dataclass(frozen=True, slots=True)

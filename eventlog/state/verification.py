@@ -10,11 +10,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec
 from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
+from eventlog.model.entries import deleted_rows
 from eventlog.model.records import Header, KeyFrame, Meta, Totals
 from eventlog.state.delta import Delta, drop_of
 
@@ -43,9 +45,14 @@ def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) 
     total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
     total += sum(added) - sum(dropped) + codec.meta_hash(meta)
     count = (base.totals.segments if base else 0) + len(added) - len(dropped)
-    rows, size = (_sum(base, delta, name) for name in ("rows", "bytes"))
     totals = header.totals
-    known = (count, rows, size) if not dropped else (count, totals.rows, totals.bytes)
+    known = (count, totals.rows, totals.bytes, totals.deleted)
+    if not dropped:
+        before = base.totals if base else Totals()
+        deleted = 0 if isinstance(before.deleted, UnsetType) else before.deleted
+        deleted += sum(deleted_rows(segment.vector) for segment in delta.adds.values())
+        rows, size = (_sum(base, delta, name) for name in ("live_rows", "bytes"))
+        known = (count, rows, size, deleted or UNSET)
     # against state-hash-not-compared
     if codec.hex_hash(total) != header.state_hash or count < 0 or Totals(*known) != totals:
         raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
@@ -91,11 +98,12 @@ def check_totals(entries: pa.Table, header: Header) -> None:
     Raises:
         Corrupt: the number of entries, their rows or their bytes differ.
     """
-    sums = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
-    if Totals(entries.num_rows, *sums) != header.totals:
+    rows, size = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
+    deleted = entry_columns.deleted_sum(entries)
+    if Totals(entries.num_rows, rows - deleted, size, deleted or UNSET) != header.totals:
         raise Corrupt("the live segments do not add up to the totals", version=header.version)
 
 
 def _sum(base: KeyFrame | None, delta: Delta, name: str) -> int:
-    start: int = getattr(base.totals, name) if base else 0
+    start: int = getattr(base.totals, name.removeprefix("live_")) if base else 0
     return start + sum(int(getattr(segment, name)) for segment in delta.adds.values())

@@ -143,7 +143,7 @@ def leaf(body: bytes) -> None:
     spilled = "drop" in frame_bytes.read_frame(body, rows).column_names
     table = frame_bytes.from_parquet(body, rows, spilled=spilled)
     if spilled:
-        adds, drops = spill_columns.from_spill(table, 7)
+        adds, drops, _ = spill_columns.from_spill(table, 7)
         if len(adds) + len(drops) != table.num_rows:
             # Whoever names a spill names these counts, and refuses others.
             raise errors.Corrupt("a spill's rows are neither adds nor drops")

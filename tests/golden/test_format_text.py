@@ -135,7 +135,7 @@ def test_the_rows_of_the_spill_stand_for_what_the_text_says():
     commit = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())
     spill = commit["delta"]["spill"]
     body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
-    adds, _ = spill_columns.from_spill(
+    adds, *_ = spill_columns.from_spill(
         frame_bytes.from_parquet(body, spill["adds"], spilled=True), 5
     )
     shown = [row for row in rows(section("2.7.2")) if len(row) == 6 and row[0] == "false"]

@@ -22,6 +22,7 @@ from eventlog.model.actions import (
     Attach,
     Break,
     ChunkChange,
+    DeleteRows,
     Detach,
     Drop,
     Fence,
@@ -45,6 +46,7 @@ from eventlog.model.actions import (
     TakeClaim,
     Unchanged,
     Unpin,
+    Update,
 )
 from eventlog.model.columns import column_types
 from eventlog.model.entries import (
@@ -58,6 +60,7 @@ from eventlog.model.entries import (
     Segment,
     Spill,
     Sweep,
+    Vector,
 )
 from eventlog.model.records import (
     App,
@@ -90,6 +93,7 @@ counts = st.integers(0, 2**63 - 1)
 splits = st.just(msgspec.UNSET) | st.integers(1, 12)
 ints = st.integers(-(2**63) + 1, 2**63 - 1)
 small = st.integers(0, 10**6)
+first = st.integers(1, 10**6)  # ids of schemas
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 hex32 = st.binary(min_size=16, max_size=16).map(bytes.hex)
 hex64 = st.binary(min_size=32, max_size=32).map(bytes.hex)
@@ -111,11 +115,25 @@ column_stats = st.lists(st.integers(1, 6), unique=True, max_size=4).flatmap(
         )
     )
 )
-entries = st.builds(
-    Segment, hex32, chunk_names, small, small, small, small, small, hex64, small, column_stats
+vectors = st.builds(Vector, small, hex32, counts, st.integers(1, 2**31), st.integers(1, 99), hex64)
+
+
+def with_vector(kind, *parts):
+    """Entries of a kind, some of them with a deletion vector, which deletes fewer rows."""
+
+    def build(values, vector):
+        entry = kind(*values)
+        return entry if entry.rows < 100 else msgspec.structs.replace(entry, vector=vector)
+
+    return st.builds(build, st.tuples(*parts), st.just(msgspec.UNSET) | vectors)
+
+
+entries = with_vector(
+    Segment, hex32, chunk_names, small, small, small, small, small, hex64, first, column_stats
 )
-adds = st.builds(Add, hex32, chunk_names, small, small, small, hex64, small, column_stats)
+adds = with_vector(Add, hex32, chunk_names, small, small, small, hex64, first, column_stats)
 drops = st.builds(Drop, hex32, chunk_names, hex64)
+deletes = st.builds(DeleteRows, hex32, chunk_names, hex64, vectors)
 names = st.sampled_from(["at", "größe", "x y", "列"])
 types = st.sampled_from(
     ["timestamp", "string", "decimal(10,2)", {"list": {"id": 7, "type": "int8"}}]
@@ -126,7 +144,8 @@ schemas = st.builds(Schema, small, st.lists(columns, max_size=3).map(tuple), ret
 layouts = st.builds(Layout, small, granularities, st.lists(small, max_size=2).map(tuple))
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
-spilled = st.builds(Spill, hex64, counts, counts, counts)
+some = st.just(msgspec.UNSET) | st.integers(1, 2**63 - 1)  # absent, and never 0
+spilled = st.builds(Spill, hex64, counts, counts, counts, some)
 sweeps = st.builds(
     Sweep, counts, counts, counts, st.none() | spilled, st.just(msgspec.UNSET) | texts
 )
@@ -143,6 +162,7 @@ chunk_changes = st.builds(ChunkChange, texts, st.none() | chunk_states)
 BUILT = {
     Add: adds,
     Drop: drops,
+    DeleteRows: deletes,
     SetLayout: st.builds(SetLayout, layouts),
     SetSchema: st.builds(SetSchema, schemas),
     SetProperties: st.builds(SetProperties, st.lists(changes, max_size=3).map(tuple)),
@@ -172,6 +192,7 @@ BUILT = {
     Restore: st.builds(Restore, counts),
     SameSegments: st.builds(SameSegments, hex64),
     Replace: st.builds(Replace, counts, counts),
+    Update: st.builds(Update, counts),
     Merge: st.builds(
         Merge,
         counts,
@@ -217,25 +238,32 @@ transactions = st.builds(
     spill=st.none() | spilled,
     info=st.dictionaries(texts, texts, max_size=2).map(ordered),
 )
-totals = st.builds(Totals, counts, counts, counts)
+totals = st.builds(Totals, counts, counts, counts, some)
+
+
+def features_of(summed):
+    return () if summed.deleted is msgspec.UNSET else ("vectors",)
 
 
 @st.composite
 def headers(draw):
     version = draw(st.integers(0, keys.MAX_VERSION))
+    summed = draw(totals)
     return Header(
         format="eventlog",
         min_reader=1,
         min_writer=draw(st.integers(0, 9)),
-        features=(),
+        features=features_of(summed),
         table=draw(hex32),
         version=version,
         prev=draw(hex64) if version else None,
         time=draw(times),
         keyframe=draw(st.none() | st.integers(0, version - 1)) if version else None,
-        totals=draw(totals),
+        totals=summed,
         state_hash=draw(hex64),
-        changes=draw(st.builds(CommitChanges, texts, texts, counts, counts, counts, ints, ints)),
+        changes=draw(
+            st.builds(CommitChanges, texts, texts, counts, counts, counts, ints, ints, some)
+        ),
     )
 
 
@@ -356,6 +384,7 @@ def leaves(draw):
         bytes=draw(counts),
         hash_sum=draw(hex64),
         stats=draw(column_stats),
+        deleted=draw(some),
     )
 
 
@@ -369,16 +398,16 @@ in_leaves = st.lists(leaves(), max_size=3, unique_by=lambda leaf: leaf.first).ma
 
 @given(st.data())
 def test_a_key_frame_has_one_encoding(data):
-    in_root = data.draw(st.booleans())
+    in_root, summed = data.draw(st.booleans()), data.draw(totals)
     root = KeyFrame(
         format="eventlog",
         min_reader=1,
-        features=(),
+        features=features_of(summed),
         table=data.draw(hex32),
         version=data.draw(small),
         commit=data.draw(hex64),
         time=data.draw(times),
-        totals=data.draw(totals),
+        totals=summed,
         state_hash=data.draw(hex64),
         state=data.draw(metas),
         segments=data.draw(inlined) if in_root else (),
@@ -455,17 +484,18 @@ def test_entries_round_trip_through_a_leaf(found):
     st.lists(entries, max_size=4, unique_by=lambda s: s.id),
     st.lists(adds, min_size=1, max_size=4, unique_by=lambda s: s.id),
     st.lists(drops, max_size=4, unique_by=lambda s: s.id),
+    st.lists(deletes, max_size=4, unique_by=lambda s: s.id),
     small,
 )
-def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, version):
+def test_spills_round_trip_for_whatever_slot_they_win(older, own, gone, shrunk, version):
     mine = [fold.segment_of(add, version, n) for n, add in enumerate(own)]
     older = [s for s in older if s.version != version]
-    table = spill_columns.to_spill([*older, *mine], gone, version)
+    table = spill_columns.to_spill([*older, *mine], gone, version, shrunk)
     body = frame_bytes.to_parquet(table)
-    count = len(older) + len(mine) + len(gone)
+    count = len(older) + len(mine) + len(gone) + len(shrunk)
     again = frame_bytes.from_parquet(body, count, spilled=True)
-    assert spill_columns.from_spill(again, version) == ([*older, *mine], gone)
-    moved, _ = spill_columns.from_spill(spill_columns.to_spill(own, gone), version + 5)
+    assert spill_columns.from_spill(again, version) == ([*older, *mine], gone, shrunk)
+    moved, *_ = spill_columns.from_spill(spill_columns.to_spill(own, gone), version + 5)
     assert moved == [msgspec.structs.replace(s, version=version + 5) for s in mine]
 
 

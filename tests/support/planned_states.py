@@ -31,8 +31,8 @@ class Planned:
     def __init__(self, leaves, schema, layout=None):
         self.tables = {leaf.sha256: entries for leaf, entries in leaves}
         listed = [leaf for leaf, _ in leaves]
-        sums = (sum(getattr(leaf, name) for leaf in listed) for name in Totals.__struct_fields__)
-        self.totals = Totals(*sums)
+        names = ("segments", "rows", "bytes")
+        self.totals = Totals(*(sum(getattr(leaf, name) for leaf in listed) for name in names))
         self.leaves_read = 0
         common = {"format": "", "min_reader": 1, "features": (), "table": "", "version": VERSION}
         meta = Meta(schema=schema, layout=layout or Layout(schema.columns[0].id, "day"))

@@ -19,7 +19,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, parse_chunk
-from eventlog.model.entries import ColumnStats, Segment, Slice, Tail
+from eventlog.model.entries import ColumnStats, Segment, Slice, Tail, Vector
 
 FIXED = pa.schema(
     [
@@ -51,6 +51,17 @@ SLICE = pa.schema(
     ]
 )
 SPLITS = pa.field("slice_splits", pa.int64())  # after those, where an entry has it
+# Where an entry has a deletion vector, between those and the statistics.
+VECTOR = pa.schema(
+    [
+        ("vector_epoch", pa.int64()),
+        ("vector_object", pa.binary(16)),
+        ("vector_offset", pa.int64()),
+        ("vector_size", pa.int64()),
+        ("vector_rows", pa.int64()),
+        ("vector_hash", pa.binary(32)),
+    ]
+)
 OF_COMMIT = ("low", "high", "ordinal")  # the fields that an add leaves to its commit
 SPILL_ACTION = pa.field("drop", pa.bool_())
 POSITION = ("chunk_start", "chunk_end", "id")
@@ -98,6 +109,7 @@ def to_segments(table: pa.Table) -> list[Segment]:
             _stats_rows(table),
             _tails(table),
             _slices(table),
+            vectors(table),
         )
     )
 
@@ -147,11 +159,12 @@ def from_columns(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]
     """Return a table of entries.
 
     Args:
-        columns: values by column: those of `FIXED`, and those of `SLICE` that replace the entries'.
-        entries: the entries, which give the places in slices and the statistics.
+        columns: values by column: those of `FIXED`, and those of `SLICE` and `VECTOR` that replace
+            the entries'.
+        entries: the entries, which give the places in slices, the vectors and the statistics.
     """
-    columns = _slice_columns(entries) | columns
-    present = [*FIXED, *(field for field in (*SLICE, SPLITS) if field.name in columns)]
+    columns = _slice_columns(entries) | vector_columns([e.vector for e in entries]) | columns
+    present = [*FIXED, *(field for field in (*SLICE, SPLITS, *VECTOR) if field.name in columns)]
     arrays = [pa.array(columns[field.name], field.type) for field in present]
     fields = list(present)
     by_column: dict[int, dict[int, ColumnStats]] = {}
@@ -201,6 +214,45 @@ def check_filled(table: pa.Table, names: Iterable[str]) -> None:
     for name in names:
         if table.column(name).null_count:
             raise Corrupt(f"a frame object has nulls in its column {name!r}")
+
+
+def with_live_rows(table: pa.Table) -> pa.Table:
+    """Return the entries with the rows that readers see in their column `rows`."""
+    if "vector_rows" not in table.column_names:
+        return table
+    deleted = pc.fill_null(table.column("vector_rows"), 0)
+    at = table.schema.get_field_index("rows")
+    return table.set_column(at, "rows", pc.subtract(table.column("rows"), deleted))
+
+
+def deleted_sum(table: pa.Table) -> int:
+    """Return the number of rows that the vectors of the entries delete."""
+    if "vector_rows" not in table.column_names:
+        return 0
+    return int(pc.sum(table.column("vector_rows"), min_count=0).as_py())
+
+
+def vector_columns(given: Sequence[Vector | UnsetType]) -> dict[str, list[Any]]:
+    """Return the columns of deletion vectors; none where there is none."""
+    if all(isinstance(vector, UnsetType) for vector in given):
+        return {}
+    present = [None if isinstance(vector, UnsetType) else vector for vector in given]
+    names = [name.removeprefix("vector_") for name in VECTOR.names]
+    columns = {f"vector_{n}": [v and getattr(v, n) for v in present] for n in names}
+    for name in ("vector_object", "vector_hash"):
+        columns[name] = [v and bytes.fromhex(v) for v in columns[name]]
+    return columns
+
+
+def vectors(table: pa.Table) -> list[Vector | UnsetType]:
+    """Return the deletion vector of each entry; UNSET for an entry without one."""
+    if "vector_rows" not in table.column_names:
+        return [UNSET] * table.num_rows
+    columns = [table.column(name).to_pylist() for name in VECTOR.names]
+    return [
+        UNSET if epoch is None else Vector(epoch, name.hex(), offset, size, rows, digest.hex())
+        for epoch, name, offset, size, rows, digest in zip(*columns, strict=True)
+    ]
 
 
 def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:

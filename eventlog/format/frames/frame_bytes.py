@@ -26,6 +26,7 @@ from eventlog.format.frames.entry_columns import (
     SPILL_ACTION,
     SPLITS,
     TAIL,
+    VECTOR,
 )
 from eventlog.format.keys import MAX_VERSION
 
@@ -43,7 +44,7 @@ _PHYSICAL: dict[tuple[str, str], Any] = {
 }
 _BOUND_TYPES = (pa.string(), pa.null())
 # Columns of unique values, for which a dictionary would only take more space.
-_PLAIN = ("id", "checksum", "hash", "tail_sha256")
+_PLAIN = ("id", "checksum", "hash", "tail_sha256", "vector_hash")
 _COUNTS = (
     "epoch",
     "version",
@@ -54,6 +55,7 @@ _COUNTS = (
     "tail_size",
     *(name for name in SLICE.names if name != "slice_kind"),
     SPLITS.name,
+    *(name for name in VECTOR.names if name not in {"vector_object", "vector_hash"}),
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 # The most that is decoded at once, and kept before the whole size is known: also in rows, since a
@@ -212,6 +214,7 @@ def _conform(table: pa.Table, *, spilled: bool) -> pa.Table:
         raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
     _check_slices(table, spilled=spilled)
     _check_counts(table)
+    _check_vectors(table)
     if not spilled:
         _check_entries(table)
     return table
@@ -256,6 +259,24 @@ def _check_slices(table: pa.Table, *, spilled: bool) -> None:
         raise Corrupt("a frame object has a slice of an unknown kind")
 
 
+def _check_vectors(table: pa.Table) -> None:
+    """Refuse vectors as `keys.check_vector` does in JSON."""
+    if "vector_rows" not in table.column_names:
+        return
+    absent = pc.is_null(table.column("vector_rows"))
+    if any(not pc.is_null(table.column(name)).equals(absent) for name in VECTOR.names):
+        raise Corrupt("a frame object has incomplete deletion vectors")
+    epochs = table.column("vector_epoch")
+    if pc.any(pc.greater(epochs, MAX_VERSION), min_count=0).as_py():
+        raise Corrupt("a frame object has an epoch that no key has")
+    for name in ("vector_rows", "vector_size"):
+        if pc.any(pc.equal(table.column(name), 0), min_count=0).as_py():
+            raise Corrupt("a frame object has a deletion vector without rows or bytes")
+    excess = pc.greater_equal(table.column("vector_rows"), table.column("rows"))
+    if pc.any(excess, min_count=0).as_py():  # against vector-of-all-rows
+        raise Corrupt("a frame object has a vector that deletes all rows of its segment")
+
+
 def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
     if pc.any(pc.and_(absent, pc.is_valid(splits)), min_count=0).as_py():
         raise Corrupt("a frame object has incomplete slices")
@@ -267,7 +288,7 @@ def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
 def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
     """Check the columns of a decoded frame object, and return them with their exact types."""
-    fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS)}, []
+    fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS, *VECTOR)}, []
     known = fixed | ({SPILL_ACTION.name: SPILL_ACTION} if spilled else {})
     for field in schema:
         stem, _, number = field.name.partition("_")
@@ -278,8 +299,10 @@ def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
             fields.append(pa.field(field.name, field.type if kept else pa.int64()))
         else:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
+    # A table of adds alone has columns of its vectors where one has a vector, and a keyed one none.
     if [name for name in schema.names if name in fixed] not in (
         FIXED.names,
+        [*FIXED.names, *VECTOR.names],
         [*FIXED.names, *SLICE.names],
         [*FIXED.names, *SLICE.names, SPLITS.name],
     ):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.format.frames import entry_columns
@@ -22,22 +22,28 @@ from eventlog.format.frames.entry_columns import (
     POSITION,
     SLICE,
     SPILL_ACTION,
+    VECTOR,
 )
-from eventlog.model.actions import Add, Drop
+from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, Slice
 
 
 def to_spill(
-    adds: Iterable[Add | Segment], drops: Iterable[Drop], version: int | None = None
+    adds: Iterable[Add | Segment],
+    drops: Iterable[Drop],
+    version: int | None = None,
+    deletes: Iterable[DeleteRows] = (),
 ) -> pa.Table:
-    """Return the table of a spill object: the adds, then the drops.
+    """Return the table of a spill object: the adds, then the drops, then the deletes of rows.
 
     Adds that are `Add` actions, or segments of `version`, get a null version and partition, so that
     the object is the same whichever version the commit gets. A null partition is counted: segments
     of `version` keep both where the commit dropped one of its own adds.
     """
-    added, dropped = list(adds), list(drops)
+    added: list[Add | Segment] = list(adds)
+    dropped: list[Drop | DeleteRows] = [*drops, *deletes]
+    vectors = [d.vector if isinstance(d, DeleteRows) else UNSET for d in dropped]
     columns = entry_columns.fixed_columns(added)
     own = [isinstance(a, Add) or a.version == version for a in added]
     places = [a.partition for a in added if isinstance(a, Segment) and a.version == version]
@@ -60,6 +66,7 @@ def to_spill(
         "id": [bytes.fromhex(drop.id) for drop in dropped],
         "hash": [bytes.fromhex(drop.hash) for drop in dropped],
     }
+    drop_columns |= entry_columns.vector_columns(vectors)
     table = entry_columns.concat(
         [entry_columns.from_columns(columns, added), entry_columns.from_columns(drop_columns, [])]
     )
@@ -69,8 +76,8 @@ def to_spill(
 
 def from_spill(
     table: pa.Table, version: int, *, actions: bool = False
-) -> tuple[list[Segment], list[Drop]]:
-    """Return the adds and drops of a spill object named by the commit of `version`.
+) -> tuple[list[Segment], list[Drop], list[DeleteRows]]:
+    """Return the adds, drops and deletes of a spill object named by the commit of `version`.
 
     Args:
         table: the object.
@@ -87,7 +94,8 @@ def from_spill(
     drop_rows = table.filter(marks)
     add_rows = table.filter(pa.compute.invert(marks))
     entry_columns.check_filled(drop_rows, ("hash",))
-    others = [name for name in drop_rows.column_names if name not in (*POSITION, "hash")]
+    used = (*POSITION, "hash", *VECTOR.names)
+    others = [name for name in drop_rows.column_names if name not in used]
     _check_empty(drop_rows, others)
     entry_columns.check_filled(add_rows, ("epoch", "rows", "bytes", "checksum", "schema"))
     _check_empty(add_rows, ["hash", *(("version", "partition") if actions else ())])
@@ -96,7 +104,15 @@ def from_spill(
             drop_rows.column("chunk_start").to_pylist(), drop_rows.column("chunk_end").to_pylist()
         )
         ids, hashes = drop_rows.column("id").to_pylist(), drop_rows.column("hash").to_pylist()
-        drops = [Drop(i.hex(), c, h.hex()) for i, c, h in zip(ids, chunks, hashes, strict=True)]
+        named = zip(ids, chunks, hashes, entry_columns.vectors(drop_rows), strict=True)
+        drops, deletes = list[Drop](), list[DeleteRows]()
+        for i, chunk, digest, vector in named:
+            if isinstance(vector, UnsetType) and not deletes:
+                drops.append(Drop(i.hex(), chunk, digest.hex()))
+            elif isinstance(vector, UnsetType):
+                raise Corrupt("a spill object has a drop after a delete of rows")
+            else:
+                deletes.append(DeleteRows(i.hex(), chunk, digest.hex(), vector))
         versions = add_rows.column("version")
         own = pa.compute.is_null(versions)
         given = pa.compute.any(pa.compute.equal(versions, version)).as_py()
@@ -110,7 +126,7 @@ def from_spill(
             at = add_rows.schema.get_field_index(name)  # columns of statistics may stand before it
             add_rows = add_rows.set_column(at, FIXED.field(name), values)
         add_rows = add_rows if actions else _with_spans(add_rows, version)
-        return entry_columns.to_segments(add_rows), drops
+        return entry_columns.to_segments(add_rows), drops, deletes
     except (TypeError, AttributeError) as error:
         raise Corrupt(f"a spill object has rows that violate the format: {error}") from None
 

@@ -14,7 +14,7 @@ from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import Corrupt
-from eventlog.format import keys
+from eventlog.format import codec, keys
 from eventlog.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_problem
 from eventlog.model.actions import (
     Ack,
@@ -23,6 +23,7 @@ from eventlog.model.actions import (
     Assess,
     Attach,
     Break,
+    DeleteRows,
     Detach,
     Drop,
     Fence,
@@ -43,8 +44,9 @@ from eventlog.model.actions import (
     Swept,
     TakeClaim,
     Unpin,
+    Update,
 )
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, Vector, deleted_rows
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.model.schema import check_successor
@@ -271,7 +273,11 @@ def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | 
         keys.check_object(add)
     except Corrupt as error:
         return error.message
-    return None
+    if isinstance(add.vector, UnsetType):
+        return None
+    if meta.layout is None or keyed_of(meta.layout) is not None:
+        return f"segment {add.id} of a keyed table has a deletion vector"
+    return vector_problem(add.vector, meta, version, restored=restored)
 
 
 def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) -> str | None:
@@ -294,13 +300,93 @@ def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) ->
     late = next((s for s in drops if s.version > planned.version), None)
     if late is not None:  # against inputs-later-than-the-plan
         return f"segment {late.id} of version {late.version} is newer than the plan"
-    before, after = sum(s.rows for s in drops), sum(a.rows for a in added)
+    before, after = sum(s.live_rows for s in drops), sum(a.live_rows for a in added)
     # against rows-not-counted, rows-lost-are-fine, deletes-not-counted
     if before != after + planned.deletes:
         return (
             f"{before} rows would become {after} with {planned.deletes} deleted: the rewrite lost "
             "or duplicated rows"
         )
+    return None
+
+
+def update_problem(
+    txn: Transaction,
+    drops: list[Segment],
+    changed: list[tuple[Segment, Segment]],
+    added: list[Add],
+) -> str | None:
+    """Return why an update is void, if it is (R20.5).
+
+    Args:
+        txn: the transaction.
+        drops: the segments that it drops.
+        changed: the entries, before and after, of segments of which it deletes rows.
+        added: its adds.
+    """
+    updates = [action for action in txn.actions if isinstance(action, Update)]
+    if not updates:
+        return None
+    if len(updates) > 1 or any(isinstance(a, Replace | Merge | Restore) for a in txn.actions):
+        return "an update must have exactly one `update` action, and no `replace` or `merge`"
+    deleted = sum(s.live_rows for s in drops)
+    deleted += sum(before.live_rows - after.live_rows for before, after in changed)
+    new = sum(add.live_rows for add in added)
+    if not 0 < updates[0].rows <= min(deleted, new):  # against updated-rows-not-counted
+        return f"{updates[0].rows} rows cannot be updated by {deleted} deleted and {new} new ones"
+    return None
+
+
+def delete_problem(
+    action: DeleteRows, entry: Segment | None, meta: Meta, version: int
+) -> str | None:
+    """Return why rows of a segment cannot be deleted in `version`, if they cannot (R20.3).
+
+    Args:
+        action: the action.
+        entry: the live entry of its segment; None: it is not live, or changed in this commit.
+        meta: the small state.
+        version: the version of the commit.
+    """
+    vector = action.vector
+    # against rows-deleted-from-another-entry
+    if entry is None or (entry.chunk, codec.hex_hash(codec.entry_hash(entry))) != (
+        action.chunk,
+        action.hash,
+    ):
+        return (
+            f"segment {action.id} of chunk {action.chunk} is no longer live, or other rows of it "
+            "were deleted"
+        )
+    if meta.layout is None or keyed_of(meta.layout) is not None:  # against vector-in-a-keyed-table
+        return "rows of a keyed table are deleted by their keys, not by their positions"
+    if not deleted_rows(entry.vector) < vector.rows < entry.rows:  # against vector-shrinks
+        return (
+            f"the vector of segment {action.id} deletes {vector.rows} of {entry.rows} rows, and "
+            f"{deleted_rows(entry.vector)} are deleted already"
+        )
+    return vector_problem(vector, meta, version, restored=False)
+
+
+def vector_problem(vector: Vector, meta: Meta, version: int, *, restored: bool) -> str | None:
+    """Return why an entry cannot have a vector from `version` on, if it cannot (R20.2).
+
+    A restored vector may have an epoch below the fence, as a restored segment.
+    """
+    if vector.epoch < meta.fence and not restored:  # against vector-below-the-fence
+        return (
+            f"vectors {vector.object} were staged at epoch {vector.epoch}, below the fence "
+            f"{meta.fence}"
+        )
+    if vector.epoch >= version:
+        return (
+            f"vectors {vector.object} were staged at epoch {vector.epoch}, a version not yet in "
+            "the log"
+        )
+    try:
+        keys.check_vector(vector)
+    except Corrupt as error:
+        return error.message
     return None
 
 

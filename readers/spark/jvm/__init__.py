@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
+from eventlog.format.frames.entry_columns import deleted_sum
 from eventlog.keyed.slice_pruning import is_plain
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
@@ -64,6 +65,8 @@ def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     """Return why Spark's own Parquet reader would not return exactly these rows."""
     if any(not is_plain(run) for run in plan.runs):
         return "cannot merge the rows of a key (compaction does so once and for all)"
+    if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
+        return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (

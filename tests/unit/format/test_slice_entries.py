@@ -66,7 +66,7 @@ def test_a_leaf_keeps_the_splits_of_its_places():
 
 def test_a_spill_keeps_the_splits_of_its_places():
     adds = [add_of(entry(n, place)) for n, place in enumerate(SPLIT)]
-    found, _ = spill_columns.from_spill(read_back(spill_columns.to_spill(adds, [])), 9)
+    found, *_ = spill_columns.from_spill(read_back(spill_columns.to_spill(adds, [])), 9)
     assert [segment.slice for segment in found] == SPLIT
 
 
@@ -113,7 +113,7 @@ def test_a_spill_leaves_the_versions_of_upserts_to_their_commit():
     adds[0] = replaced(adds[0], slice=Slice("log", 0, 7, None, None, 0))
     drop = Drop("e" * 32, "all", HASH)
     for version in (5, 9):
-        found, drops = spill_columns.from_spill(
+        found, drops, _ = spill_columns.from_spill(
             read_back(spill_columns.to_spill(adds, [drop])), version
         )
         expected = [Slice("log", 0, 7, version, version, 0, 0), *PLACES[1:]]
@@ -129,7 +129,7 @@ def test_a_spilled_delta_is_the_same_at_every_version():
         return spill_columns.to_spill([own], [], version)
 
     assert frame_bytes.to_parquet(delta(5)) == frame_bytes.to_parquet(delta(8))
-    adds, _ = spill_columns.from_spill(read_back(delta(5)), 8)
+    adds, *_ = spill_columns.from_spill(read_back(delta(5)), 8)
     assert adds[0].slice == Slice("log", 0, 7, 8, 8, 0, 0)
 
 

@@ -1,0 +1,97 @@
+"""The bytes of deletion vectors: Puffin files of `deletion-vector-v1` blobs (FORMAT.md R20.1).
+
+They are those of Apache Iceberg's Puffin specification, so that Iceberg's metadata can name the
+same objects. A vector is a 64-bit Roaring bitmap of the positions, from 0, of deleted rows.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+
+from pyroaring import BitMap64
+
+from eventlog.errors import DataLoss
+from eventlog.format.codec import sha256
+from eventlog.model.entries import Vector
+
+_MAGIC = b"PFA1"
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+_NO_FLAGS = b"\0\0\0\0"
+_ROW_POSITION = 2147483645  # Iceberg's field id of a row's position
+
+
+def encode_vectors(
+    epoch: int, object_id: str, vectors: Sequence[tuple[str, BitMap64]]
+) -> tuple[bytes, list[Vector]]:
+    """Return the bytes of an object of deletion vectors, and the entry's part for each of them.
+
+    Args:
+        epoch: the epoch of the object.
+        object_id: its id.
+        vectors: for each segment the key of its object, and the positions of its deleted rows: at
+            least one.
+    """
+    body, entries, blobs = bytearray(_MAGIC), list[Vector](), list[dict[str, object]]()
+    for key, positions in vectors:
+        blob = _encode_blob(positions)
+        at = len(body)
+        entries.append(Vector(epoch, object_id, at, len(blob), len(positions), sha256(blob)))
+        blobs.append(
+            {
+                "type": "deletion-vector-v1",
+                "fields": [_ROW_POSITION],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": at,
+                "length": len(blob),
+                "properties": {"cardinality": str(len(positions)), "referenced-data-file": key},
+            }
+        )
+        body += blob
+    footer = json.dumps({"blobs": blobs}, separators=(",", ":")).encode()
+    body += _MAGIC + footer + struct.pack("<I", len(footer)) + _NO_FLAGS + _MAGIC
+    return bytes(body), entries
+
+
+def decode_vector(blob: bytes, vector: Vector, rows: int) -> BitMap64:
+    """Return the positions that a vector deletes.
+
+    Args:
+        blob: its bytes.
+        vector: as the segment's entry describes it.
+        rows: the number of rows of the segment.
+
+    Raises:
+        DataLoss: they are not the bytes that the entry describes, or no vector of such a segment.
+    """
+    if len(blob) != vector.size or sha256(blob) != vector.hash:  # against vector-not-compared
+        raise DataLoss("the deletion vector is not the one that the entry describes")
+    inner = blob[4:-4]
+    frame = struct.pack(">I", len(inner)), struct.pack(">I", zlib.crc32(inner))
+    if (blob[:4], blob[-4:]) != frame or inner[:4] != _VECTOR_MAGIC:
+        raise DataLoss("the deletion vector has another frame than FORMAT.md R20.1 describes")
+    try:
+        positions = BitMap64.deserialize(inner[4:])
+    except ValueError as error:
+        raise DataLoss(f"the deletion vector does not decode: {error}") from None
+    # against vector-of-another-segment
+    if len(positions) != vector.rows or positions.max() >= rows:
+        raise DataLoss(
+            f"the deletion vector has {len(positions)} positions, not {vector.rows} of {rows} rows"
+        )
+    return positions
+
+
+def united(parts: Iterable[BitMap64]) -> BitMap64:
+    """Return the positions that any of the vectors deletes."""
+    return BitMap64().union(*parts)
+
+
+def _encode_blob(positions: BitMap64) -> bytes:
+    compact = positions.copy()
+    compact.run_optimize()
+    inner = _VECTOR_MAGIC + compact.serialize()
+    return struct.pack(">I", len(inner)) + inner + struct.pack(">I", zlib.crc32(inner))

@@ -1,0 +1,103 @@
+"""Reads the deletion vectors of segments: checked against the log, each object fetched once.
+
+A delete stores the vectors of all segments that it touches in one object. A reader of many of these
+segments fetches the part of the object that it needs in one request, and keeps it while it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+
+import pyarrow as pa
+from msgspec import UnsetType
+from pyroaring import BitMap64
+
+from eventlog.errors import DataLoss, KeyNotFound
+from eventlog.format import keys
+from eventlog.format.deletion_vectors import decode_vector
+from eventlog.model.entries import Segment, Vector
+from eventlog.segments.segment_object import loss_error, missing_error
+from eventlog.store.port import ObjectStore
+
+_ATTEMPTS = 3  # of one fetch: damage in transit is gone the next time
+_MOST_BYTES = 32 * 2**20  # vectors that span more are fetched one by one
+
+
+class VectorReader:
+    """The deletion vectors of some segments of one version.
+
+    Args:
+        store: the store that has them.
+        version: the version that is read, for messages.
+        segments: the segments that may be asked for.
+        table: the table's id. If an object is missing, the log is checked to have this id still.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        version: int,
+        segments: Iterable[Segment],
+        table: str | None = None,
+    ) -> None:
+        self._store, self._version, self._table = store, version, table
+        self._spans: dict[str, tuple[int, int]] = {}
+        for segment in segments:
+            if not isinstance(segment.vector, UnsetType):
+                start, end = segment.vector.offset, segment.vector.offset + segment.vector.size
+                key = keys.vectors_key(segment.vector)
+                low, high = self._spans.get(key, (start, end))
+                self._spans[key] = min(low, start), max(high, end)
+        self._locks = {key: Lock() for key in self._spans}
+        self._fetched: dict[str, bytes] = {}
+
+    def deleted(self, segment: Segment) -> BitMap64:
+        """Return the positions, from 0, of the segment's deleted rows; none without a vector.
+
+        Raises:
+            DataLoss: the vector is missing or damaged.
+            Unavailable: the store does not answer.
+        """
+        vector = segment.vector
+        if isinstance(vector, UnsetType):
+            return BitMap64()
+        key = keys.vectors_key(vector)
+        problem = ""
+        for attempt in range(_ATTEMPTS):
+            try:
+                blob = self._blob(key, vector, again=attempt > 0)
+                return decode_vector(blob, vector, segment.rows)
+            except KeyNotFound:
+                raise missing_error(
+                    self._store, key, self._version, self._table, what="deletion vector"
+                ) from None
+            except DataLoss as error:
+                problem = error.message
+        raise loss_error(self._store, key, self._version, problem, what="deletion vector")
+
+    def _blob(self, key: str, vector: Vector, *, again: bool) -> bytes:
+        """Return the bytes where the vector should be; `again` if they were wrong before."""
+        low, high = self._spans[key]
+        if again or high - low > _MOST_BYTES:
+            return self._store.get(key, start=vector.offset, length=vector.size)
+        with self._locks[key]:
+            if key not in self._fetched:
+                self._fetched[key] = self._store.get(key, start=low, length=high - low)
+        return self._fetched[key][vector.offset - low : vector.offset - low + vector.size]
+
+
+def without_positions(table: pa.Table, deleted: Iterable[int]) -> pa.Table:
+    """Return the rows of a table, in order, without those at the given positions.
+
+    Args:
+        table: the rows.
+        deleted: positions from 0 in the table, at least one.
+    """
+    bits = bytearray(b"\xff" * ((table.num_rows + 7) // 8))
+    for position in deleted:
+        bits[position >> 3] &= ~(1 << (position & 7))
+    kept = pa.Array.from_buffers(pa.bool_(), table.num_rows, [None, pa.py_buffer(bits)])
+    if table.num_columns:
+        return table.filter(kept)
+    return table.slice(0, kept.true_count)
