@@ -75,7 +75,7 @@ def decode_vector(blob: bytes, vector: Vector, rows: int) -> BitMap64:
         raise DataLoss("the deletion vector has another frame than FORMAT.md R20.1 describes")
     try:
         positions = BitMap64.deserialize(inner[4:])
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # IndexError of no bytes at all
         raise DataLoss(f"the deletion vector does not decode: {error}") from None
     # against vector-of-another-segment
     if len(positions) != vector.rows or positions.max() >= rows:

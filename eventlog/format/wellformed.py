@@ -16,7 +16,7 @@ from eventlog import limits
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.entry_order import entry_key, first_key
-from eventlog.model.actions import DeleteRows, Drop, Restore, SetOrigin, SetSchema
+from eventlog.model.actions import Drop, Restore, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep
 from eventlog.model.records import (
@@ -107,10 +107,6 @@ def check_transaction(transaction: Transaction) -> None:
     for action in transaction.actions:
         if isinstance(action, Restore | SetOrigin):
             _check_ordered(action.apps or (), "apps")
-        elif isinstance(action, DeleteRows):
-            keys.segment_key(0, action.chunk, action.id)
-            _check_hash(action.hash)
-            keys.check_vector(action.vector)
     _check_spill(transaction.spill)
 
 

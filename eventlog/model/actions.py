@@ -287,14 +287,16 @@ class Replace(Struct, frozen=True, tag="replace", tag_field="action", forbid_unk
 class Update(Struct, frozen=True, tag="update", tag_field="action", forbid_unknown_fields=True):
     """Precondition: adds of the transaction have new forms of rows that it deletes.
 
-    The fold checks the numbers of rows. If all rows that the transaction deletes are updated, and
-    it adds no others, the new rows stand in the order of the old ones.
+    The fold checks the numbers of rows.
 
     Attributes:
         rows: the number of updated rows.
+        paired: all rows that the transaction deletes are updated, it adds no others, and the new
+            rows stand in the order of the old ones: that of a scan.
     """
 
     rows: Count
+    paired: bool
 
 
 class Merge(Struct, frozen=True, tag="merge", tag_field="action", forbid_unknown_fields=True):

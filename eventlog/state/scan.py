@@ -132,7 +132,7 @@ class ScanQuestion:
         end: its end, exclusive; None: unbounded.
         time_column: the table's time column.
         checked: false: only those entries are compared with their hashes whose statistics decide
-            that they are not read.
+            that they are not read, and those with a deletion vector.
     """
 
     schema: pa.Schema
@@ -161,13 +161,16 @@ class ScanQuestion:
         """Return the plan.
 
         Raises:
-            Corrupt: an entry that would be left out does not match its hash.
+            Corrupt: an entry that would be left out, or that has a deletion vector, does not match
+                its hash.
         """
         entries = Entries(self.start, self.end, checked=False).answer(state, leaves)
         if self.rule is not None:
             return self._of_slices(state, entries, self.rule)
         chosen = _choose(entries, self.spans, self.predicate, self.time_column)
         verification.check_hashes(chosen.trusted, state.base)
+        # against vector-of-a-leaf-trusted
+        verification.check_hashes(entry_columns.with_vector(chosen.entries), state.base)
         total, in_time = state.header.totals.segments, chosen.in_time
         pruned = (leaf for leaf in self._in_time(state) if leaf.sha256 not in leaves)
         # A leaf may still count segments that were dropped since its key frame.

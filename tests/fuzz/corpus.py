@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from fuzz import targets
+from pyroaring import BitMap64
 from support import builders
 from support.builders import add, create
 
@@ -183,6 +184,21 @@ def _opened() -> list[bytes]:
     return [body for name, body in objects.items() if name.startswith(keys.LOG_PREFIX)]
 
 
+def _vectors() -> list[bytes]:
+    """Bitmaps of every kind of container: arrays, runs and bits, of one or several parts."""
+    plain = [
+        BitMap64(numbers)
+        for numbers in (
+            *([0], [5, 9, 99_999], range(0, 65_536, 2), [*range(40), 65_536, 70_000]),
+            *(range(1, 90_000), [*range(0, 60_000, 3), *range(66_000, 80_000)]),
+        )
+    ]
+    packed = [bitmap.copy() for bitmap in plain]
+    for bitmap in packed:
+        bitmap.run_optimize()
+    return [len(one).to_bytes(4, "little") + one.serialize() for one in (*plain, *packed)]
+
+
 _MAKERS = {
     "commit": _commits,
     "keyframe": _key_frames,
@@ -193,4 +209,5 @@ _MAKERS = {
     "leaf": _frames,
     "schema_text": lambda: [text.encode() for text in SCHEMAS],
     "opened": _opened,
+    "vector": _vectors,
 }

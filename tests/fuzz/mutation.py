@@ -13,10 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fuzz import corpus, targets
+from msgspec import UNSET
 from support import builders
 
 from eventlog import errors
 from eventlog.format import codec
+from eventlog.model.entries import deleted_rows
 
 MAX_BYTES = 64_000
 
@@ -130,7 +132,9 @@ def _refitted(body: bytes) -> bytes:
         total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
         count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
         sums = [sum(getattr(part, field) for part in parts) for field in ("rows", "bytes")]
-        totals = type(root.totals)(count, *sums)
+        gone = sum(deleted_rows(segment.vector) for segment in root.segments)
+        gone += sum(leaf.deleted or 0 for leaf in root.leaves)
+        totals = type(root.totals)(count, sums[0] - gone, sums[1], gone or UNSET)
         fitted = builders.replaced(root, totals=totals, state_hash=codec.hex_hash(total))
         return codec.encode_keyframe(fitted)
     except (errors.EventLogError, ValueError, OverflowError, TypeError):
@@ -318,4 +322,5 @@ _CHANGES: dict[str, Callable[[str, bytes, random.Random], bytes]] = {
     "predicate": _words,
     "schema_text": _words,
     "leaf": _parquet,
+    "vector": lambda _name, body, rng: flip(body, rng),
 }

@@ -35,6 +35,7 @@ NAMES = (
     "leaf",
     "schema_text",
     "opened",
+    "vector",
 )
 SLOW_S = 10.0
 MEMORY_BYTES = 8 * 2**30

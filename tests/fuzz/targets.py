@@ -9,19 +9,23 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable
+import struct
+import zlib
+from collections.abc import Callable, Iterable
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 from support import builders
 
 from eventlog import Table, errors
 from eventlog.commit import proposal
 from eventlog.format import codec, keys
+from eventlog.format.deletion_vectors import decode_vector, encode_vectors
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.model import stats
-from eventlog.model.entries import ColumnStats, Segment
+from eventlog.model.entries import ColumnStats, Segment, Vector
 from eventlog.model.records import Leaf, Meta
 from eventlog.model.schema import from_arrow
 from eventlog.model.schema_text import parse_schema, type_text
@@ -31,6 +35,7 @@ from eventlog.store.memory import MemoryStore
 
 REFUSALS = (errors.Corrupt, errors.InvalidInput, errors.UnsupportedFormat)
 MAX_ROWS = 100_000  # that a frame object may claim here
+VECTOR_ROWS = 100_000  # of the segment whose deletion vectors are read
 
 _VERSION = re.compile(rb'"version":(\d{1,12})[,}]')
 _VARYING = re.compile(r"[0-9a-f]{16,}|\d+|'[^']*'|\"[^\"]*\"|\([^)]*=.*\)")
@@ -143,10 +148,10 @@ def leaf(body: bytes) -> None:
     spilled = "drop" in frame_bytes.read_frame(body, rows).column_names
     table = frame_bytes.from_parquet(body, rows, spilled=spilled)
     if spilled:
-        adds, drops, _ = spill_columns.from_spill(table, 7)
-        if len(adds) + len(drops) != table.num_rows:
+        rows = spill_columns.from_spill(table, 7)
+        if sum(map(len, rows)) != table.num_rows:
             # Whoever names a spill names these counts, and refuses others.
-            raise errors.Corrupt("a spill's rows are neither adds nor drops")
+            raise errors.Corrupt("a spill's rows are neither adds nor drops nor deletes")
         return
     entry_columns.hash_sum(table)
     entries = entry_columns.to_segments(table)
@@ -155,6 +160,20 @@ def leaf(body: bytes) -> None:
         codec.entry_hash(entry)
     if entry_columns.to_segments(entry_columns.from_segments(entries)) != entries:
         raise Broken("the entries are others after another round in columns")
+
+
+def vector(body: bytes) -> None:
+    """A deletion vector that its entry describes as it is: 4 bytes of its rows, and the bitmap."""
+    inner = b"\xd1\xd3\x39\x64" + body[4:]
+    blob = struct.pack(">I", len(inner)) + inner + struct.pack(">I", zlib.crc32(inner))
+    rows = max(1, int.from_bytes(body[:4], "little"))
+    described = Vector(1, "a" * 32, 4, len(blob), rows, codec.sha256(blob))
+    try:
+        found = list(decode_vector(blob, described, VECTOR_ROWS))
+    except errors.DataLoss as error:
+        raise errors.Corrupt(error.message) from None
+    if len(found) != rows or found != sorted(set(found)) or found[-1] >= VECTOR_ROWS:
+        raise Broken("positions that no such segment has")
 
 
 def schema_text(body: bytes) -> None:
@@ -208,7 +227,14 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "leaf": leaf,
     "schema_text": schema_text,
     "opened": opened,
+    "vector": vector,
 }
+
+
+def vector_blob(positions: Iterable[int]) -> tuple[bytes, Vector]:
+    """The bytes of a deletion vector, and how an entry describes them."""
+    body, (made,) = encode_vectors(1, "a" * 32, [("data/x.parquet", BitMap64(positions))])
+    return body[made.offset : made.offset + made.size], made
 
 
 @contextlib.contextmanager

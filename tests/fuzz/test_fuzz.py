@@ -51,7 +51,7 @@ def test_whatever_comes_is_refused_or_means_what_it_says(name, number):
             raise
 
 
-@pytest.mark.parametrize("name", ["commit", "keyframe", "intent", "fork", "leaf"])
+@pytest.mark.parametrize("name", ["commit", "keyframe", "intent", "fork", "leaf", "vector"])
 @given(body=st.binary(max_size=300))
 def test_bytes_of_no_shape_are_refused(name, body):
     with pytest.raises(errors.Corrupt):
@@ -105,6 +105,7 @@ FOUND = {
     "statistics that do not ascend": ("keyframe", root_with_statistics_out_of_order),
     "text bounds of a leaf that are no UTF-8": ("leaf", leaf_with_bytes_that_are_no_text),
     "a column's name that is no UTF-8": ("schema_text", lambda: b"\xff:int8"),
+    "no bytes of a vector": ("vector", lambda: b"\1\0\0\0"),
     "a type that nests without end": ("schema_text", lambda: b"a:" + b"list<" * 2000 + b">" * 2000),
 }
 
@@ -150,6 +151,7 @@ def test_what_the_mutations_start_from_is_accepted(name):
         ("predicate", 8, 10),
         ("schema_text", 4, 10),
         ("keys", 2, 4),
+        ("vector", 5, 3),
     ],
 )
 def test_mutations_get_past_the_first_check(name, outcomes, accepted):

@@ -127,8 +127,11 @@ class Forge:
         total, *sums = (a - b for a, b in zip(now, then, strict=True))
         number = (int(made["header"]["state_hash"], 16) + total) % reader.PRIME
         made["header"]["state_hash"] = f"{number:064x}"
-        for name, more in zip(("segments", "rows", "bytes"), sums, strict=True):
-            made["header"]["totals"][name] += more
+        totals, deleted = made["header"]["totals"], made["header"]["totals"].pop("deleted", 0)
+        for name, more in zip(("segments", "rows", "bytes"), sums[:3], strict=True):
+            totals[name] += more
+        if deleted + sums[3]:
+            totals["deleted"] = deleted + sums[3]
 
     def edit_root(self, at: int, change: Edit) -> "Forge":
         """Change a root."""
@@ -162,9 +165,12 @@ class Forge:
         new = change(old)
         if own:
             new, sums = _hashed(new)
-            then = [int(ref["hash_sum"], 16), ref["segments"], ref["rows"], ref["bytes"]]
+            gone = ref.pop("deleted", 0)
+            then = [int(ref["hash_sum"], 16), ref["segments"], ref["rows"] - gone, ref["bytes"]]
+            then.append(gone)
             ref["hash_sum"] = f"{sums[0] % reader.PRIME:064x}"
-            ref |= dict(zip(("segments", "rows", "bytes"), sums[1:], strict=True))
+            ref |= {"segments": sums[1], "rows": sums[2] + sums[4], "bytes": sums[3]}
+            ref |= {"deleted": sums[4]} if sums[4] else {}
             self.add_up({"header": made}, sums, then)
             commit = self.commit(self.version)
             self.add_up(commit, sums, then)
@@ -269,8 +275,13 @@ def _sums(forge: Forge, made: Value) -> list[int]:
     elif made["header"]["keyframe"] is not None:
         below = made["header"]["keyframe"]
         total += reader.state_sum(reader.whole_state(forge.root(below)["state"]))
-    rows, size = (sum(one[name] for one in adds) for name in ("rows", "bytes"))
-    return [total, len(adds) - len(drops), rows, size]
+    return [total, *_counts(adds, len(drops))]
+
+
+def _counts(entries: list[Value], drops: int = 0) -> list[int]:
+    """Return the number, rows, bytes and deleted rows of entries."""
+    made = reader.sums_of(entries)
+    return [len(entries) - drops, made["rows"], made["bytes"], made.get("deleted", 0)]
 
 
 def _hashed(rows: pa.Table) -> tuple[pa.Table, list[int]]:
@@ -279,11 +290,7 @@ def _hashed(rows: pa.Table) -> tuple[pa.Table, list[int]]:
     hashes = [reader.entry_hash(one) for one in entries]
     column = pa.array([number.to_bytes(32) for number in hashes], pa.binary(32))
     rows = rows.set_column(rows.column_names.index("hash"), "hash", column)
-    return rows, [
-        sum(hashes),
-        len(entries),
-        *(sum(e[n] for e in entries) for n in ("rows", "bytes")),
-    ]
+    return rows, [sum(hashes), *_counts(entries)]
 
 
 def _change(before: bytes | None, after: bytes) -> Value:

@@ -24,6 +24,7 @@ from eventlog.clock import ManualClock
 from eventlog.model.actions import (
     Action,
     Add,
+    DeleteRows,
     Drop,
     Merge,
     PropertyChange,
@@ -34,7 +35,7 @@ from eventlog.model.actions import (
     SetOrigin,
     SetProperties,
 )
-from eventlog.model.entries import Segment, Slice
+from eventlog.model.entries import Segment, Slice, Vector
 from eventlog.model.records import Transaction
 from eventlog.state.delta import drop_of
 
@@ -55,6 +56,7 @@ LOGS = {
 }
 ROWS = 2  # of each log
 void, put, HASH = make_whole.void, make_whole.put, make_whole.HASH
+VECTOR = Vector(0, HASH[:32], 4, 42, 1, HASH)
 
 
 def log(t: Table, letter: str, first: int = 0, last: int = 3, **fields: object) -> Add:
@@ -144,6 +146,8 @@ def added(t: Table) -> list[Transaction]:
         good(t, log(t, "Y", ordinal=0)),
         void(t, "F11", [log(t, "Y", ordinal=0)]),  # its ordinal is 1
         void(t, "F11", [Replace(4, 0), drop_of(only), log(t, "C")]),
+        void(t, "R20.3", [DeleteRows(only.id, only.chunk, drop_of(only).hash, VECTOR)]),
+        void(t, "F6", [replace(log(t, "A"), vector=VECTOR)]),
         void(t, "F11", [log(t, "A", low=None, high=version)]),
         void(t, "F11", [log(t, "A", low=version, high=None)]),
         void(t, "F11", [Restore(4), log(t, "A", low=3, high=2)]),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from golden import negative_log, negative_rows, reader
+from golden import negative_log, negative_rows, negative_vectors, reader
 from golden.forge import Forge
 
 HERE = Path(__file__).parent
@@ -867,6 +867,7 @@ def main() -> int:
             *(*commits(), *limits(), *deltas(), *histories()),
             *(*frames(), *own_roots(), *objects(), *keyed(), *split(), *merged()),
             *(*negative_log.all_cases(), *negative_rows.all_cases()),
+            *negative_vectors.all_cases(),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import re
+import struct
 import zlib
 from datetime import UTC, datetime
 from functools import cache
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TOP = 999_999_999_999
-FEATURES = {"keyed", "merged", "split"}
+FEATURES = {"keyed", "merged", "split", "vectors"}
 PRIME = 2**256
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_800_000
 KIB, MIB = 2**10, 2**20
@@ -154,6 +155,12 @@ def count(value):
     need(value >= 0, "R5.2")
 
 
+def some(value):
+    """A count that is absent where it is 0."""
+    integer(value)
+    need(value >= 1, "R5.2")
+
+
 def boolean(value):
     """True or false."""
     need(type(value) is bool, "R5.2")
@@ -219,7 +226,10 @@ def mapped(form):
     return check
 
 
-ABSENT = ("slice", "keyed", "splits", "origins", "place", "origin", "commits")
+ABSENT = (
+    *("slice", "keyed", "splits", "origins", "place", "origin", "commits"),
+    *("vector", "vectors", "deleted"),
+)
 
 
 def record(**forms):
@@ -279,10 +289,10 @@ def fields(**forms):
 
 
 granularity = choice("hour", "day", "month", "year", "all")
-totals = record(segments=count, rows=count, bytes=count)
+totals = record(segments=count, rows=count, bytes=count, deleted=some)
 changes = record(
     operation=text, writer=text, transactions=count, adds=count, drops=count, rows=integer,
-    bytes=integer,
+    bytes=integer, vectors=some,
 )  # fmt: skip
 header = record(
     format=text, min_reader=count, min_writer=count, features=many(text), table=hex32,
@@ -295,12 +305,13 @@ place = record(
     kind=choice("base", "late", "log"), first=count, last=count, low=maybe(count),
     high=maybe(count), level=count, ordinal=maybe(count), splits=splits,
 )  # fmt: skip
+vector = record(epoch=count, object=text, offset=count, size=count, rows=count, hash=text)
 entry = record(
     id=text, chunk=text, epoch=count, version=count, partition=count, rows=count, bytes=count,
-    checksum=text, schema=count, stats=stats, tail=maybe(tail), slice=place,
+    checksum=text, schema=count, stats=stats, tail=maybe(tail), slice=place, vector=vector,
 )  # fmt: skip
-spill = record(sha256=hex64, size=count, adds=count, drops=count)
-unread_spill = record(sha256=text, size=count, adds=count, drops=count)
+spill = record(sha256=hex64, size=count, adds=count, drops=count, vectors=some)
+unread_spill = record(sha256=text, size=count, adds=count, drops=count, vectors=some)
 schema = record(
     id=count,
     columns=many(record(id=count, name=text, type=column_type, nullable=boolean)),
@@ -330,8 +341,9 @@ analysed = record(version=count, policy=text)
 ACTIONS = {
     "add": fields(
         id=text, chunk=text, epoch=count, rows=count, bytes=count, checksum=text, schema=count,
-        stats=stats, tail=maybe(tail), slice=place,
+        stats=stats, tail=maybe(tail), slice=place, vector=vector,
     ),
+    "delete_rows": fields(id=text, chunk=text, hash=text, vector=vector),
     "drop": fields(id=text, chunk=text, hash=text),
     "set_layout": fields(layout=layout),
     "set_schema": fields(schema=schema),
@@ -369,6 +381,7 @@ ACTIONS = {
     ),
     "set_clock": fields(version=count, old=integer, new=integer),
     "replace": fields(version=count, deletes=count),
+    "update": fields(rows=count, paired=boolean),
     "merge": fields(
         version=count, chunk=text, first=count, last=count, low=count, high=count,
         inputs=many(text), rows=count, superseded=count, splits=splits,
@@ -432,7 +445,7 @@ DEFAULTS = {f: {} for f in MAPS} | {"fence": 0, "horizon": 0, "clock": []}
 small_state = record(**{f: mapped(MAPS[f]) if f in MAPS else VALUES[f] for f in FIELDS})
 leaf = record(
     sha256=hex64, size=count, first=text, end=integer, segments=count, rows=count, bytes=count,
-    hash_sum=hex64, stats=stats,
+    hash_sum=hex64, stats=stats, deleted=some,
 )  # fmt: skip
 root = record(
     format=text, min_reader=count, features=many(text), table=hex32, version=count, commit=hex64,
@@ -515,12 +528,33 @@ def check_entry(one):
     if one["tail"] is not None:
         hex64(one["tail"]["sha256"])
         need(one["tail"]["size"] <= one["bytes"], "2.6")
+    if "vector" in one:
+        at = one["vector"]
+        hex32(at["object"])
+        hex64(at["hash"])
+        need(at["epoch"] <= TOP, "R3.2")
+        need(at["size"] >= 1, "R20.2")
+        need(1 <= at["rows"] < one["rows"], "R20.2")
+        need("slice" not in one, "R20.2")
     if "slice" in one:
         at = one["slice"]
         need(None not in (at["low"], at["high"], at["ordinal"]), "R15.3")
         need(at["first"] <= at["last"], "R15.3")
         need(at["low"] <= at["high"], "R15.3")
         need(at["high"] <= one["version"], "R15.3")
+
+
+def gone_of(one):
+    """The number of rows of an entry that are deleted."""
+    return one["vector"]["rows"] if "vector" in one else 0
+
+
+def sums_of(entries):
+    """The totals of entries (section 2.2)."""
+    deleted = sum(map(gone_of, entries))
+    rows, size = (sum(one[name] for one in entries) for name in ("rows", "bytes"))
+    made = {"segments": len(entries), "rows": rows - deleted, "bytes": size}
+    return made | ({"deleted": deleted} if deleted else {})
 
 
 def order(one):
@@ -547,7 +581,12 @@ SLICE = {"slice_kind": TEXT} | {
     f"slice_{n}": INT for n in ("first", "last", "low", "high", "level", "ordinal")
 }
 SPLITS = {"slice_splits": INT}
-ORDERS = [[*FIXED], [*FIXED, *SLICE], [*FIXED, *SLICE, *SPLITS]]
+VECTOR = {f"vector_{n}": INT for n in ("epoch", "object", "offset", "size", "rows", "hash")}
+VECTOR |= {"vector_object": FIXED["id"], "vector_hash": FIXED["hash"]}
+ORDERS = [
+    *([*FIXED], [*FIXED, *VECTOR], [*FIXED, *SLICE]),
+    [*FIXED, *SLICE, *SPLITS],
+]
 PLACE = ("chunk_start", "chunk_end", "id")
 NULLABLE = ("tail_size", "tail_sha256")
 
@@ -578,7 +617,7 @@ def check_columns(kinds, *, spilled):
     names = [name for name, _ in kinds]
     need(len(set(names)) == len(names), "R9.3")
     need(("drop" in names) == spilled, "R6.4")
-    known = FIXED | SLICE | SPLITS
+    known = FIXED | SLICE | SPLITS | VECTOR
     need([name for name in names if name in known] in ORDERS, "R9.3")
     triples = [n for n in names if n not in known and n != "drop"]
     ids = {n.removeprefix("nulls_") for n in triples if n.startswith("nulls_")}
@@ -603,6 +642,8 @@ def check_row(row, *, spilled):
     numbers = [n for n, v in row.items() if type(v) is int and not n.startswith(("min_", "max_"))]
     need(all(row[n] >= 0 for n in numbers if n not in PLACE), "R5.2")
     need((row["tail_size"] is None) == (row["tail_sha256"] is None), "R9.3")
+    parts = [row.get(name) is None for name in VECTOR]
+    need(all(parts) or not any(parts), "R9.3")
     parts = [row.get(name) for name in SLICE]
     left = ("slice_low", "slice_high", "slice_ordinal") if spilled else ()
     always = [row.get(name) for name in SLICE if name not in left]
@@ -629,6 +670,9 @@ def entry_of(row):
         made["slice"] = {n.removeprefix("slice_"): row[n] for n in SLICE}
         if row.get("slice_splits") is not None:
             made["slice"]["splits"] = row["slice_splits"]
+    if row.get("vector_rows") is not None:
+        plain = lambda value: value.hex() if isinstance(value, bytes) else value
+        made["vector"] = {n.removeprefix("vector_"): plain(row[n]) for n in VECTOR}
     return made
 
 
@@ -652,6 +696,7 @@ def entries_of_leaf(body, said):
     need(max(row["chunk_end"] for row in rows) == said["end"], "R9.6")
     need(sum(row["rows"] for row in rows) == said["rows"], "R9.6")
     need(sum(row["bytes"] for row in rows) == said["bytes"], "R9.6")
+    need(sum(map(gone_of, found)) == said.get("deleted", 0), "R9.6")
     need(rises([order(one) for one in found]), "R9.1")
     for column, low, high, nulls in said["stats"]:
         check_bounds(column, low, high, nulls, found)
@@ -925,7 +970,9 @@ class Reader:
             need(interval(drop["chunk"]) is not None, "R5.2")
             hex64(drop["hash"])
         base = -1 if head["keyframe"] is None else head["keyframe"]
-        need(all(base < one["version"] for one in adds), "R6.6")
+        dropped = {drop["id"] for drop in drops}
+        fresh = [one for one in adds if one["id"] not in dropped or "vector" not in one]
+        need(all(base < one["version"] for one in fresh), "R6.6")
         need(all(one["version"] <= head["version"] for one in adds), "R6.6")
         need(rises([(one["version"], one["partition"]) for one in adds]), "R6.6")
         need(rises([(drop["chunk"].encode(), drop["id"]) for drop in drops]), "R6.6")
@@ -939,6 +986,7 @@ class Reader:
         need(body is not None, "R6.4")
         need(sha256(body) == said["sha256"], "R6.4")
         need(len(body) == said["size"], "R6.4")
+        need("vectors" not in said, "R6.4")
         rows = frame(body, said["adds"] + said["drops"], spilled=True)
         need(all(row["drop"] is not None for row in rows), "R6.4")
         added = [row for row in rows if not row["drop"]]
@@ -1015,6 +1063,7 @@ class Reader:
 
     def segment(self, one, columns, keyed):
         """The rows of a segment, in the columns of the table."""
+        deleted = self.deleted(one) if "vector" in one else []
         key = f"data/{one['epoch']:012d}/{one['chunk']}/{one['id']}.parquet"
         body = self.get(key)
         intact(body is not None, "R7.7")
@@ -1039,7 +1088,77 @@ class Reader:
         found = pa.table(blank, names)
         kinds = [arrow_of(column["type"]) for column in columns]
         typed = [f.type if k is None else k for f, k in zip(found.schema, kinds, strict=True)]
-        return found.cast(pa.schema([*zip(names, typed, strict=True)]))
+        found = found.cast(pa.schema([*zip(names, typed, strict=True)]))
+        kept = [True] * found.num_rows
+        for position in deleted:
+            kept[position] = False
+        return found.filter(pa.array(kept, pa.bool_()))
+
+    def deleted(self, one):
+        """The positions of the rows of a segment that its vector deletes (R20.1)."""
+        said = one["vector"]
+        body = self.get(f"data/{said['epoch']:012d}/vectors/{said['object']}.puffin")
+        intact(body is not None, "R20.1")
+        blob = body[said["offset"] :][: said["size"]]
+        intact(sha256(blob) == said["hash"], "R20.1")
+        intact(int.from_bytes(blob[:4]) == len(blob) - 8, "R20.1")
+        intact(zlib.crc32(blob[4:-4]) == int.from_bytes(blob[-4:]), "R20.1")
+        intact(blob[4:8] == b"\xd1\xd3\x39\x64", "R20.1")
+        try:
+            positions = bitmap64(blob[8:-4])
+        except (struct.error, IndexError):
+            raise Lost("R20.1") from None
+        intact(len(positions) == said["rows"], "R20.2")
+        intact(rises(positions) and positions[-1] < one["rows"], "R20.2")
+        return positions
+
+
+def bitmap64(body):
+    """The numbers of a 64-bit Roaring bitmap (R20.1)."""
+    (parts,) = struct.unpack_from("<Q", body)
+    at, found = 8, []
+    for _ in range(parts):
+        (high,) = struct.unpack_from("<I", body, at)
+        low, at = bitmap32(body, at + 4)
+        found += [(high << 32) + number for number in low]
+    if at != len(body):
+        raise IndexError("more bytes than the bitmap has")
+    return found
+
+
+def bitmap32(body, at):
+    """The numbers of a 32-bit Roaring bitmap at an offset, and the offset where it ends."""
+    (cookie,) = struct.unpack_from("<I", body, at)
+    runs = b""
+    if cookie & 0xFFFF == 12347:
+        size = (cookie >> 16) + 1
+        runs = body[at + 4 : at + 4 + (size + 7) // 8]
+        at += 4 + len(runs)
+    elif cookie == 12346:
+        (size,) = struct.unpack_from("<I", body, at + 4)
+        at += 8
+    else:
+        raise IndexError("neither of the two cookies")
+    heads = [struct.unpack_from("<HH", body, at + 4 * n) for n in range(size)]
+    at += 4 * size + (0 if runs and size < 4 else 4 * size)  # offsets, which are not needed
+    found = []
+    for n, (key, fewer) in enumerate(heads):
+        if runs and runs[n // 8] >> n % 8 & 1:
+            (count_of_runs,) = struct.unpack_from("<H", body, at)
+            pairs = struct.unpack_from(f"<{2 * count_of_runs}H", body, at + 2)
+            low = [v for a, b in zip(*[iter(pairs)] * 2, strict=True) for v in range(a, a + b + 1)]
+            at += 2 + 4 * count_of_runs
+        elif fewer < 4096:
+            low = struct.unpack_from(f"<{fewer + 1}H", body, at)
+            at += 2 * (fewer + 1)
+        else:
+            words = struct.unpack_from("<1024Q", body, at)
+            low = [
+                64 * w + bit for w, word in enumerate(words) for bit in range(64) if word >> bit & 1
+            ]
+            at += 8192
+        found += [(key << 16) + number for number in low]
+    return found, at
 
 
 def by_id(table, unnumbered):
@@ -1081,8 +1200,7 @@ def applied(made, commit_hash, base, delta):
     need(f"{total:064x}" == head["state_hash"], "R9.6")
     number = len(live) - len(hashes) + len(new)
     need(number == head["totals"]["segments"], "R9.6")
-    for name in ("rows", "bytes"):
-        need(sum(one[name] for one in left.values()) == head["totals"][name], "R9.6")
+    need(sums_of([*left.values()]) | {"segments": number} == head["totals"], "R9.6")
     kinds = set().union(*(kinds_of(one["stats"]) for one in left.values()))
     need(len(dict(kinds)) == len(kinds), "R7.4")
     return Version(head, commit_hash, state, left, base.base)
@@ -1135,6 +1253,7 @@ def check_commit(made, version):
     head = made["header"]
     need(head["version"] == version, "2.2")
     check_features(head["features"])
+    need(("vectors" in head["features"]) == ("deleted" in head["totals"]), "R20.4")
     need(MIN_MS <= head["time"] < MAX_MS, "2.2")
     need((head["prev"] is None) == (version == 0), "2.2")
     need(head["keyframe"] is None or head["keyframe"] < version, "2.2")
@@ -1151,6 +1270,7 @@ def check_root(made, version):
     """Check a root by itself (R9.1, R9.6)."""
     need(made["version"] == version, "2.9")
     check_features(made["features"])
+    need(("vectors" in made["features"]) == ("deleted" in made["totals"]), "R20.4")
     need(MIN_MS <= made["time"] < MAX_MS, "2.9")
     need(made["state"].get("origins") != {}, "R5.1")
     need(not (made["segments"] and made["leaves"]), "R9.1")
@@ -1172,9 +1292,13 @@ def check_root(made, version):
     need(f"{total % PRIME:064x}" == made["state_hash"], "R9.6")
     number = len(made["segments"]) + sum(one["segments"] for one in made["leaves"])
     need(number == made["totals"]["segments"], "R9.6")
-    for name in ("rows", "bytes"):
-        parts = [*made["segments"], *made["leaves"]]
-        need(sum(one[name] for one in parts) == made["totals"][name], "R9.6")
+    parts = [*made["segments"], *made["leaves"]]
+    deleted = sum(map(gone_of, made["segments"]))
+    deleted += sum(one.get("deleted", 0) for one in made["leaves"])
+    said = made["totals"]
+    need(said.get("deleted", 0) == deleted, "R9.6")
+    need(sum(one["rows"] for one in parts) == said["rows"] + deleted, "R9.6")
+    need(sum(one["bytes"] for one in parts) == said["bytes"], "R9.6")
 
 
 def check_bytes(body, one):

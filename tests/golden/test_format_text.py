@@ -84,6 +84,7 @@ def test_keys_and_chunks_are_those_of_the_code():
         keys.keyframe_key(7),
         keys.segment_key(4, "1970-01-02", "95752a2987a90eee2c23f1fe18cea336"),
         keys.intent_key(9, "baf692a014fbdaf55095aadab5f90c31"),
+        keys.vectors_key(entries.Vector(1, "9d5eeca9d1d4fc1c0e9b969f8d9a43f9", 4, 44, 2, "")),
     ):
         assert f"| `{key}` |" in text
     shown = [row for row in rows(section("1.4")) if len(row) == 3 and "…" in row[2]]
@@ -162,6 +163,19 @@ def test_the_parts_of_the_tail_have_their_checksums():
     assert "".join(part[2] for part in parts) == tail[: 4 * len(parts)].hex()
 
 
+def test_the_parts_of_the_vector_are_in_its_object():
+    text = section("2.11")
+    (place,) = re.findall(r"`(deletion_vectors/data/\S+)`", text)
+    described = json.loads(re.search(r'^"vector":(.*)$', text, re.MULTILINE)[1])
+    start, size = described["offset"], described["size"]
+    blob = (TABLES / place).read_bytes()[start : start + size]
+    assert hashlib.sha256(blob).hexdigest() == described["hash"]
+    shown = [row for row in rows(text) if len(row) == 2 and re.match("[0-9a-f]{4}", row[0])]
+    assert "".join(re.sub("[^0-9a-f]", "", row[0]) for row in shown) == blob.hex()
+    assert f"{size - 8} bytes follow" in shown[0][1]
+    assert (TABLES / place).name == f"{described['object']}.puffin"
+
+
 def test_effective_times_are_those_of_the_table():
     table = Table.open(TABLES / "clocks")
     clock = table.head().meta.clock
@@ -197,6 +211,7 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
         "2.3": records.Transaction,
         "2.5": records.DeltaRecord,
         "2.6": entries.Segment,
+        "2.11": entries.Vector,
         "2.7.2": entries.Spill,
         "2.8": Meta,
         "2.9": records.KeyFrame,
@@ -218,7 +233,9 @@ def test_the_section_of_an_action_names_its_fields_in_order():
         fields = zip(action.__struct_fields__, _defaults(action), strict=True)
         always = [name for name, default in fields if default is not msgspec.UNSET]
         assert ["action", *always] in shown
-        assert max(shown, key=len) == ["action", *action.__struct_fields__]
+        order = ["action", *action.__struct_fields__]
+        assert {name for names in shown for name in names} == {*order}, tag
+        assert all(names == [n for n in order if n in names] for names in shown), tag
         named = set(re.findall(r"`(\w+)`", own))
         assert named >= set(action.__struct_fields__), tag
 

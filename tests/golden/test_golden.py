@@ -20,7 +20,7 @@ EXPECTED = json.loads((HERE / "expected.json").read_text())
 # What the others answer stands in vectors.json alone.
 NAMES = (
     *(*EXPECTED, "whole", "rules", "keyed", "joined", "rolled", "split", "merged"),
-    *("conditions", "keyed_conditions"),
+    *("conditions", "keyed_conditions", "deletion_vectors"),
 )
 
 
@@ -71,6 +71,7 @@ def test_every_key_is_one_that_the_format_knows(store):
         known = (
             keys.parse_log_key(found.key)
             or keys.parse_segment_key(found.key)
+            or keys.parse_vectors_key(found.key)
             or keys.parse_intent_key(found.key)
             or found.key.startswith("_probe/")
             or found.key == keys.frame_key(codec.sha256(store.get(found.key)))
@@ -92,6 +93,10 @@ def test_the_tables_hold_what_they_are_for():
             features |= {"app" for t in stored.transactions if t.app}
             whole = spills.unpack(stored, table.session.log.spill)
             features |= {type(a).__name__ for t in whole.transactions for a in t.actions}
+            features |= {*stored.header.features}
+            features |= {
+                "vectors in a spill" for t in stored.transactions if t.spill and t.spill.vectors
+            }
             features |= {"several transactions"} if len(stored.transactions) > 1 else set()
             features |= {"published" for t in stored.transactions[1:] if t.until is not None}
             features |= {f"state {field}" for field in stored.state}
@@ -99,6 +104,8 @@ def test_the_tables_hold_what_they_are_for():
                 root = table.session.log.key_frames.root(stored.header.keyframe)
                 features.add("leaves" if root.leaves else "inlined")
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
+                features |= {"vectors in leaves" for leaf in root.leaves if leaf.deleted}
+                features |= {"vectors inlined" for s in root.segments if s.vector}
         types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}
         meta = table.head().meta
         features |= {"pending"} if meta.swept and meta.swept.pending else set()
@@ -111,6 +118,7 @@ def test_the_tables_hold_what_they_are_for():
     assert {action.__name__ for action in Action.__args__} <= features
     assert {f"state {field}" for field in Meta.__struct_fields__} <= features
     assert {"several transactions", "published", "pending"} <= features
+    assert {"vectors", "vectors in a spill", "vectors in leaves", "vectors inlined"} <= features
     assert {"all", "1970", "1970-02", "1969-12-31T23", "2013-01-03"} <= features
     assert len(types) >= 16
 

@@ -76,6 +76,11 @@ def test_there_is_a_void_transaction_for_every_rule_that_voids_one():
     assert len(rules) == 20  # and "accepted"
 
 
+def test_there_is_a_void_transaction_for_every_rule_about_deletion_vectors():
+    rules = {rule for one in VECTORS["deletion_vectors"] for rule in one["transactions"]}
+    assert rules == {"accepted", "F3", "F5", "F6", "F7", "F10", "R20.3", "R20.5"}
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -173,6 +178,7 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
                 kinds |= {"commit"} | {"spill" for t in commit.transactions if t.spill}
                 kinds |= {"delta's spill"} if commit.delta.spill else set()
                 kinds |= {"tail" for segment in commit.delta.adds if segment.tail}
+                kinds |= {"vector" for segment in commit.delta.adds if segment.vector}
                 pending = (commit.state.get("swept") or {}).get("pending")
                 kinds |= {"pending"} if pending else set()
             else:
@@ -180,5 +186,6 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     assert actions == set(Action.__args__)
     assert kinds == {
         *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
+        "vector",
         *("_frames", "_intents", "_probe", "data", "_branches", "_starts"),
     }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog import Table
 from eventlog.errors import DataLoss, VersionNotReplicated, VersionVacuumed
@@ -111,6 +112,7 @@ def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dic
     snapshot = table.snapshot(version)
     commit, _ = table.session.log.read(version)
     totals = snapshot.totals
+    deleted = [] if isinstance(totals.deleted, UnsetType) else [totals.deleted]
     whole = spills.unpack(commit, table.session.log.spill)
     live = sorted(s.id for s in entry_columns.to_segments(snapshot.entries()))
     effect = effect or effect_of(table, commit)
@@ -119,7 +121,7 @@ def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dic
         "commit": snapshot.commit_hash,
         "key_frame": snapshot.header.keyframe,
         "state_hash": snapshot.header.state_hash,
-        "totals": [totals.segments, totals.rows, totals.bytes],
+        "totals": [totals.segments, totals.rows, totals.bytes, *deleted],
         "live": " ".join(one[:8] for one in live),
         "transactions": outcomes(whole.transactions, effect),
         "rows": rows_of(table, version),

@@ -217,7 +217,8 @@ def function_at(place: Place) -> FunctionType:
     """Return the function itself, without properties, class methods and caches around it."""
     _, names = _around(_tree(place.file)[1], place.line)
     folder, _, inside = place.file.removesuffix(".py").replace("/", ".").partition(".")
-    owner: object = importlib.import_module(f"{PACKAGES[folder]}.{inside}")
+    name = f"{PACKAGES[folder]}.{inside}".removesuffix(".__init__")
+    owner: object = importlib.import_module(name)
     for name in names:
         owner = inspect.getattr_static(owner, name)
     for inner in ("fget", "func", "__func__"):  # of properties, those that are cached, and methods

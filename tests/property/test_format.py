@@ -192,7 +192,7 @@ BUILT = {
     Restore: st.builds(Restore, counts),
     SameSegments: st.builds(SameSegments, hex64),
     Replace: st.builds(Replace, counts, counts),
-    Update: st.builds(Update, counts),
+    Update: st.builds(Update, counts, st.booleans()),
     Merge: st.builds(
         Merge,
         counts,

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql.functions import coalesce, lit, timestamp_micros, when
 from support import predicates
+from support.deleting import delete_rows
 
 import eventlog.readers.spark
 from eventlog import Table
@@ -196,6 +197,20 @@ def test_self_join_union_and_two_filters_of_one_frame(spark, table, engine):
     assert df.count() == 30
     assert df.alias("a").join(df.alias("b"), "id").where("a.id < 12").count() == 12
     assert df.where("id < 5").union(df.where("id >= 25")).count() == 10
+
+
+def test_the_jvm_engine_reads_no_table_with_deletion_vectors(spark, table):
+    first = table.head().segments()[0]
+    delete_rows(table, {first.id: [0, 4]})
+    choice = eventlog.readers.spark.choose_engine(spark, table.uri)
+    assert (choice.engine, "deletion vectors" in choice.reason) == ("arrow", True)
+    with pytest.raises(InvalidInput, match="deletion vectors delete"):
+        eventlog.readers.spark.read(spark, table.uri, engine="jvm")
+    left = ids(eventlog.readers.spark.read(spark, table.uri))
+    assert left == sorted(scan(table).to_table().column("id").to_pylist())
+    assert len(left) == 28
+    before = eventlog.readers.spark.read(spark, table.uri, version=1, engine="jvm")
+    assert before.count() == 30
 
 
 def test_a_lost_segment_is_never_skipped(spark, table, load):

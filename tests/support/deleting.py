@@ -11,7 +11,7 @@ from msgspec import UnsetType
 from pyroaring import BitMap64
 from support.builders import commit, live
 
-from eventlog import Segment, Snapshot, Table
+from eventlog import Segment, Table
 from eventlog.format import codec, keys
 from eventlog.format.deletion_vectors import decode_vector, encode_vectors, united
 from eventlog.model.actions import DeleteRows
@@ -28,18 +28,18 @@ def deleted_positions(table: Table, segment: Segment) -> BitMap64:
 
 
 def staged_deletes(
-    table: Table, positions: Mapping[str, Iterable[int]], at: Snapshot | None = None
+    table: Table, positions: Mapping[str, Iterable[int]], of: Iterable[Segment] = ()
 ) -> list[DeleteRows]:
     """Stage one object of the vectors of some segments, and return the actions that set them.
 
     Args:
         table: the table.
-        positions: by the id of a live segment the positions, from 0, of the rows to delete; its
-            vector so far is united with them.
-        at: the version whose entries the actions name; the head if left out.
+        positions: by the id of a segment the positions, from 0, of the rows to delete; its vector
+            so far is united with them.
+        of: entries of segments that are not live; of others they are those of the head.
     """
-    snapshot = table.head() if at is None else at
-    named = {segment.id: segment for segment in live(snapshot)}
+    snapshot = table.head()
+    named = {segment.id: segment for segment in (*live(snapshot), *of)}
     segments = [named[segment_id] for segment_id in positions]
     united_with = [
         united([deleted_positions(table, segment), BitMap64(positions[segment.id])])

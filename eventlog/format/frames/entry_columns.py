@@ -225,6 +225,13 @@ def with_live_rows(table: pa.Table) -> pa.Table:
     return table.set_column(at, "rows", pc.subtract(table.column("rows"), deleted))
 
 
+def with_vector(table: pa.Table) -> pa.Table:
+    """Return the entries that have a deletion vector."""
+    if "vector_rows" not in table.column_names:
+        return table.slice(0, 0)
+    return table.filter(pc.is_valid(table.column("vector_rows")))
+
+
 def deleted_sum(table: pa.Table) -> int:
     """Return the number of rows that the vectors of the entries delete."""
     if "vector_rows" not in table.column_names:

@@ -292,6 +292,8 @@ def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) ->
     planned = replaces[0]
     if len(replaces) > 1 or not drops:  # against replaces-nothing, two-plans
         return "a replacement must drop a segment and have exactly one `replace` action"
+    if any(isinstance(a, DeleteRows) for a in txn.actions):  # against rewrite-that-deletes-rows
+        return "a replacement cannot delete rows of segments that it does not drop"
     if planned.version > txn.read_version:  # against plan-later-than-read
         return (
             f"it was planned at version {planned.version}, after the version that it read "
@@ -332,8 +334,11 @@ def update_problem(
     deleted = sum(s.live_rows for s in drops)
     deleted += sum(before.live_rows - after.live_rows for before, after in changed)
     new = sum(add.live_rows for add in added)
-    if not 0 < updates[0].rows <= min(deleted, new):  # against updated-rows-not-counted
-        return f"{updates[0].rows} rows cannot be updated by {deleted} deleted and {new} new ones"
+    rows = updates[0].rows
+    if not 0 < rows <= min(deleted, new):  # against updated-rows-not-counted
+        return f"{rows} rows cannot be updated by {deleted} deleted and {new} new ones"
+    if updates[0].paired and not rows == deleted == new:  # against pairs-of-other-rows
+        return f"{rows} updated rows cannot be paired with {deleted} deleted and {new} new ones"
     return None
 
 

@@ -581,7 +581,8 @@ def test_help_lists_every_verb():
 
 def test_the_program_prints_its_version_and_the_formats_that_it_reads():
     assert done("--version").stdout == (
-        f"eventlog {version(DISTRIBUTION)}, format {FORMAT_VERSION} with keyed, merged, split\n"
+        f"eventlog {version(DISTRIBUTION)}, format {FORMAT_VERSION} "
+        "with keyed, merged, split, vectors\n"
     )
     assert "--version" in done("--help").stdout
 

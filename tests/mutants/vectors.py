@@ -1,0 +1,111 @@
+"""Mutants of deletion vectors: what deletes rows, what may not, and what readers leave out."""
+
+from mutants.swap import becomes, keep, mutant, never, skip
+
+VECTORS = (
+    mutant(
+        "vectors-unannounced",
+        "R20.4 W19",
+        "a reader that knows no vectors refuses a version that has some",
+        never,
+        "test_the_feature_lasts_as_long_as_there_are_deleted_rows",
+    ),
+    mutant(
+        "vector-never-read",
+        "R20.1 W19",
+        "readers leave out the rows that a vector deletes",
+        becomes("()"),
+        "test_every_answer_leaves_out_the_deleted_rows",
+    ),
+    mutant(
+        "vector-not-compared",
+        "R20.1 W19",
+        "the bytes of a vector are those that the entry describes",
+        never,
+        "test_every_bit_of_a_vector_is_compared",
+    ),
+    mutant(
+        "vector-of-another-segment",
+        "R20.1 W19",
+        "a vector has as many positions as the entry says, all of them in the segment",
+        never,
+        "test_a_writer_s_mistakes_are_data_loss_and_no_rows",
+    ),
+    mutant(
+        "vector-of-a-leaf-trusted",
+        "R9.8 W19",
+        "an entry of a leaf that has a vector has its own hash",
+        skip,
+        "test_a_leaf_whose_entry_has_another_vector_is_stepped_over",
+    ),
+    mutant(
+        "vector-of-all-rows",
+        "R20.2",
+        "no entry of a leaf or spill has a vector that deletes all of its rows",
+        never,
+        "test_a_leaf_with_a_broken_vector_is_refused",
+    ),
+    mutant(
+        "vector-in-a-keyed-table",
+        "R20.3",
+        "rows of a keyed table are deleted by their keys",
+        never,
+        "test_rows_of_a_keyed_table_have_keys_instead",
+    ),
+    mutant(
+        "vector-below-the-fence",
+        "R20.3 V1",
+        "a vector that vacuum may have deleted does not come into the state",
+        never,
+        "test_only_what_was_staged_above_the_fence_and_read_before_the_commit_counts",
+    ),
+    mutant(
+        "vector-shrinks",
+        "R20.3",
+        "a vector deletes more rows than the one before it, and never all",
+        never,
+        "test_a_vector_only_grows",
+    ),
+    mutant(
+        "rows-deleted-from-another-entry",
+        "R20.3 K1",
+        "of two deletes that meet in a segment the second is planned again",
+        keep(0),
+        "test_rows_are_deleted_from_the_entry_that_the_action_names",
+    ),
+    mutant(
+        "deleted-from-twice-in-a-commit",
+        "R20.3 K1",
+        "a commit touches a segment once",
+        skip,
+        "test_a_commit_touches_a_segment_once",
+    ),
+    mutant(
+        "rewrite-that-deletes-rows",
+        "F10",
+        "a rewrite changes no rows, of no segment",
+        never,
+        "test_a_rewrite_deletes_no_rows_of_other_segments",
+    ),
+    mutant(
+        "updated-rows-not-counted",
+        "R20.5",
+        "as many rows go and come as are updated",
+        never,
+        "test_an_update_counts_rows_that_go_and_rows_that_come",
+    ),
+    mutant(
+        "pairs-of-other-rows",
+        "R20.5",
+        "paired rows are all that go and all that come",
+        never,
+        "test_an_update_counts_rows_that_go_and_rows_that_come",
+    ),
+    mutant(
+        "deleted-rows-read-by-the-jvm",
+        "R20.1 W19",
+        "an engine that reads files by itself is not used where rows are deleted by position",
+        never,
+        "test_the_jvm_engine_reads_no_table_with_deletion_vectors",
+    ),
+)
