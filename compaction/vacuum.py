@@ -9,7 +9,7 @@ uploads since then, not on the size of the table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -32,7 +32,7 @@ from eventlog.format.codec import sha256
 from eventlog.log import history
 from eventlog.log.diff import confirmed, dropped
 from eventlog.log.log import HEAD_PAGE
-from eventlog.model.actions import Drop, Fence, Horizon, Swept
+from eventlog.model.actions import Fence, Horizon, Swept
 from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
@@ -83,9 +83,9 @@ class VacuumReport:
         version: the version whose live segments were kept.
         fence: staged objects of epochs below it can no longer be committed.
         horizon: versions below it can no longer be read.
-        gone: what was (or would be) deleted, by kind: `dropped` segments, and `unnamed` objects,
-            which no kept or examined version references: unfinished uploads, and segments dropped
-            long before the first vacuum.
+        gone: what was (or would be) deleted, by kind: `dropped` segments and deletion vectors, and
+            `unnamed` objects, which no kept or examined version references: unfinished uploads, and
+            segments dropped long before the first vacuum.
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
             `replica 'name' of owner`, `branch 'name'`, `versions that this copy lacks`, `staging`
             (also uploads above the fence).
@@ -109,7 +109,7 @@ def vacuum(
     full: bool = False,
     progress: Progress | None = None,
 ) -> VacuumReport:
-    """Delete the segments that no kept version needs, and abandoned uploads.
+    """Delete the segments and deletion vectors that no kept version needs, and abandoned uploads.
 
     Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins,
     branches and replicas hold the horizon back. If no pin holds a branch under the root, as after
@@ -320,6 +320,7 @@ class _Sweep:
         self._corrected = False  # whether the record names versions that the log does not confirm
         self._lost = False  # whether the object of the last vacuum's record is gone
         self._every: dict[bytes, int] | None = None  # the epochs of all live segments, by id
+        self._of_vectors: tuple[int, Mapping[str, int]] = -1, {}  # of a version: see `_vectors`
 
     def gather(self, last: Sweep | None) -> None:
         """Collect dropped segments: those that the last vacuum left, and those of later commits.
@@ -355,10 +356,11 @@ class _Sweep:
             self._progress("versions", done, total)
 
         until = self._head.version
-        for version, gone in dropped(self._log, after, until, report, linked=linked, known=known):
-            for segment in gone:
-                key = keys.key_of(segment)
-                self._all_dropped[key] = Dropped(key, version, segment.bytes)
+        for gone in dropped(self._log, after, until, report, linked=linked, known=known):
+            for key, size in gone.objects().items():
+                known_size = self._all_dropped[key].bytes if key in self._all_dropped else 0
+                # Of vectors the last drop counts, and the largest part of the object that is known.
+                self._all_dropped[key] = Dropped(key, gone.version, max(size, known_size))
                 self._recorded.discard(key)
         own = {k: d for k, d in self._all_dropped.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
@@ -391,7 +393,7 @@ class _Sweep:
                 garbage.spared(garbage.unnamed(listed, {}, candidates.dropped, marks.fence), live)
             )
             for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
-                if garbage.segment_epoch(young.key) >= marks.fence:
+                if garbage.object_epoch(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
 
     def _spare(self, spared: Sequence[Dropped]) -> None:
@@ -467,7 +469,7 @@ class _Sweep:
             return None  # against lost-record-taken-for-empty
 
     def _listed(self, start: int) -> Iterator[dict[str, int]]:
-        """Yield key and size of segment objects from epoch `start` on, in parts.
+        """Yield key and size of segments and vectors from epoch `start` on, in parts.
 
         Keys that no writer of this table would create are never deleted (hazard V4).
         """
@@ -475,7 +477,7 @@ class _Sweep:
         forks = self._t.store.forks  # a branch has no objects of older epochs
         after = f"{keys.SEGMENTS_PREFIX}{max(start, forks[0].version if forks else 0):012d}"
         for listed in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
-            parsed = keys.parse_segment_key(listed.key)  # against foreign-keys-deleted
+            parsed = keys.parse_data_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:
                 continue
             part[listed.key] = listed.size
@@ -485,26 +487,37 @@ class _Sweep:
         yield part
 
     def _live(self, candidates: Iterable[str]) -> dict[str, int]:
-        """Return the keys whose segment's id is live at the version that has the marks.
+        """Return the keys whose id is live at the version that has the marks.
 
-        A live id is enough to keep an object, even if the log names it with another key.
+        A live id is enough to keep an object, even if the log names it with another key. That of an
+        object of vectors is live if a live entry names one of its vectors.
 
         Returns:
-            For each key the epoch in the key of the live segment.
+            For each key the epoch in the key of the live segment, or of the live vectors.
         """
         live: dict[str, int] = {}
         left = iter(candidates)
         while batch := list(islice(left, _LOOKED_UP)):
-            named = {key: parsed for key in batch if (parsed := keys.parse_segment_key(key))}
+            named = {key: parsed[1] for key in batch if (parsed := keys.parse_data_key(key))}
             if self._every is None:
-                drops = [Drop(p[2], p[1], "") for p in named.values()]
+                drops = garbage.drops_of_keys(batch)
                 epochs = {name: s.epoch for name, s in self._head.live(drops).items()}
             else:
                 every = self._every
-                ids = {p[2]: bytes.fromhex(p[2]) for p in named.values()}
+                ids = {name: bytes.fromhex(name) for name in named.values()}
                 epochs = {name: every[raw] for name, raw in ids.items() if raw in every}
-            live |= {key: epochs[p[2]] for key, p in named.items() if p[2] in epochs}
+            if any(keys.parse_vectors_key(key) for key in batch):
+                epochs |= self._vectors()  # against live-vectors-deleted
+            live |= {key: epochs[name] for key, name in named.items() if name in epochs}
         return live
+
+    def _vectors(self) -> Mapping[str, int]:
+        """Return the epochs, by id, of all objects of vectors that live entries name."""
+        version, known = self._of_vectors
+        if version != self._head.version:
+            known = keeping.vector_objects(self._head)
+            self._of_vectors = self._head.version, known
+        return known
 
     def _still_shown(self, deletable: Sequence[Dropped]) -> dict[str, Dropped]:
         """Return the segments, by key, that kept versions show, whatever the last record contains.
@@ -515,27 +528,27 @@ class _Sweep:
         may have stored their segments already, and may copy their commits at any time.
         """
         unnamed = (d for d in deletable if not d.version)
-        absent = {d.key: d for d in unnamed if garbage.segment_epoch(d.key) < self._absent}
+        absent = {d.key: d for d in unnamed if garbage.object_epoch(d.key) < self._absent}
         if absent:
             self._of_absent |= absent.keys()
             return absent | self._still_shown([d for d in deletable if d.key not in absent])
         of_branches = self._kept.of(item.key for item in deletable)
-        named = {d.key: garbage.drop_of_key(d.key) for d in deletable if d.key not in of_branches}
-        shown = self._shown([*named.values()])
-        recorded: dict[int, list[Drop]] = {}
+        named = {d.key: garbage.object_id(d.key) for d in deletable if d.key not in of_branches}
+        shown = self._shown(named)
+        recorded: dict[int, list[str]] = {}
         for item in deletable:
             if item.key in named and item.version:  # 0: no version is recorded
                 recorded.setdefault(item.version, []).append(named[item.key])
         gone = confirmed(self._log, recorded) - shown  # against record-believed-without-the-log
-        doubted = {key for key, drop in named.items() if drop.id not in gone}
-        found = {d.key: d for d in deletable if d.key in named and named[d.key].id in shown}
+        doubted = {key for key, name in named.items() if name not in gone}
+        found = {d.key: d for d in deletable if d.key in named and named[d.key] in shown}
         if doubted and self._last is not None:
             # A segment is added, and then dropped, in a version above its epoch.
-            since = max(self._marks.horizon, min(map(garbage.segment_epoch, doubted)))
+            since = max(self._marks.horizon, min(map(garbage.object_epoch, doubted)))
             until = self._last.version + 1  # the record's own version, which names the one below
-            for version, segments in dropped(self._log, since, until):
-                sizes = {keys.key_of(segment): segment.bytes for segment in segments}
-                found |= {key: Dropped(key, version, sizes[key]) for key in doubted & sizes.keys()}
+            for by in dropped(self._log, since, until):
+                sizes = by.objects()
+                found |= {k: Dropped(k, by.version, sizes[k]) for k in doubted & sizes.keys()}
         self._report_kept(found)
         return found
 
@@ -562,12 +575,20 @@ class _Sweep:
                 min(others),
             )
 
-    def _shown(self, drops: Sequence[Drop]) -> set[str]:
-        """Return the ids that the version at the horizon, or a version that is held, shows."""
+    def _shown(self, candidates: Collection[str]) -> set[str]:
+        """Return the ids that the version at the horizon, or a version that is held, shows.
+
+        Args:
+            candidates: the keys of the objects to look for.
+        """
         shown: set[str] = set()
+        drops = garbage.drops_of_keys(candidates)
         held_versions = {hold.version for hold in holds(self._head.meta)}
-        for version in sorted({self._marks.horizon, *held_versions}) if drops else ():
-            shown |= self._kept_at(version).live(drops).keys()
+        for version in sorted({self._marks.horizon, *held_versions}) if candidates else ():
+            snapshot = self._kept_at(version)
+            shown |= snapshot.live(drops).keys()
+            if len(drops) < len(candidates):  # against vectors-of-held-versions-deleted
+                shown |= keeping.vector_objects(snapshot).keys()
         return shown
 
     def _kept_at(self, version: int) -> Snapshot:

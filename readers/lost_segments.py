@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 def advise(plan: ScanPlan, reading: Reading, snapshot: Snapshot, error: DataLoss) -> None:
     """Add to the error of a scan how to read the lost rows from elsewhere, if that is possible."""
-    lost = [s for s in plan.segments() if keys.key_of(s) == error.key]
+    lost = [s for s in plan.segments() if error.key in keys.keys_of(s)]
     try:
         stand_ins = fallback.find_fallback(Log(reading.store), snapshot, lost)
     except EventLogError:

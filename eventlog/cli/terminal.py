@@ -124,7 +124,8 @@ def with_thousands(number: int) -> str:
 def totals_text(totals: Totals) -> str:
     """Return totals as text for display."""
     return (
-        f"{count_text(totals.segments, 'segment')}, {count_text(totals.rows, 'row')}, "
+        f"{count_text(totals.segments, 'segment')}, {count_text(totals.rows, 'row')}"
+        f"{f' without {totals.deleted:,} deleted ones' if totals.deleted else ''}, "
         f"{size_text(totals.bytes)}"
     )
 

@@ -10,11 +10,13 @@ from eventlog.clock import Clock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, DataLoss
 from eventlog.format.codec import sha256
+from eventlog.format.deletion_vectors import has_vectors
+from eventlog.model.entries import Vector
 from eventlog.store.branching import within
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import retrying
 
-Role = Literal["segment", "frame", "leaf", "pending"]
+Role = Literal["segment", "vectors", "frame", "leaf", "pending"]
 
 COPY_BYTES = 256 * 2**20  # in flight, unless a single object is larger
 _READS = 3  # of an object whose bytes differ from those that the log describes
@@ -29,11 +31,12 @@ class Item:
         role: the kind of the object. A vacuum's list of `pending` objects may be missing, and so
             may a leaf of a key frame, which may also be damaged: readers do without them.
         version: the version that needs the object.
-        bytes: the size of the object.
-        sha256: the digest of its bytes, as the log records it.
+        bytes: the size of the object; of deletion vectors up to the last one that is named.
+        sha256: the digest of its bytes, as the log records it; of deletion vectors it has none.
         maybe_there: whether the target may have the object already.
         unnamed: whether it may be that no version of the target names the object, so that its bytes
             at the target have to be compared.
+        vectors: the deletion vectors in the object that the version names.
     """
 
     key: str
@@ -43,6 +46,19 @@ class Item:
     sha256: str
     maybe_there: bool = False
     unnamed: bool = False
+    vectors: tuple[Vector, ...] = ()
+
+    @property
+    def asked(self) -> int | None:
+        """How many bytes to ask for, to see whether the object has too many; None: all of it."""
+        return None if self.vectors else self.bytes + 1
+
+    def is_body(self, body: Body) -> bool:
+        """Return whether these are the bytes that the log describes."""
+        found = memoryview(body).tobytes()
+        if self.vectors:
+            return has_vectors(found, self.vectors)
+        return len(found) == self.bytes and sha256(found) == self.sha256
 
 
 class Copier:
@@ -117,13 +133,12 @@ def read_checked(get: Callable[..., bytes], item: Item, table: str) -> bytes:
         table: the root URI of the object's table, for the error.
 
     Raises:
-        Corrupt: the bytes are others than the log describes. For a segment: DataLoss.
+        Corrupt: the bytes are others than the log describes. For a segment or vectors: DataLoss.
         KeyNotFound: there is no such object.
     """
     for _ in range(_READS):
-        body = get(item.key, length=item.bytes + 1)
-        # against damage-replicated, damage-merged
-        if len(body) == item.bytes and sha256(body) == item.sha256:
+        body = get(item.key, length=item.asked)
+        if item.is_body(body):  # against damage-replicated, damage-merged
             return body
     raise damaged(item, table)
 
@@ -135,7 +150,7 @@ def damaged(item: Item, table: str) -> Corrupt:
         item: the object.
         table: the root URI of the object's table.
     """
-    kind = DataLoss if item.role == "segment" else Corrupt
+    kind = DataLoss if item.role in ("segment", "vectors") else Corrupt
     return kind(
         f"version {item.version} needs an object that has other bytes than the log describes, and "
         f"it was not copied: run {command('fsck', table, '--checksums')}",

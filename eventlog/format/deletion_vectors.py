@@ -11,10 +11,12 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from pyroaring import BitMap64
 
 from eventlog.errors import DataLoss
 from eventlog.format.codec import sha256
+from eventlog.format.keys import parse_segment_key
 from eventlog.model.entries import Vector
 
 _MAGIC = b"PFA1"
@@ -34,11 +36,26 @@ def encode_vectors(
         vectors: for each segment the key of its object, and the positions of its deleted rows: at
             least one.
     """
+    return join_vectors(
+        epoch, object_id, [(key, _encode_blob(rows), len(rows)) for key, rows in vectors]
+    )
+
+
+def join_vectors(
+    epoch: int, object_id: str, encoded: Sequence[tuple[str, bytes, int]]
+) -> tuple[bytes, list[Vector]]:
+    """Return the bytes of an object of encoded vectors, and the entry's part for each of them.
+
+    Args:
+        epoch: the epoch of the object.
+        object_id: its id.
+        encoded: for each segment the key of its object, the bytes of its vector, and the number of
+            its deleted rows.
+    """
     body, entries, blobs = bytearray(_MAGIC), list[Vector](), list[dict[str, object]]()
-    for key, positions in vectors:
-        blob = _encode_blob(positions)
+    for key, blob, rows in encoded:
         at = len(body)
-        entries.append(Vector(epoch, object_id, at, len(blob), len(positions), sha256(blob)))
+        entries.append(Vector(epoch, object_id, at, len(blob), rows, sha256(blob)))
         blobs.append(
             {
                 "type": "deletion-vector-v1",
@@ -47,7 +64,7 @@ def encode_vectors(
                 "sequence-number": -1,
                 "offset": at,
                 "length": len(blob),
-                "properties": {"cardinality": str(len(positions)), "referenced-data-file": key},
+                "properties": {"cardinality": str(rows), "referenced-data-file": key},
             }
         )
         body += blob
@@ -83,6 +100,45 @@ def decode_vector(blob: bytes, vector: Vector, rows: int) -> BitMap64:
             f"the deletion vector has {len(positions)} positions, not {vector.rows} of {rows} rows"
         )
     return positions
+
+
+def references(body: bytes) -> dict[int, str] | None:
+    """Return by the offsets of the vectors in an object for whose objects of segments they are.
+
+    None if the object has no such frame.
+    """
+    size = int.from_bytes(body[-12:-8], "little")
+    marks = {body[:4], body[-4:], body[-16 - size : -12 - size]}
+    if len(body) < size + 20 or marks != {_MAGIC}:  # against damaged-frame-of-vectors-copied
+        return None
+    try:
+        footer = msgspec.json.decode(body[-12 - size : -12], type=_Footer)
+    except msgspec.MsgspecError:
+        return None
+    return {blob.offset: blob.properties.get("referenced-data-file", "") for blob in footer.blobs}
+
+
+class _Blob(msgspec.Struct):
+    offset: int
+    properties: dict[str, str] = {}
+
+
+class _Footer(msgspec.Struct):
+    blobs: list[_Blob]
+
+
+def has_vectors(body: bytes, vectors: Iterable[Vector]) -> bool:
+    """Return whether an object has these vectors, as their entries describe them, and its frame.
+
+    Args:
+        body: the whole object.
+        vectors: of the entries that name it.
+    """
+    named = references(body) or {}
+    parts = ((body[v.offset : v.offset + v.size], v) for v in vectors)
+    return all(
+        sha256(part) == v.hash and parse_segment_key(named.get(v.offset, "")) for part, v in parts
+    )
 
 
 def united(parts: Iterable[BitMap64]) -> BitMap64:

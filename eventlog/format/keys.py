@@ -110,6 +110,12 @@ def parse_vectors_key(key: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
+def parse_data_key(key: str) -> tuple[int, str] | None:
+    """Return (epoch, id) of the key of a segment or of deletion vectors, or None for others."""
+    segment = parse_segment_key(key)
+    return parse_vectors_key(key) if segment is None else (segment[0], segment[2])
+
+
 def intent_key(until: int, transaction_id: str) -> str:
     """Return the key of a published transaction; the latest window sorts first.
 
@@ -140,6 +146,13 @@ def is_hash(text: str) -> bool:
 def key_of(segment: Segment) -> str:
     """Return the key of a segment's object."""
     return segment_key(segment.epoch, segment.chunk, segment.id)
+
+
+def keys_of(segment: Segment) -> tuple[str, ...]:
+    """Return the keys of all objects that a segment needs: its own, and that of its vector."""
+    vector = segment.vector
+    own = key_of(segment)
+    return (own,) if isinstance(vector, UnsetType) else (own, vectors_key(vector))
 
 
 def check_entry(segment: Segment) -> None:

@@ -16,13 +16,15 @@ from msgspec import UnsetType
 from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
 from eventlog.format import codec
 from eventlog.keyed.rule import stored_rule
-from eventlog.model.actions import Add, Restore
+from eventlog.model.actions import Add, Drop, Restore
 from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction
 from eventlog.model.schema import first_problems, stored_time_column
 from eventlog.state import fold
 from eventlog.state.delta import Delta
+
+_ROWS = ("chunk", "checksum", "vector")  # the fields of an entry that decide about its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class AuditStep:
         void: the transactions without effect: id to reason.
         drops: the segments that it dropped.
         adds: those that it made live.
+        deletes: those of which it deleted rows: the entry before, and the one after.
         problems: differences between the commit and the fold; empty if there are none.
         breaches: breaches of the format that the fold accepts, and readers or later writers refuse:
             in a first schema, and in a layout that does not fit it.
@@ -49,6 +52,7 @@ class AuditStep:
     void: Mapping[str, str] = field(default_factory=dict)
     drops: tuple[Segment, ...] = ()
     adds: tuple[Segment, ...] = ()
+    deletes: tuple[tuple[Segment, Segment], ...] = ()
     problems: tuple[str, ...] = ()
     breaches: tuple[str, ...] = ()
 
@@ -59,8 +63,9 @@ class _Change:
 
     version: int
     meta: Meta
-    adds: tuple[Segment, ...]
-    drops: tuple[Segment, ...]
+    adds: tuple[Segment, ...] = ()
+    drops: tuple[Segment, ...] = ()
+    deletes: tuple[tuple[Segment, Segment], ...] = ()
 
 
 class Audit:
@@ -124,20 +129,27 @@ class Audit:
         effect = fold.effect_of(self._state, commit)
         fold.apply(effect, self._live)
         self._state = fold.FullState(commit.header, commit_hash, effect.meta, self._live)
-        self._changes.append(_Change(self.version, effect.meta, effect.adds, effect.drops))
+        self._changes.append(
+            _Change(self.version, effect.meta, effect.adds, effect.drops, effect.deletes)
+        )
         problems = self._check_delta(commit, delta, effect)
         for transaction in effect.taken:
             problems += self._check_restored(transaction)
         breaches = _breaches(effect.meta) if first else []
         return AuditStep(
-            dict(effect.void), effect.drops, effect.adds, tuple(problems), tuple(breaches)
+            dict(effect.void),
+            effect.drops,
+            effect.adds,
+            effect.deletes,
+            tuple(problems),
+            tuple(breaches),
         )
 
     def resume(self, header: Header, commit_hash: str, past: AuditPast) -> None:
         """Continue from the state that a version claims, after a commit that cannot be folded."""
         self._live = dict(past.live)
         self._state = fold.FullState(header, commit_hash, past.meta, self._live)
-        self._changes = deque([_Change(header.version, past.meta, (), ())])
+        self._changes = deque([_Change(header.version, past.meta)])
         self._floor, self._expected = header.version, None
 
     def check_keyframe(self, root: KeyFrame) -> list[str]:
@@ -172,12 +184,12 @@ class Audit:
             self._expected = None
             return self._check_old_delta(commit, delta)
         if self._expected is not None and self._expected[0] == base:
-            expected = self._expected[1].then(effect.adds, effect.drops)
+            expected = self._expected[1].then(effect.adds, effect.drops, effect.deletes)
         else:
             expected = Delta()
             for change in self._changes:
                 if base is None or change.version > base:
-                    expected = expected.then(change.adds, change.drops)
+                    expected = expected.then(change.adds, change.drops, change.deletes)
             self._forget(base)
         self._expected = (base, expected)
         past = next((c.meta for c in self._changes if c.version == base), Meta())
@@ -202,7 +214,14 @@ class Audit:
             return []  # only a copy that has the version shows it
         except (Corrupt, NotFound) as error:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
-        wrong = [add.id for add in adds if not _same_object(add, live.get(add.id))]
+        # The objects of segments that are live again with another vector were compared there.
+        again = {action.id for action in transaction.actions if isinstance(action, Drop)}
+        names = Add.__struct_fields__
+        wrong = [
+            add.id
+            for add in adds
+            if not _is_same(add, live.get(add.id), _ROWS if add.id in again else names)
+        ]
         where = f"version {', '.join(map(str, named))}"
         return [
             f"it restores segment {i}, which was not live, or differed, at {where}" for i in wrong
@@ -250,9 +269,8 @@ def _breaches(meta: Meta) -> list[str]:
     return problems
 
 
-def _same_object(add: Add, segment: Segment | None) -> bool:
-    """Say whether an add equals a segment in all their common fields."""
-    names = Add.__struct_fields__
+def _is_same(add: Add, segment: Segment | None, names: Iterable[str]) -> bool:
+    """Say whether an add equals a segment in these fields."""
     return segment is not None and all(getattr(add, n) == getattr(segment, n) for n in names)
 
 

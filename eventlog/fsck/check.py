@@ -146,7 +146,7 @@ def _check_segments(
     if checksums:
         follow = columns is not None
         compared = compare_checksums(
-            store, walk, sought, listing.held, findings, keys_follow=follow, progress=progress
+            store, walk, sought, listing, findings, keys_follow=follow, progress=progress
         )
     lost = [*listing.lost, *compared.lost]
     if columns is not None and is_placed:

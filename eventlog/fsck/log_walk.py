@@ -31,6 +31,7 @@ from eventlog.fsck.keyframe_check import KeyFrameAudit, KeyFrameCheck
 from eventlog.fsck.objects.leftovers import UnnamedObjects
 from eventlog.fsck.objects.vacuum_record import Waiting
 from eventlog.log import chain, spills
+from eventlog.log.diff import Gone
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.log.starts import has_commit
@@ -307,8 +308,10 @@ class Walk:
             return False
         self.versions += not step.problems
         self.transactions += len(commit.transactions)
-        self.unnamed.note_drops(step.drops)
-        self.waiting.note(version, step.adds, step.drops)
+        gone = Gone.by(version, step.drops, step.deletes)
+        self.unnamed.note_drops(gone.ids())
+        live = (*step.adds, *(after for _, after in step.deletes))
+        self.waiting.note(gone, live, self.audit.live)
         room = MAX_LISTED - len(self.void)
         for transaction, reason in islice(step.void.items(), room):
             self.void.append(VoidTransaction(version, transaction, reason))

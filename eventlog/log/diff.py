@@ -1,4 +1,4 @@
-"""The difference between two versions, and the segments that each version of a range dropped.
+"""The difference between two versions, and what each version of a range dropped.
 
 Two versions are compared by their trees. Key frames share leaves as git trees share subtrees, so
 the cost is proportional to the change.
@@ -6,24 +6,26 @@ the cost is proportional to the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
-from eventlog.format import entry_order
+from eventlog.format import entry_order, keys
 from eventlog.format.codec import sha256
 from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Drop
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, Vector
 from eventlog.model.records import Commit, Header
+from eventlog.state.fold import Effect
 from eventlog.store.parallel import HEADER_THREADS, each
 
 _COMMITS = 256  # commits between two calls of progress
@@ -42,6 +44,47 @@ class Diff:
 
     added: list[Segment]
     dropped: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What a version dropped.
+
+    Attributes:
+        version: the version.
+        segments: the entries of segments that it dropped.
+        vectors: the deletion vectors that its entries no longer name: those of dropped segments,
+            and those that longer ones replaced. Other entries may name the same object.
+    """
+
+    version: int
+    segments: Sequence[Segment] = ()
+    vectors: Sequence[Vector] = ()
+
+    @classmethod
+    def by(
+        cls, version: int, drops: Sequence[Segment], deletes: Iterable[tuple[Segment, Segment]]
+    ) -> Gone:
+        """Return what a version dropped.
+
+        Args:
+            version: the version.
+            drops: the segments that it dropped.
+            deletes: the entries, before and after, of segments of which it deleted rows.
+        """
+        return cls(version, drops, _vectors((*drops, *(before for before, _ in deletes))))
+
+    def objects(self) -> dict[str, int]:
+        """Return the objects, by key, with their sizes; of vectors up to the last one's end."""
+        sizes = {keys.key_of(segment): segment.bytes for segment in self.segments}
+        for vector in self.vectors:  # against replaced-vectors-never-collected
+            key, end = keys.vectors_key(vector), vector.offset + vector.size
+            sizes[key] = max(end, sizes.get(key, 0))
+        return sizes
+
+    def ids(self) -> set[str]:
+        """Return the ids of the segments, and of the objects of the vectors."""
+        return {s.id for s in self.segments} | {v.object for v in self.vectors}
 
 
 def diff(a: Snapshot, b: Snapshot) -> Diff:
@@ -75,8 +118,8 @@ def dropped(
     *,
     linked: range = range(0),
     known: Snapshot | None = None,
-) -> Iterator[tuple[int, Sequence[Segment]]]:
-    """Yield the versions that dropped segments, and these, in order.
+) -> Iterator[Gone]:
+    """Yield what each version dropped, in order; nothing of versions that dropped nothing.
 
     Segments that the versions in a gap of a copy dropped count as dropped by the first one above
     it. A copy that has nothing below its first version never had the segments that were dropped
@@ -120,12 +163,12 @@ def dropped(
         if version % _COMMITS == 0 or version == until:
             progress(version - after, until - after)
         if version not in above:
-            if header.changes.drops:
-                yield version, _of_commit(log, commit)
+            if header.changes.drops or header.changes.vectors:
+                yield _of_commit(log, commit)
         elif above[version] >= 0:
             below = log.snapshot(above[version])
             gone = diff(below, log.snapshot(version)).dropped  # against drops-in-a-gap-unknown
-            yield version, gone
+            yield Gone(version, gone, _vectors(gone))
 
 
 def _follows(before: Header, commit_hash: str, header: Header) -> bool:
@@ -142,8 +185,8 @@ def _follows(before: Header, commit_hash: str, header: Header) -> bool:
     return named and added_up  # against drops-that-no-header-counts
 
 
-def confirmed(log: Log, drops: Mapping[int, Sequence[Drop]]) -> set[str]:
-    """Return the ids of the segments whose drops the log confirms, in the given version or before.
+def confirmed(log: Log, drops: Mapping[int, Collection[str]]) -> set[str]:
+    """Return the ids of the objects whose drops the log confirms, in the given version or before.
 
     The delta of the version shows it, or its fold; a version that is absent or damaged shows
     nothing (FORMAT.md R12.9). One GET a version; the fold of one that dropped segments added since
@@ -151,7 +194,8 @@ def confirmed(log: Log, drops: Mapping[int, Sequence[Drop]]) -> set[str]:
 
     Args:
         log: the log.
-        drops: the drops to confirm, by the version that is claimed to have made them.
+        drops: the ids of segments, and of objects of deletion vectors, by the version that is
+            claimed to have dropped them.
 
     Raises:
         Unavailable: the store does not answer.
@@ -160,27 +204,37 @@ def confirmed(log: Log, drops: Mapping[int, Sequence[Drop]]) -> set[str]:
     return set[str]().union(*each(lambda v: _confirmed_by(log, v, drops[v]), versions))
 
 
-def _confirmed_by(log: Log, version: int, drops: Sequence[Drop]) -> set[str]:
-    wanted, shown = {drop.id for drop in drops}, set[str]()
+def _confirmed_by(log: Log, version: int, drops: Collection[str]) -> set[str]:
+    wanted, shown = set(drops), set[str]()
     with suppress(Corrupt, VersionNotFound):
         commit, _ = log.read(version)
-        shown = wanted & spills.delta_of(commit, log.spill).drops.keys()
+        delta = spills.delta_of(commit, log.spill)
+        shown = wanted & delta.drops.keys()
         if shown != wanted:
-            shown |= wanted & {segment.id for segment in log.effect(commit).drops}
+            shown |= wanted & _gone_by(log.effect(commit), version).ids()
     return shown
 
 
-def _of_commit(log: Log, commit: Commit) -> Sequence[Segment]:
-    """Return the segments that a commit dropped, according to the fold."""
-    effect = log.effect(commit)
-    if len(effect.drops) != commit.header.changes.drops:
+def _gone_by(effect: Effect, version: int) -> Gone:
+    return Gone.by(version, effect.drops, effect.deletes)
+
+
+def _vectors(entries: Iterable[Segment]) -> list[Vector]:
+    return [entry.vector for entry in entries if not isinstance(entry.vector, UnsetType)]
+
+
+def _of_commit(log: Log, commit: Commit) -> Gone:
+    """Return what a commit dropped, according to the fold."""
+    effect, changes = log.effect(commit), commit.header.changes
+    counts = len(effect.drops), len(effect.deletes)
+    if counts != (changes.drops, changes.vectors or 0):
         raise Corrupt(
             "the commit's drops differ from its header: run `eventlog fsck`; nothing more is "
             "deleted",
             table=log.store.uri,
             version=commit.header.version,
         )
-    return effect.drops
+    return _gone_by(effect, commit.header.version)
 
 
 def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:

@@ -40,6 +40,7 @@ class HistoryEntry:
         rows: net change in rows.
         bytes: net change in segment bytes.
         transactions: number of transactions that took effect.
+        deletes: number of segments of which rows were deleted.
     """
 
     version: int
@@ -51,6 +52,7 @@ class HistoryEntry:
     rows: int
     bytes: int
     transactions: int
+    deletes: int = 0
 
 
 def history(
@@ -271,4 +273,5 @@ def _entry(header: Header, time_ms: int) -> HistoryEntry:
         rows=changes.rows,
         bytes=changes.bytes,
         transactions=changes.transactions,
+        deletes=changes.vectors or 0,
     )

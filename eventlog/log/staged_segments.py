@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import keys
 from eventlog.model.actions import Add
@@ -44,7 +46,7 @@ class StagedSegments:
         return frozenset(name for name in names if name in self._vouched)
 
     def lost(self, adds: Iterable[Add]) -> set[str]:
-        """Return the ids of adds whose objects do not exist. One GET of one byte each.
+        """Return the ids of adds whose objects do not exist. One GET of one byte for each object.
 
         Nothing is sent for the uploads that this process vouches for.
 
@@ -56,7 +58,7 @@ class StagedSegments:
         return {add.id for add, is_missing in zip(unknown, missing, strict=True) if is_missing}
 
     def missing(self, adds: Sequence[Add]) -> list[str]:
-        """Return the keys of adds whose objects do not exist. One GET of one byte each.
+        """Return the keys of adds' objects that do not exist. One GET of one byte each.
 
         Raises:
             Corrupt: an add has a name that no object can have.
@@ -71,9 +73,12 @@ class StagedSegments:
             return True
 
     def _missing_key(self, add: Add) -> str | None:
-        key = keys.segment_key(add.epoch, add.chunk, add.id)
-        try:
-            self._store.get(key, length=1)
-        except KeyNotFound:
-            return key
+        needed = [keys.segment_key(add.epoch, add.chunk, add.id)]
+        if not isinstance(add.vector, UnsetType):  # against vectors-never-looked-for
+            needed.append(keys.vectors_key(add.vector))
+        for key in needed:
+            try:
+                self._store.get(key, length=1)
+            except KeyNotFound:
+                return key
         return None

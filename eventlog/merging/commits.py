@@ -17,8 +17,8 @@ from eventlog.store.parallel import each
 def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
     """Yield what the commits of these versions did.
 
-    Costs one GET for each commit and each spill. If some transactions of a commit are void, also
-    the requests that folding this commit needs.
+    Costs one GET for each commit and each spill. If some transactions of a commit are void, or it
+    may have changed segments with deletion vectors, also the requests that folding it needs.
 
     Raises:
         VersionNotFound: one of the versions does not exist.
@@ -26,14 +26,16 @@ def steps(log: Log, first: int, last: int) -> Iterator[AppliedStep]:
     """
     before: Header | None = None
     for commit, body in each(log.read, range(first, last + 1)):
-        if before is None and log_acts.maybe_none(commit) and first:
+        asked = log_acts.maybe_none(commit) or commit.header.changes.drops
+        if before is None and asked and first:
             before = log.header(first - 1)
         whole = spills.unpack(commit, log.spill)
         taken = log_acts.taken(whole, before)
+        touches = log_acts.may_touch_vectors(commit, before)
         before = commit.header
-        yield log_acts.step_of(
-            whole, codec.sha256(body), log.effect(commit).taken if taken is None else taken
-        )
+        effect = log.effect(commit) if taken is None or touches else None
+        taken = effect.taken if effect is not None else taken
+        yield log_acts.step_of(whole, codec.sha256(body), taken or (), effect)
 
 
 class CommitReader:

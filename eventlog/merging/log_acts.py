@@ -10,13 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventlog.keyed.repetition import repeated, repeats
+from eventlog.merging.planning.forms import form_of, segment_id
 from eventlog.merging.sequences import Runs, common_runs, joined_runs
 from eventlog.model.actions import (
     Add,
     AppReset,
+    DeleteRows,
     Drop,
     Merge,
     Replace,
@@ -52,8 +55,9 @@ class Act:
         version: the version of its commit.
         commit: the hash of its commit.
         transaction: the transaction, with all its actions.
-        adds: the segments that it made live.
-        drops: the segments that it dropped.
+        adds: the forms of segments that it made live.
+        drops: the forms that it dropped.
+        deletes: the ids of those forms among `adds` of whose segments it dropped another form.
     """
 
     version: int
@@ -61,6 +65,7 @@ class Act:
     transaction: Transaction
     adds: tuple[Segment, ...]
     drops: tuple[Drop, ...]
+    deletes: frozenset[str] = frozenset()
 
     @cached_property
     def carried(self) -> SetOrigin | None:
@@ -260,7 +265,9 @@ class Act:
     def unit_segments(self) -> tuple[Segment, ...]:
         """The segments that a unit of work added, without other rows that it repeats (R19.8)."""
         # against rows-repeated-beside-a-unit-taken-for-its-own
-        return tuple(segment for segment in self.adds if not repeats(segment.id))
+        # against rest-of-a-segment-taken-for-rows-of-a-unit
+        new = [segment for segment in self.adds if segment.id not in self.deletes]
+        return tuple(segment for segment in new if not repeats(segment.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,26 +426,61 @@ def maybe_none(commit: Commit) -> bool:
     return bool(commit.transactions) and not commit.header.changes.transactions
 
 
-def step_of(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> AppliedStep:
+def may_touch_vectors(commit: Commit, before: Header | None) -> bool:
+    """Return whether a commit may have dropped or changed segments with deletion vectors.
+
+    Args:
+        commit: the commit.
+        before: the header of the version below; None: there is none.
+    """
+    changes = commit.header.changes
+    had = before is not None and not isinstance(before.totals.deleted, UnsetType)
+    return bool(changes.vectors) or (had and bool(changes.drops))
+
+
+def step_of(
+    commit: Commit,
+    commit_hash: str,
+    transactions: Sequence[Transaction],
+    effect: fold.Effect | None = None,
+) -> AppliedStep:
     """Return what a commit did.
 
     Args:
         commit: the commit.
         commit_hash: the commit's hash.
         transactions: the transactions that took effect, none spilled.
+        effect: of the commit; None: it touches no deletion vectors.
     """
-    acts = tuple(_acts(commit, commit_hash, transactions))
+    acts = tuple(_acts(commit, commit_hash, transactions, effect))
     return AppliedStep(commit.header.version, commit_hash, acts, commit.header.prev)
 
 
-def _acts(commit: Commit, commit_hash: str, transactions: Sequence[Transaction]) -> Iterator[Act]:
+def _acts(
+    commit: Commit,
+    commit_hash: str,
+    transactions: Sequence[Transaction],
+    effect: fold.Effect | None,
+) -> Iterator[Act]:
     version, partition = commit.header.version, 0
+    gone = {} if effect is None else {s.id: form_of(s).id for s in effect.drops}
+    pairs = () if effect is None else effect.deletes
+    changed = {before.id: (before, after) for before, after in pairs}
     for transaction in transactions:
         adds = [action for action in transaction.actions if isinstance(action, Add)]
-        entries = tuple(fold.segment_of(a, version, partition + n) for n, a in enumerate(adds))
+        entries = [fold.segment_of(a, version, partition + n) for n, a in enumerate(adds)]
         partition += len(adds)
-        drops = tuple(action for action in transaction.actions if isinstance(action, Drop))
-        yield Act(version, commit_hash, transaction, entries, drops)
+        drops = [
+            msgspec.structs.replace(action, id=gone.get(action.id, action.id))
+            for action in transaction.actions
+            if isinstance(action, Drop)
+        ]
+        deletes = [changed[a.id] for a in transaction.actions if isinstance(a, DeleteRows)]
+        drops += (Drop(form_of(before).id, before.chunk, "") for before, _ in deletes)
+        forms = tuple(map(form_of, (*entries, *(after for _, after in deletes))))
+        dropped = {segment_id(drop.id) for drop in drops}
+        again = frozenset(form.id for form in forms if segment_id(form.id) in dropped)
+        yield Act(version, commit_hash, transaction, forms, tuple(drops), again)
 
 
 def chunks_of(acts: Iterable[Act]) -> set[str]:

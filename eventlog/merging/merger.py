@@ -16,7 +16,6 @@ from eventlog.errors import (
     InvalidInput,
     VersionVacuumed,
 )
-from eventlog.format import keys
 from eventlog.keyed.repetition import again
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain
@@ -30,6 +29,7 @@ from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import LeftOut, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
+from eventlog.merging.planning.forms import object_key
 from eventlog.merging.planning.keyed.ties import Ties, ties_of
 from eventlog.merging.planning.keyed.upserts import KeyedPlanner
 from eventlog.merging.planning.past_needed import needs_past
@@ -317,7 +317,7 @@ class Merger:
                 doubtful.pop(name, None)
             for entry in carried.adds:
                 if entry.id in gone or entry.id in carried.copies:
-                    places = carried.copies.get(entry.id) or ((False, keys.key_of(entry)),)
+                    places = carried.copies.get(entry.id) or ((False, object_key(entry)),)
                     doubtful[entry.id] = entry, places
         self._copies.gone = None
         if self._dry_run:
@@ -327,7 +327,8 @@ class Merger:
                     self._copies.gone = (entry, places[0][1])
         elif not self._in_one:  # else all segments are copied before the one commit
             adds = tuple(entry for entry, _ in doubtful.values())
-            return self._copies.copy(Carried(self._source_head.version, "", adds))
+            drops = tuple(drop for carried in planned for drop in carried.drops)
+            return self._copies.copy(Carried(self._source_head.version, "", adds, drops))
         return self._copies.gone is None
 
     @staticmethod

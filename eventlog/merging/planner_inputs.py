@@ -13,6 +13,7 @@ from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMarks
 from eventlog.merging.planning.by_state.sides import Side
 from eventlog.merging.planning.carried import Divergence
+from eventlog.merging.planning.forms import form_of, segment_id, segment_of_form
 from eventlog.merging.planning.merged_settings import differing, settings_of
 from eventlog.merging.segment_copies import is_there
 from eventlog.model.actions import Drop
@@ -99,7 +100,7 @@ class PlannerInputs:
 def live_segments(
     head: Snapshot, steps: Sequence[AppliedStep], past: Divergence | None
 ) -> Collection[str]:
-    """Return the ids of the target's live segments, as far as commits bear on them.
+    """Return the ids of the forms of the target's live segments, as far as commits bear on them.
 
     Args:
         head: the target's head.
@@ -115,7 +116,8 @@ def live_segments(
     for act in (act for step in both for act in step.acts):
         asked.update((s.id, s.chunk) for s in act.adds)
         asked.update((drop.id, drop.chunk) for drop in act.drops)
-    return head.live([Drop(i, chunk, "") for i, chunk in asked.items()]).keys()
+    live = head.live([Drop(segment_id(i), chunk, "") for i, chunk in asked.items()])
+    return {form_of(segment).id for segment in live.values()}
 
 
 def overwritten_chunks(head: Snapshot, steps: Sequence[AppliedStep]) -> dict[str, list[Segment]]:
@@ -151,6 +153,7 @@ def _side(
         [act for step in steps for act in step.acts],
         log_acts.KnownCommits(steps),
         seen,
-        {s.id: s for s in live if s.chunk in names},  # larger chunks overlap these
-        lambda entry: is_there(log, keys.key_of(entry)),
+        # Larger chunks overlap these.
+        {form.id: form for form in map(form_of, live) if form.chunk in names},
+        lambda form: all(is_there(log, key) for key in keys.keys_of(segment_of_form(form))),
     )

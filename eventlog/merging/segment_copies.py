@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import CommitConflict, DataLoss, KeyNotFound
 from eventlog.format import keys
+from eventlog.format.deletion_vectors import decode_vector, join_vectors
+from eventlog.log.snapshot import Snapshot
 from eventlog.merging.planning.carried import Carried
-from eventlog.model.entries import Segment
+from eventlog.merging.planning.forms import object_key, segment_id, segment_of_form
+from eventlog.model.actions import Add, Drop
+from eventlog.model.entries import Segment, Vector
 from eventlog.session.session import Session
+from eventlog.state.delta import add_of
 from eventlog.store.parallel import read_ahead, threads
-from eventlog.store.retry import retrying
+from eventlog.store.retry import put_once, retrying
 
 _THREADS = 8
 
@@ -34,21 +42,38 @@ class SegmentCopies:
         self._source, self._target = source, target
         self._copier = Copier(source.store, target.store, target.clock)
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
+        self._vectors: dict[str, Vector] = {}  # by id of a form: as the target has its vector
         self.segments = self.bytes = 0
         self.gone: tuple[Segment, str] | None = None
 
-    def epoch_of(self, entry: Segment) -> int:
-        """Return the epoch of the key under which a copied segment is stored at the target."""
-        return self._staged[entry.id]
+    def add_of(self, form: Segment, live: Segment | None) -> Add:
+        """Return the add of the target by which a form that was copied becomes live.
+
+        Args:
+            form: the form.
+            live: the target's entry of the segment, of which only the vector changes; None: the
+                segment was copied.
+        """
+        add = add_of(segment_of_form(form) if live is None else live)
+        if live is None:
+            add = msgspec.structs.replace(add, epoch=self._staged[add.id])
+        return msgspec.structs.replace(add, vector=self._vectors.get(form.id, UNSET))
 
     def copy(self, carried: Carried) -> bool:
-        """Copy the segments that the target lacks; return whether all of them were found."""
+        """Copy the objects that the target lacks; return whether all of them were found.
+
+        Of a segment that the target has, and of which only other rows are to be deleted, that is
+        the vector alone.
+        """
         head = self._target.head()
-        fence = head.meta.fence
-        pending = [s for s in carried.adds if self._staged.get(s.id, -1) < fence]
-        if not pending:
-            return True
-        epoch = head.version
+        fence, epoch = head.meta.fence, head.version
+        kept = {segment_id(i) for i, _ in carried.drops}
+        pending = [
+            form
+            for form in {segment_id(s.id): s for s in carried.adds}.values()
+            if segment_id(form.id) not in kept and self._staged.get(segment_id(form.id), -1) < fence
+        ]
+        gone = None
         with threads(_THREADS) as pool:
             answers = read_ahead(
                 pool,
@@ -57,16 +82,57 @@ class SegmentCopies:
                 weigh=lambda entry: entry.bytes,
                 most=COPY_BYTES,
             )
-            gone = None
             for entry, there in answers:
                 if there:
-                    self._staged[entry.id] = epoch
+                    self._staged[segment_id(entry.id)] = epoch
                     self.segments += 1
                     self.bytes += entry.bytes
                 else:
-                    gone = (entry, keys.key_of(entry))
-        self.gone = gone
-        return gone is None
+                    gone = (entry, object_key(entry))
+        self.gone = gone or self._copy_vectors(carried, head)
+        return self.gone is None
+
+    def _copy_vectors(self, carried: Carried, head: Snapshot) -> tuple[Segment, str] | None:
+        """Store the vectors of forms in one object; return a form whose vector is gone, if any."""
+        fence, epoch = head.meta.fence, head.version
+        pending, encoded = list[Segment](), list[tuple[str, bytes, int]]()
+        lacking = [form for form in carried.adds if self._lacks_vector(form, fence)]
+        dropped = [Drop(segment_id(i), chunk, "") for i, chunk in carried.drops]
+        live = head.live(dropped) if lacking else {}
+        for form in lacking:
+            vector = form.vector
+            assert not isinstance(vector, UnsetType)  # noqa: S101 - these have one
+            mine = carried.copies.get(form.id, ((False, ""),))[0][0]
+            store = self._target.store if mine else self._source.store
+            key = keys.vectors_key(vector)
+            read = partial(
+                retrying(self._target.clock), store.get, start=vector.offset, length=vector.size
+            )
+            try:
+                blob = read(key)
+            except KeyNotFound:
+                return form, key
+            try:
+                decode_vector(blob, vector, form.rows)  # against damaged-vector-merged
+            except DataLoss as error:
+                error.table, error.key, error.version = store.uri, key, form.version
+                raise
+            name = segment_id(form.id)
+            epoch_there = live[name].epoch if name in live else self._staged.get(name, epoch)
+            there = keys.segment_key(epoch_there, form.chunk, name)
+            encoded.append((there, blob, vector.rows))
+            pending.append(form)
+        if pending:
+            clock = self._target.clock
+            body, vectors = join_vectors(epoch, clock.random_id(), encoded)
+            put_once(self._target.store, clock, keys.vectors_key(vectors[0]), body)
+            self._vectors.update(zip((form.id for form in pending), vectors, strict=True))
+        return None
+
+    def _lacks_vector(self, form: Segment, fence: int) -> bool:
+        known = self._vectors.get(form.id)
+        is_copied = known is not None and known.epoch >= fence
+        return not (isinstance(form.vector, UnsetType) or is_copied)
 
     def _copy_one(
         self, entry: Segment, epoch: int, places: Sequence[tuple[bool, str]] | None = None
@@ -79,12 +145,12 @@ class SegmentCopies:
             places: where the object may be, as (whether at the target, key); None: under its own
                 key at the source.
         """
-        places = places or ((False, keys.key_of(entry)),)
+        places = places or ((False, object_key(entry)),)
         return any(self._copy_from(*place, entry, epoch) for place in places)
 
     def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
         store = self._target.store if mine else self._source.store
-        new_key = keys.segment_key(epoch, entry.chunk, entry.id)
+        new_key = keys.segment_key(epoch, entry.chunk, segment_id(entry.id))
         item = Item(key, "segment", entry.version, entry.bytes, entry.checksum)
         if self._copier.copied_within(item, new_key, store):
             return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import UNSET
 
 from eventlog.errors import CommitConflict
@@ -12,6 +11,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging import log_acts
 from eventlog.merging.marks import OriginMark
 from eventlog.merging.planning.carried import Carried
+from eventlog.merging.planning.forms import form_of, segment_id
 from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.model.actions import (
     Action,
@@ -24,7 +24,7 @@ from eventlog.model.actions import (
 )
 from eventlog.model.chunks import parse_chunk
 from eventlog.session.session import Session
-from eventlog.state.delta import add_of, drop_of
+from eventlog.state.delta import drop_of
 
 
 class TargetCommits:
@@ -101,8 +101,9 @@ class TargetCommits:
         guards: Sequence[Action],
     ) -> None:
         head = self._target.head()
-        live = head.live([Drop(i, chunk, "") for i, chunk in carried.drops])
-        if len(live) < len(carried.drops):
+        live = head.live([Drop(segment_id(i), chunk, "") for i, chunk in carried.drops])
+        # against rows-deleted-meanwhile-brought-back
+        if not {i for i, _ in carried.drops} <= {form_of(s).id for s in live.values()}:
             raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
         named = {} if carried.commits.keys() == {carried.commit} else carried.commits
         origin = SetOrigin(
@@ -114,10 +115,7 @@ class TargetCommits:
             checked,
             tuple(sorted((v, c) for c, v in named.items())) or UNSET,
         )
-        adds = [
-            msgspec.structs.replace(add_of(entry), epoch=self._copies.epoch_of(entry))
-            for entry in carried.adds
-        ]
+        adds = [self._copies.add_of(f, live.get(segment_id(f.id))) for f in carried.adds]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
             *guards,

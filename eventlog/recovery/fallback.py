@@ -14,11 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eventlog.errors import KeyNotFound
+from msgspec import UnsetType
+
+from eventlog.errors import DataLoss, KeyNotFound
 from eventlog.format import keys
+from eventlog.format.deletion_vectors import decode_vector
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.merging.planning.forms import form_of
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
@@ -74,7 +78,7 @@ def find_fallback(
         Corrupt: a commit or a spill cannot be read.
         Unavailable: the store does not answer.
     """
-    gone = {segment.id: segment for segment in lost}
+    gone = {form_of(segment).id: segment for segment in lost}
     search = _Search(log, snapshot, gone, whole or (lambda segment: is_whole(log.store, segment)))
     search.run()
     return search.result()
@@ -83,13 +87,20 @@ def find_fallback(
 def is_whole(store: ObjectStore, segment: Segment) -> bool:
     """Return whether a segment's object has the bytes that were committed; reads all of it.
 
+    So must its deletion vector: without it nothing tells which rows are deleted.
+
     Raises:
         Unavailable: the store does not answer.
     """
+    vector = segment.vector
     try:
+        if not isinstance(vector, UnsetType):  # against lost-vector-taken-for-whole
+            key = keys.vectors_key(vector)
+            blob = store.get(key, start=vector.offset, length=vector.size)
+            decode_vector(blob, vector, segment.rows)
         # One byte more than expected, to detect a longer object.
         return object_checksum(store, keys.key_of(segment), segment.bytes + 1) == segment.checksum
-    except KeyNotFound:
+    except (KeyNotFound, DataLoss):
         return False
 
 
@@ -109,8 +120,9 @@ class _Step:
         that occurred before.
         """
         adds = self.adds if self.exact else ()
-        dropped = tuple(segment.id for segment in self.drops)
-        return Change(tuple(segment.id for segment in adds), dropped, exact=self.exact)
+        # Names are those of forms: segments with other deleted rows have other rows.
+        dropped = tuple(form_of(segment).id for segment in self.drops)
+        return Change(tuple(form_of(s).id for s in adds), dropped, exact=self.exact)
 
 
 class _Search:
@@ -127,7 +139,7 @@ class _Search:
         self._snapshots = {snapshot.version: snapshot}
         self._commits: dict[int, list[_Step]] = {}
         self._steps: dict[tuple[int, int], _Step] = {}  # the relevant steps, by place
-        self._entries: dict[str, Segment] = dict(lost)
+        self._entries: dict[str, Segment] = dict(lost)  # by the name of the form, as all below
         self._there: dict[str, bool] = dict.fromkeys(lost, False)
         self._live: set[str] = set(lost)
 
@@ -141,7 +153,7 @@ class _Search:
             self._steps[step.place] = step
             if not step.exact:
                 continue
-            self._entries.update((segment.id, segment) for segment in (*step.adds, *step.drops))
+            self._entries.update((form_of(s).id, s) for s in (*step.adds, *step.drops))
             queue.extend(self._creator(s) for s in step.drops if not self._exists(s))
             queue.extend(self._droppers(step.adds))
 
@@ -156,7 +168,7 @@ class _Search:
         missing = states.missing | (self._lost.keys() - known.keys())
         out = [s for name, s in self._entries.items() if name in self._live]
         return Fallback(
-            out=tuple(s for s in out if s.id not in states.visible | missing),
+            out=tuple(s for s in out if form_of(s).id not in states.visible | missing),
             back=tuple(self._entries[n] for n in sorted(states.visible - self._live)),
             missing=tuple(self._lost[name] for name in sorted(missing & self._lost.keys())),
         )
@@ -172,13 +184,13 @@ class _Search:
         """Return the transactions that dropped the members of a group that are no longer live."""
         live = self._live_at(self._snapshot.version, adds)
         self._live |= live
-        rest = {segment.id: segment for segment in adds if segment.id not in live}
+        rest = {name: s for s in adds if (name := form_of(s).id) not in live}
         steps = []
         while rest:
             step = self._dropper(next(iter(rest.values())))
             steps.append(step)
             for segment in step.drops:
-                rest.pop(segment.id, None)
+                rest.pop(form_of(segment).id, None)
         return steps
 
     def _dropper(self, segment: Segment) -> _Step:
@@ -193,35 +205,45 @@ class _Search:
         return next(step for step in self._steps_of(high) if segment in step.drops)
 
     def _live_at(self, version: int, wanted: tuple[Segment, ...]) -> set[str]:
-        """Return the ids of the given entries that are live at a version."""
+        """Return the names of the given entries that are live at a version."""
         if version not in self._snapshots:
             self._snapshots[version] = self._log.snapshot(version)
         live = self._snapshots[version].live([Drop(s.id, s.chunk, "") for s in wanted])
-        return {segment.id for segment in wanted if live.get(segment.id) == segment}
+        # against deleted-rows-brought-back-by-a-stand-in
+        return {form_of(segment).id for segment in wanted if live.get(segment.id) == segment}
 
     def _exists(self, segment: Segment) -> bool:
-        if segment.id not in self._there:
-            self._there[segment.id] = self._whole(segment)
-        return self._there[segment.id]
+        name = form_of(segment).id
+        if name not in self._there:
+            self._there[name] = self._whole(segment)
+        return self._there[name]
 
     def _steps_of(self, version: int) -> list[_Step]:
         """Return the effects of the accepted transactions of a commit, in order."""
         if version not in self._commits:
             commit = spills.unpack(self._log.read(version)[0], self._log.spill)
             effect = self._log.effect(commit)
-            entries = {segment.id: segment for segment in (*effect.adds, *effect.drops)}
+            adds = {segment.id: segment for segment in effect.adds}
+            gone = (*effect.drops, *(before for before, _ in effect.deletes))
+            drops = {segment.id: segment for segment in gone}
             self._commits[version] = [
-                _step((version, index), transaction, entries)
+                _step((version, index), transaction, adds, drops)
                 for index, transaction in enumerate(effect.taken)
             ]
         return self._commits[version]
 
 
-def _step(place: tuple[int, int], transaction: Transaction, entries: dict[str, Segment]) -> _Step:
+def _step(
+    place: tuple[int, int],
+    transaction: Transaction,
+    adds: dict[str, Segment],
+    drops: dict[str, Segment],
+) -> _Step:
+    """Return what a transaction did, of which a delete of rows drops the entry before it."""
     change = change_of(transaction)
     return _Step(
         place,
-        adds=tuple(entries[name] for name in change.adds),
-        drops=tuple(entries[name] for name in change.drops),
+        adds=tuple(adds[name] for name in change.adds),
+        drops=tuple(drops[name] for name in change.drops),
         exact=change.exact,
     )

@@ -30,7 +30,10 @@ _PENDING = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The object of a dropped segment: the version that dropped it, and its size."""
+    """The object of a dropped segment, or of vectors: the version that dropped it, and its size.
+
+    Vectors are dropped by the last version in which an entry ceased to name one of them.
+    """
 
     key: str
     version: int
@@ -83,14 +86,14 @@ def verdict(
 
     Args:
         dropped: the dropped segments, by key.
-        live: the keys of the segments that are live at the version that set the marks.
+        live: the keys of the objects that live entries name at the version that set the marks.
         fence: the fence of that version.
         horizon: the horizon of that version.
     """
     # against live-again-deleted
     gone = [segment for key, segment in sorted(dropped.items()) if key not in live]
     # against dropped-above-the-fence-deleted, dropped-above-the-horizon-deleted
-    garbage = tuple(d for d in gone if d.version <= horizon and segment_epoch(d.key) < fence)
+    garbage = tuple(d for d in gone if d.version <= horizon and object_epoch(d.key) < fence)
     garbage_keys = {segment.key for segment in garbage}
     waiting = tuple(segment for segment in gone if segment.key not in garbage_keys)
     return Verdict(garbage, waiting)
@@ -103,7 +106,7 @@ def unnamed(
 
     Args:
         listed: the sizes of the objects under `data/`, by key.
-        live: the keys of the segments that are live at the version that set the marks.
+        live: the keys of the objects that live entries name at the version that set the marks.
         dropped: segments that were live before, by key; `verdict` decides on these.
         fence: the fence of that version.
     """
@@ -111,7 +114,7 @@ def unnamed(
         Dropped(key, 0, size)
         for key, size in listed.items()
         # against unnamed-above-the-fence-deleted, live-uploads-deleted
-        if key not in live and key not in dropped and segment_epoch(key) < fence
+        if key not in live and key not in dropped and object_epoch(key) < fence
     ]
 
 
@@ -122,7 +125,7 @@ def spared(objects: Iterable[Dropped], live: Mapping[str, int]) -> list[Dropped]
         objects: dropped or abandoned objects.
         live: for the keys whose ids are live, the epochs of the live segments.
     """
-    return [d for d in objects if d.key in live and segment_epoch(d.key) != live[d.key]]
+    return [d for d in objects if d.key in live and object_epoch(d.key) != live[d.key]]
 
 
 def reason(dropped: Dropped, limits: Marks) -> str:
@@ -135,23 +138,31 @@ def reason(dropped: Dropped, limits: Marks) -> str:
     return "staging"
 
 
-def segment_epoch(key: str) -> int:
-    """Return the epoch in a segment's key.
+def object_epoch(key: str) -> int:
+    """Return the epoch in the key of a segment or of deletion vectors.
 
     Raises:
-        Corrupt: the key is not that of a segment (hazard V4).
+        Corrupt: it is the key of something else (hazard V4).
     """
     return _parsed(key)[0]
 
 
-def drop_of_key(key: str) -> Drop:
-    """Return the drop by which a snapshot finds the segment of a key, if it is live.
+def object_id(key: str) -> str:
+    """Return the id in the key of a segment or of deletion vectors.
 
     Raises:
-        Corrupt: the key is not that of a segment.
+        Corrupt: it is the key of something else.
     """
-    _, chunk, segment = _parsed(key)
-    return Drop(segment, chunk, "")
+    return _parsed(key)[1]
+
+
+def drops_of_keys(names: Iterable[str]) -> list[Drop]:
+    """Return the drops by which a snapshot finds the segments of keys that are live.
+
+    Nothing is returned for objects of deletion vectors.
+    """
+    parsed = (keys.parse_segment_key(key) for key in names)
+    return [Drop(p[2], p[1], "") for p in parsed if p]
 
 
 def to_object(waiting: Iterable[Dropped]) -> bytes:
@@ -180,7 +191,7 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
         key: Dropped(key, version, size) for key, version, size in zip(*columns, strict=True)
     }
     for key, row in dropped.items():
-        segment_epoch(key)
+        object_epoch(key)
         if not 0 <= row.version <= last:
             raise Corrupt(
                 f"the record of the last vacuum has a segment dropped in version {row.version}, "
@@ -189,8 +200,8 @@ def from_object(body: bytes, rows: int, last: int) -> dict[str, Dropped]:
     return dropped
 
 
-def _parsed(key: str) -> tuple[int, str, str]:
-    parsed = keys.parse_segment_key(key)
-    if parsed is None or keys.segment_key(*parsed) != key:  # against foreign-key-given-an-epoch
-        raise Corrupt(f"{key[:80]!r} is not the key of a segment", key=key[:80])
+def _parsed(key: str) -> tuple[int, str]:
+    parsed = keys.parse_data_key(key)
+    if parsed is None:  # against foreign-key-given-an-epoch
+        raise Corrupt(f"{key[:80]!r} is not the key of a segment or of vectors", key=key[:80])
     return parsed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eventlog.model.actions import Add, Drop, Replace
+from eventlog.model.actions import Add, DeleteRows, Drop, Replace
 from eventlog.model.records import Transaction
 
 
@@ -40,7 +40,7 @@ class Change:
 
     Attributes:
         adds: ids of the added segments, in order.
-        drops: ids of the dropped segments, in order.
+        drops: ids of the dropped segments, and of those of which rows were deleted, in order.
         exact: whether the adds have the same rows as the drops: a `replace` that deleted none.
     """
 
@@ -50,11 +50,15 @@ class Change:
 
 
 def change_of(transaction: Transaction) -> Change:
-    """Return the effect of an accepted transaction, whose spill is unpacked."""
+    """Return the effect of an accepted transaction, whose spill is unpacked.
+
+    After a delete of rows a segment has other rows: what had the rows before is dropped.
+    """
     actions = transaction.actions
     return Change(
         tuple(action.id for action in actions if isinstance(action, Add)),
-        tuple(action.id for action in actions if isinstance(action, Drop)),
+        # against rows-deleted-of-a-member-not-seen
+        tuple(action.id for action in actions if isinstance(action, Drop | DeleteRows)),
         exact=any(isinstance(action, Replace) and not action.deletes for action in actions),
     )
 

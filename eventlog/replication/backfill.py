@@ -285,8 +285,14 @@ class Filler:
                 if later is not None and version >= horizon:
                     # Segments that the next version dropped; a later one may have restored them.
                     before = log.resolve(commit, body)
-                    for entry in diff(before, later).dropped:
-                        yield contents.segment_item(entry, version, maybe_there=True, unnamed=True)
+                    change = diff(before, later)
+                    has = set(map(keys.key_of, change.added))  # the target, with other vectors
+                    for entry in change.dropped:
+                        if keys.key_of(entry) not in has:
+                            yield contents.segment_item(
+                                entry, version, maybe_there=True, unnamed=True
+                            )
+                    yield from contents.vector_items(change.dropped, version, maybe_there=True)
                     later = before
                 yield from contents.of_commit(commit, ())
                 yield from self._keyframe(

@@ -10,10 +10,12 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
+from msgspec import UnsetType
+
 from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
-from eventlog.model.entries import Segment, Sweep
+from eventlog.model.entries import Segment, Sweep, Vector
 from eventlog.model.records import Commit, KeyFrame, Leaf
 
 _LOW = 2**64 - 1
@@ -45,12 +47,19 @@ def _digest(key: str, size: int) -> int:
     return int.from_bytes(blake2b(f"{key} {size}".encode(), digest_size=16).digest(), "big")
 
 
-def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False) -> list[Item]:
-    """Return the objects that a commit needs: the segments that it made live, and its spills.
+def of_commit(
+    commit: Commit,
+    entries: Collection[Segment],
+    changed: Collection[Segment] = (),
+    *,
+    late: bool = False,
+) -> list[Item]:
+    """Return the objects that a commit needs: segments, vectors and spills that are new with it.
 
     Args:
         commit: the commit.
         entries: the entries that it made live.
+        changed: the entries that it gave deletion vectors; the target has their segments.
         late: whether the target was started above versions that it did not have.
     """
     version = commit.header.version
@@ -62,6 +71,7 @@ def of_commit(commit: Commit, entries: Iterable[Segment], *, late: bool = False)
         segment_item(entry, version, maybe_there=restores, unnamed=restores and late)
         for entry in entries
     ]
+    items += vector_items([*entries, *changed], version, maybe_there=restores)
     spills = [t.spill for t in commit.transactions if t.spill is not None]
     if commit.delta.spill is not None:
         spills.append(commit.delta.spill)
@@ -87,6 +97,26 @@ def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bo
     """Return the item to copy for a segment."""
     key = keys.key_of(entry)
     return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there, unnamed)
+
+
+def vector_items(entries: Iterable[Segment], version: int, *, maybe_there: bool) -> list[Item]:
+    """Return the items to copy for the deletion vectors of entries, one for each object."""
+    named: dict[str, list[Vector]] = {}
+    for entry in entries:
+        if not isinstance(entry.vector, UnsetType):  # against vectors-not-copied
+            named.setdefault(keys.vectors_key(entry.vector), []).append(entry.vector)
+    return [
+        Item(
+            key,
+            "vectors",
+            version,
+            max(vector.offset + vector.size for vector in vectors),
+            "",
+            maybe_there,
+            vectors=tuple(vectors),
+        )
+        for key, vectors in named.items()
+    ]
 
 
 def of_leaves(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from msgspec import UnsetType
+
 from eventlog.commit import keyframe_writing
 from eventlog.copying.copier import Item
 from eventlog.display import command
@@ -30,7 +32,7 @@ from eventlog.format.frames import entry_columns
 from eventlog.log import chain, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Add
+from eventlog.model.actions import Add, DeleteRows
 from eventlog.model.entries import Segment
 from eventlog.model.records import (
     FORMAT_NAME,
@@ -164,8 +166,9 @@ class Steps:
                     )
                 whole = version == first > having + 1  # `_live` has copied its segments
                 entries = () if whole else self._entries(commit)
-                self._check_kept(entries, version)
-                yield from contents.of_commit(commit, entries, late=self._known.late)
+                changed = () if whole else self._changed(commit)
+                self._check_kept(entries, version, changed)
+                yield from contents.of_commit(commit, entries, changed, late=self._known.late)
                 yield self._commit_step(commit, body)
                 if whole and having < 0:
                     yield from self._first_of_all()
@@ -181,16 +184,32 @@ class Steps:
         delta = spills.delta_of(commit, self._log.spill)
         return [s for s in delta.adds.values() if s.version == commit.header.version]
 
-    def _check_kept(self, entries: Collection[Segment], version: int) -> None:
-        """Check that a target branch's parent keeps the inherited segments of a version (R17.2).
+    def _changed(self, commit: Commit) -> list[Segment]:
+        """Return the entries to which a commit gave vectors, by its delta and its actions."""
+        if not commit.header.changes.vectors:
+            return []
+        unpacked = spills.unpack(commit, self._log.spill)
+        actions = (a for t in unpacked.transactions for a in t.actions)
+        # Of a void transaction the delta has no vector.
+        given = {(a.id, a.vector) for a in actions if isinstance(a, DeleteRows)}
+        delta = spills.delta_of(commit, self._log.spill)
+        return [entry for entry in delta.adds.values() if (entry.id, entry.vector) in given]
 
-        Inherited segments were stored before the branch forked, and only the parent has them.
+    def _check_kept(
+        self, entries: Collection[Segment], version: int, changed: Collection[Segment] = ()
+    ) -> None:
+        """Check that a target branch's parent keeps the inherited objects of a version (R17.2).
+
+        Inherited objects were stored before the branch forked, and only the parent has them. Of
+        `changed` entries the target has the segments.
 
         Raises:
             InvalidInput: the parent need not keep them all; a merge copies such segments.
         """
         for fork in self._target.forks[:1]:
-            older = [k for e in entries if is_inherited(k := keys.key_of(e), fork.version)]
+            needed = {key for entry in entries for key in keys.keys_of(entry)}
+            needed |= {key for entry in changed for key in keys.keys_of(entry)[1:]}
+            older = [key for key in sorted(needed) if is_inherited(key, fork.version)]
             if not older:
                 continue
             kept = Kept(Log(self._target), [fork], fork.held + 1).of(older)
@@ -227,12 +246,17 @@ class Steps:
             (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
         )
         named = self._named(having)
+        vectored = list[Segment]()
         for entry in _live_at(snapshot):
+            if not isinstance(entry.vector, UnsetType):
+                vectored.append(entry)
             place = keys.key_of(entry), entry.bytes
             seen = place in stored
             if not seen or place not in named:
                 self._check_kept((entry,), first)
                 yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
+        self._check_kept((), first, vectored)
+        yield from contents.vector_items(vectored, first, maybe_there=True)
         if snapshot.meta.swept is not None:  # against copy-without-the-record-of-its-state
             yield from contents.of_sweep(snapshot.meta.swept, first)
         if snapshot.header.keyframe is not None:

@@ -230,7 +230,8 @@ def apply(effect: Effect, live: dict[str, Segment]) -> None:
     live.update((segment.id, segment) for segment in effect.adds)
     live.update((after.id, after) for _, after in effect.deletes)
     for segment in effect.drops:
-        del live[segment.id]
+        if live[segment.id] == segment:  # else it is live again with another vector
+            del live[segment.id]
 
 
 def check_next_commit(state: FullState | None, header: Header) -> None:
@@ -359,10 +360,12 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
     if isinstance(changed, str):
         return changed
     added = [a for a in txn.actions if isinstance(a, Add)]
-    reason = _unmet(txn, meta, view) or _moved(txn, view, so_far)
+    again = {s.id: s for s in drops} if rules.may_exchange(txn) else {}
+    reason = _unmet(txn, meta, view, again) or _moved(txn, view, so_far)
     reason = reason or rules.replace_problem(txn, drops, added)  # against replacement-never-judged
     reason = reason or rules.update_problem(txn, drops, changed, added)
-    reason = reason or rules.stats_problem(added, meta) or _added_before(added, view, so_far)
+    reason = reason or rules.stats_problem(added, meta)
+    reason = reason or _added_before(added, view, so_far, again)
     if reason:
         return reason
     version, first = view.version + 1, len(so_far.adds)
@@ -412,13 +415,18 @@ def _small_state(txn: Transaction, meta: Meta, version: int, time_ms: int) -> Me
     return meta
 
 
-def _unmet(txn: Transaction, meta: Meta, view: FoldView) -> str | None:
+def _unmet(
+    txn: Transaction, meta: Meta, view: FoldView, again: Mapping[str, Segment]
+) -> str | None:
     """Return why the precondition of an add or an `unchanged` fails, if one does."""
     restored = any(isinstance(a, Restore) and isinstance(a.origin, UnsetType) for a in txn.actions)
     for action in txn.actions:
         reason = None
         if isinstance(action, Add):
-            reason = rules.add_problem(action, meta, view.version + 1, restored=restored)
+            before = again.get(action.id)
+            reason = rules.add_problem(
+                action, meta, view.version + 1, restored=restored, before=before
+            )
         elif isinstance(action, Unchanged):
             reason = _arrived(view.arrived(action.start, action.end, txn.read_version))
         if reason:
@@ -443,14 +451,19 @@ def _arrived(arrival: Segment | None) -> str | None:
     )
 
 
-def _added_before(added: list[Add], view: FoldView, so_far: Effect) -> str | None:
-    """Return why the adds would make a segment live twice, if they would."""
+def _added_before(
+    added: list[Add], view: FoldView, so_far: Effect, again: Mapping[str, Segment]
+) -> str | None:
+    """Return why the adds would make a segment live twice, if they would.
+
+    Those that the transaction drops and adds with another vector are in `again`.
+    """
     seen = {s.id for s in so_far.adds}
     for add in added:
         if add.id in seen:  # against id-added-twice-in-a-commit
             return f"segment {add.id} is added twice"
         seen.add(add.id)
-    present = view.present(added)
+    present = view.present(added) - again.keys()
     # against live-id-added-again
     return f"segment {min(present)} is already live" if present else None
 
@@ -499,8 +512,10 @@ def _judge_deletes(
 
 def _check_fresh(state: FullState | None, header: Header, effect: Effect) -> None:
     seen: set[str] = set()
+    dropped = {segment.id for segment in effect.drops}
     for segment in effect.adds:
-        if segment.id in seen or (state is not None and segment.id in state.segments):
+        there = state is not None and segment.id in state.segments and segment.id not in dropped
+        if segment.id in seen or there:
             raise Corrupt(f"segment id {segment.id} is added twice", version=header.version)
         seen.add(segment.id)
 

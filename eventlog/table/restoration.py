@@ -11,13 +11,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import UNSET
 
 from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Action, AppReset, Drop, Restore, SameSegments
+from eventlog.model.actions import Action, Add, AppReset, Drop, Restore, SameSegments
+from eventlog.model.entries import Segment
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.small.holds import check_kept
@@ -80,12 +82,13 @@ def restoration(
     # A branch brings back only versions that its parent keeps for it.
     check_kept(head.meta, head.version, target.version, table, held=held)
     change = diff(head, target)
-    # A segment that was dropped and restored has two entries, of different versions.
+    # A segment that was dropped and restored has two entries, of different versions. It stays as it
+    # is, unless other rows of it are deleted.
     now = {s.id: s for s in change.dropped}
-    back = {s.id for s in change.added if s.id in now}
+    back = {s.id for s in change.added if s.id in now and s.vector == now[s.id].vector}
     for segment in change.added:
         # Merges give no id a second place (MERGING.md R19.10), and rows would count elsewhere.
-        if segment.id in back and segment.slice != now[segment.id].slice:
+        if segment.id in now and segment.slice != now[segment.id].slice:
             raise InvalidInput(
                 f"segment {segment.id} is live in another place than in version {target.version}, "
                 "and no restore moves segments: restore a version without it first",
@@ -93,7 +96,9 @@ def restoration(
                 version=target.version,
             )
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
-    adds: list[Action] = [add_of(s) for s in change.added if s.id not in back]
+    adds: list[Action] = [
+        _as_live(add_of(s), now.get(s.id)) for s in change.added if s.id not in back
+    ]
     resets = _resets(head, target, forget_units=forget_units)
     # Marks that are only stamped with the restore's version need no commit of their own.
     moved = {app_id for app_id, reset in resets.items() if reset.new != reset.old}
@@ -101,6 +106,13 @@ def restoration(
         return []
     restore = Restore(target.version, resets or UNSET)
     return [SameSegments(head.hash_sum()), restore, *drops, *adds]
+
+
+def _as_live(add: Add, live: Segment | None) -> Add:
+    """Return the add of a segment that is live, perhaps by another key or with another schema."""
+    if live is None:
+        return add
+    return msgspec.structs.replace(add_of(live), vector=add.vector)
 
 
 def _resets(head: Snapshot, target: Snapshot, *, forget_units: bool) -> dict[str, AppReset]:

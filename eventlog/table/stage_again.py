@@ -1,20 +1,25 @@
-"""Slow writers: staged segments below the fence are staged again, and then committed.
+"""Slow writers: staged objects below the fence are staged again, and then committed.
 
-A segment below the fence can no longer be committed under its own key, and vacuum may delete it at
-any time. Its bytes are copied to a fresh key in the current epoch (FORMAT.md R12.8). Nothing is
-deleted here (hazard C7).
+A segment below the fence, or an object of deletion vectors, can no longer be committed under its
+own key, and vacuum may delete it at any time. Its bytes are copied to a fresh key in the current
+epoch (FORMAT.md R12.8). Nothing is deleted here (hazard C7).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
+from eventlog.format.deletion_vectors import has_vectors, join_vectors, references
 from eventlog.log.history import find_transaction
-from eventlog.model.actions import Action, Add
+from eventlog.model.actions import Action, Add, DeleteRows
+from eventlog.model.entries import Vector
 from eventlog.model.records import Transaction
 from eventlog.session.session import Session
 from eventlog.store.parallel import COPY_THREADS, each
@@ -57,42 +62,118 @@ def commit_staged(session: Session, transaction: Transaction) -> int:
 
 
 def restaged(session: Session, transaction: Transaction) -> Transaction:
-    """Return the transaction with every fenced segment copied to the epoch of the newest version.
+    """Return the transaction with every fenced object copied to the epoch of the newest version.
 
     Raises:
         CommitConflict: an upload is missing or damaged.
         Unavailable: the store does not answer.
     """
     head = session.head()
+    fence, copies = head.meta.fence, _Copies(session, head.version, transaction.id)
 
     def again(action: Action) -> Action:
-        if isinstance(action, Add) and _fenced(action, head.meta.fence):
-            return _copied(session, action, head.version, transaction.id)
+        if isinstance(action, Add) and action.epoch < fence:
+            return copies.segment(action)
         return action
 
-    actions = tuple(each(again, transaction.actions, count=COPY_THREADS))
-    return msgspec.structs.replace(transaction, actions=actions)  # against restage-under-a-new-id
+    actions = [*each(again, transaction.actions, count=COPY_THREADS)]
+    renamed = {
+        _key(before): _key(after)
+        for before, after in zip(transaction.actions, actions, strict=True)
+        if isinstance(before, Add) and isinstance(after, Add) and before is not after
+    }
+    # Vectors name the keys of their segments.
+    moving = []
+    for before, after in zip(transaction.actions, actions, strict=True):
+        vector, is_new = _vector_of(before), before is not after
+        # against fenced-vectors-not-copied
+        if vector is not None and (is_new or vector.epoch < fence):
+            moving.append(vector)
+    moved = copies.vectors(moving, renamed)
+    final = [
+        action
+        if (vector := _vector_of(action)) is None or vector not in moved
+        else msgspec.structs.replace(action, vector=moved[vector])
+        for action in actions
+    ]
+    # against restage-under-a-new-id
+    return msgspec.structs.replace(transaction, actions=tuple(final))
+
+
+def _key(add: Add) -> str:
+    return keys.segment_key(add.epoch, add.chunk, add.id)
 
 
 def _fenced(action: Action, fence: int) -> bool:
-    return isinstance(action, Add) and action.epoch < fence
+    vector = _vector_of(action)
+    is_old = vector is not None and vector.epoch < fence
+    return is_old or (isinstance(action, Add) and action.epoch < fence)
 
 
-def _copied(session: Session, add: Add, epoch: int, transaction_id: str) -> Add:
-    key = keys.segment_key(add.epoch, add.chunk, add.id)
-    try:
-        body = session.store.get(key, length=add.bytes + 1)
-    except KeyNotFound:
-        body = b""
-    if codec.sha256(body) != add.checksum:  # against restage-copies-anything
-        raise CommitConflict(
+def _vector_of(action: Action) -> Vector | None:
+    """Return the deletion vector that an action gives an entry; None: it gives none."""
+    if not isinstance(action, Add | DeleteRows) or isinstance(action.vector, UnsetType):
+        return None
+    return action.vector
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Copies fenced objects to an epoch, each under a fresh id."""
+
+    session: Session
+    epoch: int
+    transaction: str
+
+    def segment(self, add: Add) -> Add:
+        """Copy a segment, and return the add of the copy."""
+        key = _key(add)
+        body = self._body(key, add.bytes + 1)
+        if codec.sha256(body) != add.checksum:  # against restage-copies-anything
+            raise self._too_late(key)
+        session, epoch = self.session, self.epoch
+        fresh = msgspec.structs.replace(add, id=session.clock.random_id(), epoch=epoch)
+        put_once(session.store, session.clock, _key(fresh), body)
+        session.log.staged.vouch([fresh])
+        return fresh  # against restage-deletes
+
+    def vectors(
+        self, vectors: Sequence[Vector], renamed: Mapping[str, str]
+    ) -> dict[Vector, Vector]:
+        """Copy vectors into one object, and return for each the one in the copy.
+
+        Args:
+            vectors: the vectors.
+            renamed: the new keys of segments that were copied, by their old ones.
+        """
+        if not vectors:
+            return {}
+        session, encoded, bodies = self.session, list[tuple[str, bytes, int]](), dict[str, bytes]()
+        for vector in vectors:
+            key = keys.vectors_key(vector)
+            if key not in bodies:
+                bodies[key] = self._body(key, None)
+            body = bodies[key]
+            if not has_vectors(body, [vector]):  # against restage-copies-any-vectors
+                raise self._too_late(key)
+            named = (references(body) or {}).get(vector.offset, "")
+            blob = body[vector.offset : vector.offset + vector.size]
+            encoded.append((renamed.get(named, named), blob, vector.rows))
+        body, copied = join_vectors(self.epoch, session.clock.random_id(), encoded)
+        put_once(session.store, session.clock, keys.vectors_key(copied[0]), body)
+        return dict(zip(vectors, copied, strict=True))
+
+    def _body(self, key: str, length: int | None) -> bytes:
+        try:
+            return self.session.store.get(key, length=length)
+        except KeyNotFound:
+            return b""
+
+    def _too_late(self, key: str) -> CommitConflict:
+        return CommitConflict(
             "the upload took so long that a vacuum deleted it; nothing was committed: write the "
             "rows again (the property staging_hours sets how long an upload may take)",
-            table=session.uri,
+            table=self.session.uri,
             key=key,
-            transaction=transaction_id,
+            transaction=self.transaction,
         )
-    fresh = msgspec.structs.replace(add, id=session.clock.random_id(), epoch=epoch)
-    put_once(session.store, session.clock, keys.segment_key(epoch, fresh.chunk, fresh.id), body)
-    session.log.staged.vouch([fresh])
-    return fresh  # against restage-deletes

@@ -144,7 +144,7 @@ class ChangeReading:
 
     def _inserted(self, segments: Sequence[Segment]) -> Iterator[pa.Table]:
         """Yield the rows of segments, each marked with the version that added it."""
-        ends = deque(accumulate(s.rows for s in segments))
+        ends = deque(accumulate(s.live_rows for s in segments))
         versions = deque(s.version for s in segments)
         done = 0
         for batch in self._unfiltered().batches(segments):

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from golden import make, make_whole
 from golden.make_rules import good
+from msgspec import UNSET
 from msgspec.structs import replace
 from support.deleting import delete_rows, staged_deletes
 
@@ -34,7 +35,7 @@ from eventlog.model.actions import (
 from eventlog.model.entries import Vector
 from eventlog.model.records import Transaction
 from eventlog.state import fold
-from eventlog.state.delta import drop_of
+from eventlog.state.delta import add_of, drop_of
 from eventlog.writers import append
 
 NAME = "deletion_vectors"
@@ -111,6 +112,13 @@ def voids(t: Table) -> list[Transaction]:
         [with_vector(with_rows, epoch=fence - 1)],
         [with_vector(with_rows, object="zz")],
     ]
+    back, at = replace(add_of(other), vector=UNSET), Restore(version - 1)
+    exchanges: list[list[Action]] = [
+        [drop_of(other), back],  # no restore
+        [at, drop_of(other), add_of(other)],  # the same vector
+        [at, drop_of(other), replace(back, rows=other.rows + 1)],
+        [at, back],  # it is not dropped
+    ]
     updates: list[list[Action]] = [
         [Update(0, False), *two],
         [Update(2, False), *two],  # one row goes
@@ -122,7 +130,7 @@ def voids(t: Table) -> list[Transaction]:
     ]
     return [
         *(void(t, "R20.3", actions) for actions in deletes),
-        *(void(t, "F6", actions) for actions in adds),
+        *(void(t, "F6", actions) for actions in (*adds, *exchanges)),
         *(void(t, "R20.5", actions) for actions in updates),
         void(t, "F10", [plan, drop_of(other), with_rows]),  # as many rows as their objects have
         void(t, "F10", [plan, drop_of(kept), *staged(t, rows(1, range(40, 44))), more]),
@@ -180,7 +188,9 @@ def make_vectors(clock: ManualClock) -> None:
     t.commit(t.transaction("drop", [drop_of(s) for s in shrunk]))
     t.write_keyframe()
     append(t, rows(5, range(80, 86)))
-    delete_rows(t, {entries(t)[-1].id: [2, 3, 4]})
+    version = delete_rows(t, {entries(t)[-1].id: [2, 3, 4]})
+    t.restore(version - 1)  # the entry has no vector again
+    t.restore(version)
 
 
 def main() -> int:

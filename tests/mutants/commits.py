@@ -279,7 +279,8 @@ COMMITS = (
         "C8",
         "rows that are staged again are committed under the same id",
         becomes(
-            "msgspec.structs.replace(transaction, actions=actions, id=session.clock.random_id())"
+            "msgspec.structs.replace(transaction, actions=tuple(final), "
+            "id=session.clock.random_id())"
         ),
         "test_the_second_form_keeps_the_id_of_the_transaction",
     ),
@@ -287,7 +288,7 @@ COMMITS = (
         "restage-deletes",
         "C7",
         "staging again deletes nothing",
-        first("session.store.delete([key])"),
+        first("self.session.store.delete([key])"),
         "test_a_fenced_append_is_staged_again_and_lands_once",
     ),
     mutant(

@@ -11,11 +11,12 @@ from mutants.replacements import REPLACEMENTS
 from mutants.rules import RULES
 from mutants.slices import SLICES
 from mutants.sweeps import SWEEPS
+from mutants.vector_objects import VECTOR_OBJECTS
 from mutants.vectors import VECTORS
 
 MUTANTS = (
     *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
-    *(*VECTORS, *BRANCHES, *COPIES, *MERGES, *EXPRESSIONS),
+    *(*VECTORS, *BRANCHES, *COPIES, *MERGES, *EXPRESSIONS, *VECTOR_OBJECTS),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -63,7 +63,7 @@ SWEEPS = (
         "dropped-above-the-horizon-deleted",
         "V2",
         "segments of a kept version are kept",
-        becomes("tuple((one for one in gone if segment_epoch(one.key) < fence))"),
+        becomes("tuple((one for one in gone if object_epoch(one.key) < fence))"),
         "test_versions_within_the_retention_stay_readable",
     ),
     mutant(
@@ -112,10 +112,10 @@ SWEEPS = (
         "foreign-keys-deleted",
         "V4",
         "only keys that a writer of the table creates are deleted",
-        becomes("keys.parse_segment_key(listed.key) or (0, '', '')"),
+        becomes("keys.parse_data_key(listed.key) or (0, '')"),
         "test_v4_foreign_keys_are_never_deleted",
         also={
-            "foreign-key-given-an-epoch": instead("if parsed is None:\n    return 0, '', ''"),
+            "foreign-key-given-an-epoch": instead("if parsed is None:\n    return 0, ''"),
         },
     ),
     mutant(

@@ -9,6 +9,7 @@ from io import BytesIO
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.deleting import deleted_positions
 
 from eventlog.format import codec, keys
 from eventlog.model.actions import Replace
@@ -19,13 +20,15 @@ from eventlog.state.delta import drop_of
 
 
 def read(table, segments):
-    """All rows of the segments, read directly from their objects."""
+    """All rows of the segments that are not deleted, read directly from their objects."""
     schema = to_arrow(table.head().stored_schema)
     parts = []
     for segment in segments:
         body = table.store.get(keys.key_of(segment))
         assert codec.sha256(body) == segment.checksum
-        parts.append(pq.read_table(BytesIO(body)).select(schema.names).cast(schema))
+        rows = pq.read_table(BytesIO(body)).select(schema.names).cast(schema)
+        deleted = deleted_positions(table, segment)
+        parts.append(rows.take([n for n in range(len(rows)) if n not in deleted]))
     return pa.concat_tables([schema.empty_table(), *parts])
 
 

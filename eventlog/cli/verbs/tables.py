@@ -28,7 +28,7 @@ from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
 from eventlog.model.columns.named_layout import NamedLayout
-from eventlog.model.entries import GRANULARITIES, Segment
+from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.quantities import count_text, signed_text, size_text
@@ -257,6 +257,7 @@ def _entry_json(entry: HistoryEntry) -> dict[str, Any]:
         "transactions": entry.transactions,
         "adds": entry.adds,
         "drops": entry.drops,
+        "deletes": entry.deletes,
         "rows": entry.rows,
         "bytes": entry.bytes,
     }
@@ -264,11 +265,14 @@ def _entry_json(entry: HistoryEntry) -> dict[str, Any]:
 
 def _segment_json(segment: Segment) -> dict[str, Any]:
     place = segment.slice
-    sliced = {} if isinstance(place, UnsetType) else {"slice": msgspec.to_builtins(place)}
-    return sliced | {
+    more = {} if isinstance(place, UnsetType) else {"slice": msgspec.to_builtins(place)}
+    if not isinstance(segment.vector, UnsetType):
+        vector = msgspec.to_builtins(segment.vector)
+        more["vector"] = {"key": keys.vectors_key(segment.vector)} | vector
+    return more | {
         "id": segment.id,
         "chunk": segment.chunk,
-        "rows": segment.rows,
+        "rows": segment.live_rows,
         "bytes": segment.bytes,
         "version": segment.version,
         "epoch": segment.epoch,
@@ -282,7 +286,7 @@ def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
     sums: dict[str, list[int]] = {}
     for segment in segments:
         total = sums.setdefault(segment.chunk, [0, 0, 0])
-        for at, number in enumerate((1, segment.rows, segment.bytes)):
+        for at, number in enumerate((1, segment.live_rows, segment.bytes)):
             total[at] += number
     if place.as_json:
         for name, (count, rows, size) in sums.items():
@@ -329,7 +333,8 @@ def _table_of_segments(
 ) -> None:
     """Show segments; those of a keyed table with their buckets as numbered after `splits`."""
     sliced = any(not isinstance(s.slice, UnsetType) for _, s in signed)
-    columns = ["", "chunk", "rows", "bytes", "version"]
+    deleted = any(not isinstance(s.vector, UnsetType) for _, s in signed)
+    columns = ["", "chunk", "rows", *["deleted"] * deleted, "bytes", "version"]
     if sliced:
         columns += ["kind", "level", "buckets", "of versions"]
     if sliced and counting is not None:
@@ -337,7 +342,9 @@ def _table_of_segments(
     columns.append("key")
     rows = []
     for sign, s in signed:
-        row = [sign, s.chunk, terminal.with_thousands(s.rows), size_text(s.bytes), s.version]
+        gone = [terminal.with_thousands(deleted_rows(s.vector))] * deleted
+        counts = [terminal.with_thousands(s.live_rows), *gone, size_text(s.bytes)]
+        row = [sign, s.chunk, *counts, s.version]
         if sliced:
             place = slice_of(s)
             row += [place.kind, place.level, _range(reach(s, splits)), _range(span(s))]
@@ -347,7 +354,7 @@ def _table_of_segments(
     first = 0 if mark else 1
     terminal.table(
         columns[first:], (row[first:] for row in rows),
-        right=("rows", "bytes", "version", "level"),
+        right=("rows", "deleted", "bytes", "version", "level"),
     )  # fmt: skip
 
 
@@ -357,7 +364,7 @@ def _range(ends: Sequence[int]) -> str:
 
 
 def _sums(segments: Sequence[Segment]) -> str:
-    rows, size = sum(s.rows for s in segments), sum(s.bytes for s in segments)
+    rows, size = sum(s.live_rows for s in segments), sum(s.bytes for s in segments)
     return terminal.totals_text(Totals(len(segments), rows, size))
 
 
@@ -410,7 +417,7 @@ def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
             ("sha256", snapshot.commit_hash),
             ("key frame", f"{start}; since then {_changed(len(delta.adds), len(delta.drops))}"),
             ("totals", terminal.totals_text(header.totals)),
-            ("changes", _changed(changes.adds, changes.drops)),
+            ("changes", _changed(changes.adds, changes.drops, changes.vectors or 0)),
             ("rows", f"{changes.rows:+,}"),
             ("bytes", f"{changes.bytes:+,}"),
         ]
@@ -482,8 +489,9 @@ def _merge_text(merge: Merge) -> str:
     )
 
 
-def _changed(adds: int, drops: int) -> str:
-    return f"{count_text(adds, 'segment')} added, {drops:,} dropped"
+def _changed(adds: int, drops: int, deletes: int = 0) -> str:
+    more = f", rows of {deletes:,} deleted" if deletes else ""
+    return f"{count_text(adds, 'segment')} added, {drops:,} dropped{more}"
 
 
 def _actions(transaction: Transaction) -> dict[str, int]:

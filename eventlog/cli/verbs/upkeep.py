@@ -150,8 +150,12 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
     table = place.open()
     plan = table.restore(version, forget_units=forget_units, dry_run=True)
     head, target, actions, units = plan.head, plan.target, plan.actions, plan.undone
-    adds = [action for action in actions if isinstance(action, Add)]
-    drops = sum(isinstance(action, Drop) for action in actions)
+    dropped = {action.id for action in actions if isinstance(action, Drop)}
+    added = [action for action in actions if isinstance(action, Add)]
+    # Of these only the deleted rows change.
+    again = [action for action in added if action.id in dropped]
+    adds = [action for action in added if action.id not in dropped]
+    drops = len(dropped) - len(again)
     committed = None if dry_run else plan.commit()
     if place.as_json:
         terminal.json_document(
@@ -161,6 +165,7 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
                 "version": committed,
                 "adds": len(adds),
                 "drops": drops,
+                "vectors": len(again),
                 "rows": target.totals.rows - head.totals.rows,
                 "bytes": target.totals.bytes - head.totals.bytes,
                 "undone_units": [
@@ -170,10 +175,12 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
             }
         )
         return
-    back = Totals(len(adds), sum(add.rows for add in adds), sum(add.bytes for add in adds))
+    back = Totals(len(adds), sum(add.live_rows for add in adds), sum(add.bytes for add in adds))
     terminal.say(f"from version {head.version}: {terminal.totals_text(head.totals)}")
     terminal.say(f"back to version {version}: {terminal.totals_text(target.totals)}")
     terminal.say(f"drops {count_text(drops, 'segment')}, brings back {terminal.totals_text(back)}")
+    if again:
+        terminal.say(f"exchanges the deleted rows of {count_text(len(again), 'segment')}")
     if units:
         rest = (
             "they can be loaded again"
@@ -211,7 +218,13 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
             {
                 "version": committed,
                 "segments": [
-                    {"key": key, "id": s.id, "rows": s.rows, "bytes": s.bytes, "intact": intact}
+                    {
+                        "key": key,
+                        "id": s.id,
+                        "rows": s.live_rows,
+                        "bytes": s.bytes,
+                        "intact": intact,
+                    }
                     for key, s, intact in shown
                 ],
             }
@@ -222,7 +235,7 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
         (
             (
                 key,
-                terminal.with_thousands(s.rows),
+                terminal.with_thousands(s.live_rows),
                 size_text(s.bytes),
                 "intact" if intact else "lost",
             )

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import UNSET
+
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck.contents.row_check import RowCheck, SeenRows, read_segments
+from eventlog.fsck.contents.vector_check import compare_vectors
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Progress, Walk
 from eventlog.fsck.objects.held_segments import HeldSegment
-from eventlog.fsck.objects.sought_segments import Lost, SoughtSegments
+from eventlog.fsck.objects.sought_segments import ListedObjects, Lost, SoughtSegments
 from eventlog.model.entries import Segment
 from eventlog.store.port import ObjectStore
 
@@ -35,23 +39,24 @@ def compare_checksums(
     store: ObjectStore,
     walk: Walk,
     sought: SoughtSegments,
-    held: Sequence[HeldSegment],
+    listing: ListedObjects,
     findings: Findings,
     *,
     keys_follow: bool,
     progress: Progress,
 ) -> Compared:
-    """Read segments, and compare them with the log.
+    """Read segments and deletion vectors, and compare them with the log.
 
     Args:
         store: of the table.
         walk: the completed walk over the log.
         sought: the segments of the version to check.
-        held: the segments that are only held.
+        listing: the segments that are only held, and those that are known to be lost.
         findings: receives the problems, besides those of lost segments.
         keys_follow: whether the live rows in wrong places are reported by a check of the keys.
         progress: called with the number of bytes that were read, and their total.
     """
+    held = listing.held
     holders = {one.segment.id: one for one in held}
     checks = _row_checks(store, walk, sought, held, findings)
     both = [*sought.segments.values(), *(one.segment for one in held)]
@@ -62,7 +67,9 @@ def compare_checksums(
         check = checks.get(holder.version if holder else sought.version)
         if check is None:
             return []  # nothing can be read, which was reported
-        return check.problems(segment, places=holder is not None or not keys_follow)
+        # Statistics are of all rows, deleted ones included; the vectors are read below.
+        whole = msgspec.structs.replace(segment, vector=UNSET)
+        return check.problems(whole, places=holder is not None or not keys_follow)
 
     for seen in read_segments(store, sorted(both, key=_by_age), problems):
         segment, holder = seen.segment, holders.get(seen.segment.id)
@@ -80,6 +87,11 @@ def compare_checksums(
             named = message if holder is None else f"{holder.named} is damaged: {message}"
             version = segment.version if holder is None else holder.version
             findings.add("error", named, keys.key_of(segment), version)
+    known = {segment.id for _, segment in (*listing.lost, *compared.lost)}
+    live = [segment for segment in sought.segments.values() if segment.id not in known]
+    for body_size, problems_found in compare_vectors(store, live, listing.vectors, findings):
+        compared.bytes += body_size
+        compared.lost += problems_found
     return compared
 
 

@@ -9,18 +9,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, InvalidInput, NotFound, VersionNotFound, VersionNotReplicated
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Walk
-from eventlog.fsck.objects.vacuum_record import RecordCheck, lacking
-from eventlog.model.entries import Segment
+from eventlog.fsck.objects.vacuum_record import RecordCheck, lacking, lacking_vectors
+from eventlog.model.entries import Segment, Vector
 from eventlog.model.records import Meta
 from eventlog.state.small.holds import holds
 from eventlog.store.branching.roots import held_from, is_own
 from eventlog.store.port import ObjectInfo, ObjectStore
+from eventlog.table.branching.keeping import vector_objects
 from eventlog.table.branching.names import forks
+
+_LACKING = (
+    "the last vacuum's record lacks this {}, or has it dropped where it was live: the next vacuum "
+    "would delete it, or examines the whole table"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +94,11 @@ def held_segments(
     known: Iterable[str],
     record: RecordCheck,
     findings: Findings,
-) -> dict[str, HeldSegment]:
-    """Return the segments that pins, replicas and branches hold, by key.
+) -> tuple[dict[str, HeldSegment], list[HeldSegment]]:
+    """Return the segments that pins, replicas and branches hold, by key, and those with vectors.
 
-    Also checks that the last vacuum's record has those of pins and replicas that were dropped; the
-    next vacuum would delete the others.
+    A segment comes once with each state of its vector. Also checks that the last vacuum's record
+    has those of pins and replicas that were dropped; the next vacuum would delete the others.
 
     Args:
         store: the store of the table or branch.
@@ -102,35 +110,56 @@ def held_segments(
     """
     meta = walk.audit.meta
     segments: dict[str, HeldSegment] = {}
+    vectors: dict[Vector, HeldSegment] = {}
+
+    def note(version: int, why: str) -> None:
+        for key, held in _live_at(walk, version, why):
+            segments.setdefault(key, held)
+            if not isinstance(held.segment.vector, UnsetType):
+                vectors.setdefault(held.segment.vector, held)
+
     try:
         oldest = held_from(store.forks)
         # The parent may have given up since the holds that its branch inherited.
         for hold in (hold for hold in holds(meta) if hold.version >= oldest):
-            why = f"{hold.kind} {hold.name!r} protects"
-            for key, held in _live_at(walk, hold.version, why):
-                segments.setdefault(key, held)
+            note(hold.version, f"{hold.kind} {hold.name!r} protects")
         # A vacuum of a branch deletes none of its parent's segments.
         live = set(known)
         own = {k: h.segment for k, h in segments.items() if k not in live and is_own(store, k)}
         for key in lacking(own, {k: segments[k].version for k in own}, meta, walk.log):
-            record.report(
-                "the last vacuum's record lacks this segment, or has it dropped where it was "
-                "live: the next vacuum would delete it, or examines the whole table",
-                key,
-                segments[key].version,
-            )
+            record.report(_LACKING.format("segment"), key, segments[key].version)
+        _look_for_vectors(store, walk, head, vectors, record)
         for fork in forks(store):
             with suppress(VersionNotFound):  # `check_branches` reports such a fork
                 for version in (fork.held, fork.version):
-                    for key, held in _live_at(walk, version, f"branch {fork.name!r} reads"):
-                        segments.setdefault(key, held)
+                    note(version, f"branch {fork.name!r} reads")
     except (Corrupt, NotFound, InvalidInput) as error:  # also numbers that no version has
         message = (
             "the versions that pins, replicas and branches hold cannot be resolved: "
             f"{error.message}"
         )
         findings.add("warning", message, keys.commit_key(head), head)
-    return segments
+    return segments, [*vectors.values()]
+
+
+def _look_for_vectors(
+    store: ObjectStore,
+    walk: Walk,
+    head: int,
+    held: Mapping[Vector, HeldSegment],
+    record: RecordCheck,
+) -> None:
+    """Report objects of held vectors that the last vacuum's record should have, and lacks."""
+    if not held:
+        return
+    live = vector_objects(walk.log.snapshot(head))  # which a vacuum does not delete
+    newest: dict[str, int] = {}
+    for vector, one in held.items():
+        key = keys.vectors_key(vector)
+        if vector.object not in live and is_own(store, key):
+            newest[key] = max(one.version, newest.get(key, 0))
+    for key in lacking_vectors(newest, walk.audit.meta, walk.log):
+        record.report(_LACKING.format("object of deletion vectors"), key, newest[key])
 
 
 def _live_at(walk: Walk, version: int, why: str) -> Iterator[tuple[str, HeldSegment]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys
@@ -35,15 +36,16 @@ class UnnamedObjects:
         self._sorted = True
         self._frames: set[bytes] = set()
         self._records: set[bytes] = set()
+        self._vectors: AbstractSet[str] | None = None
         self._found: dict[tuple[str, LeftoverKind], Leftovers] = {}
 
     def unknown_before(self, version: int) -> None:
         """Note that versions before this one could not be read."""
         self.start = max(self.start, version)
 
-    def note_drops(self, segments: Iterable[Segment]) -> None:
-        """Note the segments that a commit dropped."""
-        self._dropped.extend(_short(segment.id) for segment in segments)
+    def note_drops(self, ids: Iterable[str]) -> None:
+        """Note the ids of the segments and the vectors that a commit dropped."""
+        self._dropped.extend(map(_short, ids))
         self._sorted = False
 
     def note_commit(self, commit: Commit) -> None:
@@ -69,7 +71,7 @@ class UnnamedObjects:
             live: the live segments at the head, by id.
         """
         if key.startswith(keys.SEGMENTS_PREFIX):
-            return self._judge_segment(key, meta, live)
+            return self._judge_data(key, meta, live)
         if key.startswith(keys.FRAMES_PREFIX):
             return self._judge_frame(key, meta)
         if key.startswith(keys.INTENTS_PREFIX):
@@ -90,21 +92,28 @@ class UnnamedObjects:
         order = sorted(self._found, key=lambda at: (PLACES.index(at[0]), at[1]))
         return tuple(self._found[at] for at in order)
 
-    def _judge_segment(
-        self, key: str, meta: Meta, live: Mapping[str, Segment]
-    ) -> LeftoverKind | None:
-        parsed = keys.parse_segment_key(key)
+    def _judge_data(self, key: str, meta: Meta, live: Mapping[str, Segment]) -> LeftoverKind | None:
+        parsed = keys.parse_data_key(key)
         if parsed is None:
             return "foreign"
-        epoch, _, segment_id = parsed
-        segment = live.get(segment_id)
+        epoch, name = parsed
+        segment = live.get(name)
         if segment is not None and keys.key_of(segment) == key:
             return None
-        if self._was_dropped(segment_id):
+        if keys.parse_vectors_key(key) and key in self._vectors_of(live):
+            return None
+        if self._was_dropped(name):
             return "dropped"
         if epoch < self.start:
             return "earlier"
         return "staged" if epoch >= meta.fence else "abandoned"
+
+    def _vectors_of(self, live: Mapping[str, Segment]) -> AbstractSet[str]:
+        """Return the keys of the vectors of the live segments; looked up once."""
+        if self._vectors is None:
+            found = (keys.keys_of(segment)[1:] for segment in live.values())
+            self._vectors = frozenset(key for names in found for key in names)
+        return self._vectors
 
     def _judge_frame(self, key: str, meta: Meta) -> LeftoverKind | None:
         digest = key.removeprefix(keys.FRAMES_PREFIX).removesuffix(".parquet")

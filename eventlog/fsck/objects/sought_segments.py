@@ -11,6 +11,7 @@ from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Progress, Walk
 from eventlog.fsck.objects.held_segments import HeldSegment, HeldSegments, held_segments
 from eventlog.fsck.objects.leftovers import PLACES
+from eventlog.fsck.objects.sought_vectors import SoughtVectors
 from eventlog.fsck.objects.vacuum_record import RecordCheck
 from eventlog.log.log import Log
 from eventlog.model.entries import Segment
@@ -47,10 +48,12 @@ class ListedObjects:
         lost: the sought segments that are missing, or have the wrong size.
         held: the segments that pins, replicas and branches hold, besides those sought, and whose
             object exists and has the right size.
+        vectors: the held segments, in all states of their deletion vectors, whose vectors exist.
     """
 
     lost: Sequence[Lost] = ()
     held: Sequence[HeldSegment] = ()
+    vectors: Sequence[HeldSegment] = ()
 
 
 def sought_segments(walk: Walk, version: int, findings: Findings) -> SoughtSegments:
@@ -97,15 +100,18 @@ def look_at_objects(
     record = RecordCheck(walk.log, audit, walk.waiting, walk.left_out, findings, head=head)
     wanted = {keys.key_of(segment): segment for segment in sought.segments.values()}
     held = HeldSegments()
-    held.look_for(
-        held_segments(store, walk, head, known=wanted, record=record, findings=findings), wanted
+    holding, with_vectors = held_segments(
+        store, walk, head, known=wanted, record=record, findings=findings
     )
+    held.look_for(holding, wanted)
+    vectors = SoughtVectors(wanted.values(), with_vectors)
     lost: list[Lost] = []
     total, at_head = len(wanted), audit.version == head
     for place in PLACES:
         for row in store.list(place):
             segment = wanted.pop(row.key, None)
             held.see(row, findings)
+            vectors.see(row, findings)
             if segment is not None:
                 lost += _of_wrong_size(segment, row)
                 progress("segments", total - len(wanted), total)
@@ -113,14 +119,19 @@ def look_at_objects(
                 record.see(row.key)
                 _count_leftover(walk, place, row)
                 record.look_for(row.key)
-    if wanted:
-        lost += _missing(store, wanted, sought.version, findings)
+    absent = [("a live segment is missing", segment) for segment in wanted.values()]
+    without = [(why, s) for why, s in vectors.missing() if keys.key_of(s) not in wanted]
+    if absent or without:  # against missing-vectors-not-seen
+        lost += _unless_vacuumed(store, [*absent, *without], sought.version, findings)
+    known = {segment.id for _, segment in lost}
+    lost += ((why, segment) for why, segment in vectors.lost if segment.id not in known)
     held.report_missing(findings)
+    vectors.report_held(findings)
     record.check()
     if at_head:
         for key, severity, message in check_branches(walk.log, audit.meta):
             findings.add(severity, message, key, head)
-    return ListedObjects(lost, [*held.seen.values()])
+    return ListedObjects(lost, [*held.seen.values()], vectors.held)
 
 
 def _of_wrong_size(segment: Segment, row: ObjectInfo) -> list[Lost]:
@@ -136,8 +147,8 @@ def _count_leftover(walk: Walk, place: str, row: ObjectInfo) -> None:
         unnamed.count(place, kind, row.key, row.size)
 
 
-def _missing(
-    store: ObjectStore, wanted: Mapping[str, Segment], version: int, findings: Findings
+def _unless_vacuumed(
+    store: ObjectStore, missing: list[Lost], version: int, findings: Findings
 ) -> list[Lost]:
     """Return segments that the listing lacks, unless a vacuum passed their version during it."""
     try:
@@ -145,10 +156,10 @@ def _missing(
     except EventLogError:
         horizon = 0  # the head cannot be read, so the folded state decides
     if version >= horizon:
-        return [("a live segment is missing", segment) for segment in wanted.values()]
+        return missing
     message = (
         f"a vacuum has moved the horizon to version {horizon} in the meantime: "
-        f"{count_text(len(wanted), 'segment')} may be gone"
+        f"{count_text(len(missing), 'segment')} may be gone"
     )
     findings.add("warning", message, keys.commit_key(version), version)
     return []

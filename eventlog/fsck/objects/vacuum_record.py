@@ -15,14 +15,16 @@ from eventlog.errors import Corrupt, KeyNotFound, NotFound, UnsupportedFormat
 from eventlog.format import keys
 from eventlog.fsck.audit import Audit
 from eventlog.fsck.findings import Findings
+from eventlog.log.diff import Gone
 from eventlog.log.log import Log
 from eventlog.model.actions import Drop
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, Sweep
 from eventlog.model.records import Meta
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped
 from eventlog.store.location import place_of
 from eventlog.store.port import ObjectStore
+from eventlog.table.branching.keeping import vector_objects
 
 
 class Waiting:
@@ -40,17 +42,29 @@ class Waiting:
         self._dropped: dict[str, int] = {}  # by key, the last version
         self._missed: dict[str, int] = {}  # by key, of those that the record lacks
 
-    def note(self, version: int, adds: Iterable[Segment], drops: Iterable[Segment]) -> None:
-        """Note the segments that a version added and dropped. Versions come in order."""
+    def note(self, gone: Gone, new: Iterable[Segment], live: Mapping[str, Segment]) -> None:
+        """Note what a version dropped. Versions come in order.
+
+        Args:
+            gone: what it dropped.
+            new: the entries that it made live, or gave vectors.
+            live: all live segments afterwards, by id.
+        """
+        version = gone.version
         if version > self._until:
             return
-        for key in map(keys.key_of, drops):
+        for key in gone.objects():
             if key in self._rows:
                 self._dropped[key] = version
             elif version > self._horizon:
                 self._missed[key] = version
-        for segment in adds if self._missed else ():
-            self._missed.pop(keys.key_of(segment), None)
+        for segment in new if self._missed else ():
+            for key in keys.keys_of(segment):
+                self._missed.pop(key, None)
+        if version == self._until and any(map(keys.parse_vectors_key, self._missed)):
+            for segment in live.values():  # vectors of other segments are in the same objects
+                for key in keys.keys_of(segment)[1:]:
+                    self._missed.pop(key, None)
 
     def lacks(self, key: str) -> int | None:
         """Return the version that dropped a segment which the record should have, and lacks."""
@@ -207,16 +221,9 @@ def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log:
         Corrupt: the version of the record cannot be resolved.
         NotFound: likewise.
     """
-    last, waiting = meta.swept, dict[str, Dropped]()
-    if last is None or last.place not in (UNSET, place_of(log.store)):
+    last, waiting = _record(meta, log)
+    if last is None:
         return []
-    if last.pending is not None:
-        try:
-            waiting = garbage.from_object(
-                log.spill_bytes(last.pending), last.pending.drops, last.version
-            )
-        except Corrupt:
-            return []  # the next vacuum ignores the record, and looks at everything
     # The next vacuum reads later adds and drops from the commits.
     older = {
         k: s
@@ -225,3 +232,42 @@ def lacking(held: Mapping[str, Segment], at: Mapping[str, int], meta: Meta, log:
     }
     live = log.snapshot(last.version).live([Drop(s.id, s.chunk, "") for s in older.values()])
     return [key for key, segment in older.items() if segment.id not in live]
+
+
+def lacking_vectors(at: Mapping[str, int], meta: Meta, log: Log) -> list[str]:
+    """Return the held keys of vectors that the last vacuum's record lacks. See `lacking`.
+
+    Args:
+        at: for each key a version that needs it.
+        meta: the small state at the head.
+        log: the log.
+
+    Raises:
+        Corrupt: the version of the record cannot be resolved.
+        NotFound: likewise.
+    """
+    last, waiting = _record(meta, log)
+    if last is None:
+        return []
+    # against held-vectors-missing-in-the-record-not-seen
+    older = [
+        key
+        for key, version in at.items()
+        if version <= last.version and not (key in waiting and version < waiting[key].version)
+    ]
+    needed = vector_objects(log.snapshot(last.version)) if older else {}
+    return [key for key in older if garbage.object_id(key) not in needed]
+
+
+def _record(meta: Meta, log: Log) -> tuple[Sweep | None, Mapping[str, Dropped]]:
+    """Return the last vacuum's record and its rows; None if the next one does not use it."""
+    last = meta.swept
+    if last is None or last.place not in (UNSET, place_of(log.store)):
+        return None, {}
+    if last.pending is None:
+        return last, {}
+    try:
+        body = log.spill_bytes(last.pending)
+        return last, garbage.from_object(body, last.pending.drops, last.version)
+    except Corrupt:
+        return None, {}  # the next vacuum ignores the record, and looks at everything

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Protocol
 
 from eventlog.merging.log_acts import Act, AppliedStep, KnownCommits
-from eventlog.merging.planning.already_applied import AlreadyApplied
+from eventlog.merging.planning.already_applied import Already, AlreadyApplied
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
 from eventlog.merging.planning.same_rows import Differs, RowGroups
 from eventlog.merging.planning.small_state import SmallStatePlan
@@ -132,6 +132,7 @@ class Planner:
                 add_count(self.skipped, act, act.does_anything)
                 if already.among is not None:
                     self._check_apart(act, already.among)
+                self._check_deletes(act, already)
                 parts.append(None if already.unit is None else self._drop(act, already.unit))
             self._rows.at_source(act)
         return joined(step, parts)
@@ -222,6 +223,18 @@ class Planner:
                 "transactions, which may have restored the rows",
                 act.version,
                 among.version,
+            )
+
+    def _check_deletes(self, act: Act, already: Already) -> None:
+        """Refuse deletes of rows by a unit of work that the target did, too, with other results.
+
+        Nothing tells which rows the target's unit would have deleted.
+        """
+        done = already.unit or already.among
+        # against rest-of-a-segment-dropped-by-a-unit-that-both-did
+        if done is not None and not act.deletes <= {*self._live, *(s.id for s in done.adds)}:
+            raise MergeConflict(
+                "it deletes rows by a unit of work that both did", act.version, done.version
             )
 
     def _drop(self, act: Act, unit: Act) -> Carried | None:

@@ -50,6 +50,7 @@ from eventlog.model.entries import Segment, Vector, deleted_rows
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.model.schema import check_successor
+from eventlog.state.delta import add_of
 from eventlog.state.small import assessment, claims, holds, timing
 
 DAY_MS = 86_400_000
@@ -254,13 +255,34 @@ def _set_properties(action: SetProperties, meta: Meta) -> Meta | str:
     return msgspec.structs.replace(meta, properties=ordered)
 
 
-def add_problem(add: Add, meta: Meta, version: int, *, restored: bool) -> str | None:
+def may_exchange(txn: Transaction) -> bool:
+    """Return whether a transaction may drop a segment and add it with another vector (R20.6)."""
+    # against vector-exchanged-by-anybody
+    return any(isinstance(action, Restore | SetOrigin) for action in txn.actions)
+
+
+def add_problem(
+    add: Add, meta: Meta, version: int, *, restored: bool, before: Segment | None = None
+) -> str | None:
     """Return why an add cannot take effect in `version`, if it cannot (F6).
 
     A restored segment may have an epoch below the fence: it was live at a version that is not below
-    the horizon, so no vacuum may delete it.
+    the horizon, so no vacuum may delete it. So may one that the transaction drops and adds with
+    another vector, since its object is live.
+
+    Args:
+        add: the add.
+        meta: the small state.
+        version: the version of the commit.
+        restored: whether the transaction restores a version.
+        before: the live entry of the segment, if the transaction drops it and may add it again.
     """
-    if add.epoch < meta.fence and not restored:  # against add-below-the-fence
+    if before is not None:
+        same = msgspec.structs.replace(add_of(before), vector=add.vector) == add
+        if not same or add.vector == before.vector:  # against exchanged-for-another-object
+            return f"segment {add.id} is live, and only its vector can be exchanged"
+    # against add-below-the-fence
+    if add.epoch < meta.fence and not restored and before is None:
         return f"segment {add.id} was staged at epoch {add.epoch}, below the fence {meta.fence}"
     if add.epoch >= version:  # against epoch-in-the-future
         return f"segment {add.id} was staged at epoch {add.epoch}, a version not yet in the log"

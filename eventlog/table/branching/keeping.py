@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.display import command
 from eventlog.errors import Corrupt
 from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.log.diff import dropped
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -83,8 +85,23 @@ def with_pins(meta: Meta, actions: Iterable[Action]) -> Meta:
     return msgspec.structs.replace(meta, pins=pins)
 
 
+def vector_objects(snapshot: Snapshot) -> dict[str, int]:
+    """Return the epochs, by id, of the objects of deletion vectors that a version needs.
+
+    Leaves of entries without vectors are not read.
+
+    Raises:
+        Corrupt: neither a key frame nor the commits before it give the entries.
+    """
+    if isinstance(snapshot.totals.deleted, UnsetType):
+        return {}
+    entries = snapshot.entries(keep=lambda leaf: not isinstance(leaf.deleted, UnsetType))
+    present = (v for v in entry_columns.vectors(entries) if not isinstance(v, UnsetType))
+    return {vector.object: vector.epoch for vector in present}
+
+
 class Kept:
-    """The segments that branches read which the horizon of their parent has passed.
+    """The segments and vectors that branches read which the horizon of their parent has passed.
 
     Args:
         log: of the parent.
@@ -95,25 +112,28 @@ class Kept:
     def __init__(self, log: Log, forks: Iterable[Fork], horizon: int) -> None:
         self._log = log
         self._forks = [fork for fork in forks if fork.held < horizon]
-        # Of each: the segments live at the fork, and those that versions from `held` on dropped.
+        # Of each: the objects needed at the fork, and those that versions from `held` on dropped.
         self._live = [log.snapshot(fork.version) for fork in self._forks]
         self._dropped = [frozenset(self._dropped_before(fork)) for fork in self._forks]
 
     def of(self, candidates: Iterable[str]) -> dict[str, str]:
-        """Return those keys of segments that a branch reads, each with the name of one."""
+        """Return those keys of segments and vectors that a branch reads, each with one's name."""
         names = dict[str, str]()
-        parsed = {key: p for key in candidates if (p := keys.parse_segment_key(key))}
+        parsed = {key: p[1] for key in candidates if (p := keys.parse_data_key(key))}
+        segments = [found for key in parsed if (found := keys.parse_segment_key(key))]
+        drops = [Drop(segment, chunk, "") for _, chunk, segment in segments]
         for fork, snapshot, gone in zip(self._forks, self._live, self._dropped, strict=True):
-            drops = [Drop(segment, chunk, "") for _, chunk, segment in parsed.values()]
             ids = gone | snapshot.live(drops).keys()
-            names |= {key: fork.name for key, (_, _, segment) in parsed.items() if segment in ids}
+            if len(segments) < len(parsed):  # against vectors-of-branches-deleted
+                ids |= vector_objects(snapshot).keys()
+            names |= {key: fork.name for key, name in parsed.items() if name in ids}
         return names
 
     def _dropped_before(self, fork: Fork) -> Iterator[str]:
         # against dropped-between-held-and-fork
         between = dropped(self._log, fork.held, fork.version)
-        for _, segments in between:
-            yield from (segment.id for segment in segments)
+        for gone in between:
+            yield from gone.ids()
 
 
 def _cannot_be_kept(store: ObjectStore, name: str, problem: str) -> Corrupt:

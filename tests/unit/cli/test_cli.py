@@ -151,7 +151,8 @@ def test_log_pages(uri):
     assert [e["version"] for e in lines(done("log", uri, "--start", 1, "--json"))] == [1, 0]
     (entry,) = lines(done("log", uri, "-n", 1, "--json"))
     assert entry.keys() == {
-        "version", "time", "operation", "writer", "transactions", "adds", "drops", "rows", "bytes",
+        "version", "time", "operation", "writer", "transactions", "adds", "drops", "deletes",
+        "rows", "bytes",
     }  # fmt: skip
     assert (entry["rows"], entry["adds"], entry["operation"]) == (4, 2, "append")
 

@@ -132,7 +132,7 @@ def test_restore(table):
     assert table.refresh().totals.segments == 2
     assert "nothing to do" in done("restore", table.uri, 1).stdout
     answer = document("restore", table.uri, 2)
-    numbers = {"restored", "from", "version", "adds", "drops", "rows", "bytes"}
+    numbers = {"restored", "from", "version", "adds", "drops", "vectors", "rows", "bytes"}
     assert answer.keys() == numbers | {"undone_units", "units_forgotten"}
     assert (answer["from"], answer["version"], answer["adds"], answer["rows"]) == (3, 4, 2, 2)
 

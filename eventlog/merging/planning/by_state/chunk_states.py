@@ -129,6 +129,10 @@ class ChunkRules:
         ordered = ties not in (None, "none")
         self._doubles = Doubles(lower.side.acts, higher.side.acts) if ordered else None
         self._repeats = ties == "repeat"
+        # against deletes-of-a-unit-that-both-did-united
+        self._deleted_by_both = chunks_of(
+            act for log in (source, target) for act in log.shared_units if act.deletes
+        )
 
     def state(self, chunks: frozenset[str], *, whole: bool = False) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
@@ -166,7 +170,12 @@ class ChunkRules:
         )
 
     def _is_doubtful(self, chunks: frozenset[str]) -> bool:
-        """Return whether one log has rows of which nothing tells whether a unit dropped them."""
+        """Return whether one log has rows of which nothing tells whether a unit dropped them.
+
+        So it is where a unit that both did deleted rows of segments.
+        """
+        if any(chunk in chunks for chunk in self._deleted_by_both):
+            return True
         return any(
             segment.chunk in chunks
             for log in (self._source, self._target)
@@ -315,5 +324,5 @@ def _left_out(loser: LogDifference, chunks: frozenset[str], new: _New) -> LeftOu
     if not versions:
         return None
     what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")
-    rows = sum(segment.rows for segment in lost)
+    rows = sum(segment.live_rows for segment in lost)
     return LeftOut(loser.side.uri, f"rows of {what}", versions, rows)

@@ -86,7 +86,7 @@ def _forms_of_units(source: Side, target: Side) -> dict[str, Hashable]:
         numbers: Counter[str] = Counter()
         for segment in act.unit_segments:
             # against parts-of-a-unit-taken-for-the-whole
-            place = segment.chunk, numbers[segment.chunk], parts[segment.chunk], segment.rows
+            place = segment.chunk, numbers[segment.chunk], parts[segment.chunk], segment.live_rows
             forms[segment.id] = (*act.unit, *place)
             numbers[segment.chunk] += 1
     return forms

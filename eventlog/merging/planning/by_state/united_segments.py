@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from eventlog.format import keys
 from eventlog.keyed import placement
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
 from eventlog.merging.planning.columns import translated
+from eventlog.merging.planning.forms import object_key
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
 from eventlog.model.entries import Schema, Segment, Slice
 
@@ -104,7 +104,7 @@ class UnitedSegments:
         self.drops += [s for s in in_target if s.id not in kept]
         for segment in in_source:
             if segment.id not in self._target.side.live:
-                self._add(self._of_source(segment), ((False, keys.key_of(segment)),))
+                self._add(self._of_source(segment), ((False, object_key(segment)),))
         for row in state.rows:
             if row.segment.id not in self._target.side.live:
                 self._add_rows(row)
@@ -123,7 +123,7 @@ class UnitedSegments:
             low, high = (places.get(v, v) for v in placement.span(segment))
             place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
-            self._add(entry, ((False, keys.key_of(segment)),), was=segment.slice)
+            self._add(entry, ((False, object_key(segment)),), was=segment.slice)
         for row in rows:
             self._add_rows(row)
 
@@ -133,7 +133,7 @@ class UnitedSegments:
             segment = self._of_source(segment)
         if row.again:
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
-        self._add(segment, ((row.mine, keys.key_of(row.segment)),), was=row.segment.slice)
+        self._add(segment, ((row.mine, object_key(row.segment)),), was=row.segment.slice)
 
     def _of_source(self, segment: Segment) -> Segment:
         entry = translated(segment, self._schema)

@@ -1,0 +1,732 @@
+"""Objects of deletion vectors: what keeps, copies, checks, restores and deletes them."""
+
+import json
+import re
+from dataclasses import replace as replaced
+from datetime import timedelta
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from support.builders import (
+    check_sound,
+    create,
+    events,
+    live,
+    reopen,
+    replace_object,
+    sorted_names,
+)
+from support.deleting import delete_rows, staged_deletes
+from support.forked_histories import copied
+from support.replacements import replace
+
+from eventlog import Table, errors
+from eventlog.cli.program import build
+from eventlog.compaction import vacuum
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.merging.segment_copies import SegmentCopies
+from eventlog.model.actions import Fence, Restore, Swept, Update
+from eventlog.model.entries import Spill
+from eventlog.model.records import App
+from eventlog.readers import count, scan
+from eventlog.recovery import garbage
+from eventlog.replication import backfill, break_replica, follow, merge
+from eventlog.state.delta import add_of, drop_of
+from eventlog.store.branching.roots import is_own
+from eventlog.store.memory import MemoryStore
+from eventlog.table.stage_again import commit_staged
+from eventlog.writers import append
+from eventlog.writers.batch import stage
+
+PROGRAM = build()
+HOUR_MS = 3_600_000
+NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
+
+
+def vectors(store):
+    """The keys of all objects of vectors, oldest first."""
+    return [row.key for row in store.list(keys.SEGMENTS_PREFIX) if row.key.endswith(".puffin")]
+
+
+def needed(table, version=None):
+    """The keys of the objects of vectors that a version needs."""
+    segments = live(table.refresh() if version is None else table.snapshot(version))
+    return {key for segment in segments for key in keys.keys_of(segment)[1:]}
+
+
+def two_segments(store=None, **options):
+    """A table with rows 0 to 5 in one segment (`six`), and 10 to 13 in another (`four`)."""
+    table = create(store, **options)
+    append(table, events(6))
+    append(table, events(4, first=10))
+    by_rows = {segment.rows: segment.id for segment in live(table.refresh())}
+    return table, by_rows[6], by_rows[4]
+
+
+def dropped(table, segment_id):
+    table.drop_segments([s for s in live(table.refresh()) if s.id == segment_id], reason="test")
+
+
+def swept(table, **options):
+    """Vacuum a day later, with all that is older than that."""
+    table.clock.advance(24 * HOUR_MS)
+    return vacuum(table, **{**NOW, **options})
+
+
+def row_numbers(table, version=None):
+    return sorted(int(name.split()[1]) for name in sorted_names(table, version))
+
+
+def problems(table, **options):
+    report = fsck(table, **{"checksums": True, **options})
+    return [(finding.severity, finding.message) for finding in report.findings]
+
+
+class TestVacuum:
+    def test_a_replaced_vector_goes_once_no_kept_version_names_it(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        delete_rows(table, {six: [1]})
+        _, second = vectors(table.store)
+        first_report = swept(table)  # without a record of what was dropped before
+        assert vectors(table.store) == [second] == [*needed(table)]
+        assert first_report.gone["unnamed"].objects == 1
+        delete_rows(table, {six: [3]})
+        dry = swept(table, dry_run=True)
+        report = swept(table)
+        assert vectors(table.store) == [*needed(table)] != [second]
+        assert report.gone["dropped"].objects == dry.gone["dropped"].objects == 1
+        assert 0 < report.gone["dropped"].bytes < 100
+        assert row_numbers(table) == [2, 4, 5, 10, 11, 12, 13]
+
+    def test_an_object_stays_while_another_segment_needs_it(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0], four: [0]})
+        [both] = vectors(table.store)
+        delete_rows(table, {six: [1]})
+        dropped(table, six)
+        swept(table)
+        assert vectors(table.store) == [both]
+        assert row_numbers(table) == [11, 12, 13]
+        delete_rows(table, {four: [1]})
+        swept(table)
+        assert set(vectors(table.store)) == needed(table) != {both}
+
+    def test_versions_within_the_retention_keep_their_vectors(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        between = table.head().version
+        table.clock.advance(30 * HOUR_MS)
+        delete_rows(table, {six: [1]})
+        report = vacuum(table, retention=timedelta(hours=24), staging=timedelta(0), dry_run=False)
+        assert len(vectors(table.store)) == 2
+        assert report.kept["retention"].objects == 1
+        assert 0 not in row_numbers(table, between)
+        assert 1 in row_numbers(table, between)
+        assert not problems(table)
+        swept(table)
+        assert set(vectors(table.store)) == needed(table)
+
+    @pytest.mark.parametrize("recorded", [False, True])
+    def test_a_pin_keeps_the_vectors_of_its_version(self, recorded):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        pinned = table.head().version
+        table.pin("audit", pinned, owner="me")
+        delete_rows(table, {six: [1]})
+        for _ in range(1 + recorded):
+            swept(table)
+        assert len(vectors(table.store)) == 2
+        assert row_numbers(table, pinned) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+        assert not problems(table)
+        table.unpin("audit", owner="me")
+        swept(table)
+        assert set(vectors(table.store)) == needed(table)
+
+    def test_a_record_that_lacks_a_held_vector_is_reported_and_not_believed(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        pinned = table.head().version
+        table.pin("audit", pinned, owner="me")
+        delete_rows(table, {six: [1]})
+        swept(table)
+        record = table.refresh().meta.swept
+        forged = msgspec.structs.replace(record, version=table.head().version, pending=None)
+        table.commit(table.transaction("vacuum", [Swept(forged)]))
+        assert any("lacks this object of deletion vectors" in m for _, m in problems(table))
+        swept(table, full=True)
+        assert row_numbers(table, pinned) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+        assert not problems(table)
+
+    def test_a_record_with_the_first_of_several_drops_is_not_believed(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0], four: [0]})
+        [both] = vectors(table.store)
+        pinned = delete_rows(table, {six: [1]})  # the other segment needs the object
+        table.pin("audit", pinned, owner="me")
+        last = delete_rows(table, {four: [1]})
+        swept(table)
+        record = table.refresh().meta.swept
+        rows = garbage.from_object(
+            table.session.log.spill_bytes(record.pending), record.pending.drops, record.version
+        )
+        assert rows[both].version == last
+        body = garbage.to_object([replaced(row, version=pinned) for row in rows.values()])
+        pending = Spill(codec.sha256(body), len(body), 0, len(rows))
+        table.store.put_if_absent(keys.frame_key(pending.sha256), body)
+        forged = msgspec.structs.replace(record, version=table.head().version, pending=pending)
+        table.commit(table.transaction("vacuum", [Swept(forged)]))
+        assert any(f"but it was dropped in version {last}" in m for _, m in problems(table))
+        swept(table)
+        assert both in vectors(table.store)
+        assert row_numbers(table, pinned) == [2, 3, 4, 5, 11, 12, 13]
+
+    def test_abandoned_vectors_go_once_they_are_fenced_and_live_ones_stay(self):
+        table, six, _ = two_segments()
+        table.refresh()
+        staged_deletes(table, {six: [3]})  # never committed
+        delete_rows(table, {six: [0]})
+        young = vacuum(table, retention=timedelta(0), staging=timedelta(hours=9), dry_run=False)
+        assert young.kept["staging"].objects == 1
+        assert len(vectors(table.store)) == 2
+        append(table, events(1, first=20))
+        report = swept(table, full=True)
+        assert report.gone["unnamed"].objects == 1
+        assert set(vectors(table.store)) == needed(table)
+        assert not problems(table)
+
+    def test_what_lies_beside_the_vectors_is_left_alone(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        foreign = [
+            "data/000000000000/vectors/notes.txt",
+            f"data/000000000000/vectors/{'ab' * 16}.parquet",
+            f"data/000000000000/1970-01-01/{'ab' * 16}.puffin",
+        ]
+        for key in foreign:
+            table.store.put_if_absent(key, b"x")
+        append(table, events(1, first=20))
+        swept(table, full=True)
+        there = {row.key for row in table.store.list("data/")}
+        assert there.issuperset(foreign)
+
+
+class TestBranches:
+    def test_a_branch_finds_its_parents_vectors_and_writes_its_own(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0]})
+        branch = table.branch("audit")
+        delete_rows(branch, {six: [1], four: [0]})
+        assert row_numbers(branch) == [2, 3, 4, 5, 11, 12, 13]
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+        assert [is_own(branch.store, key) for key in vectors(branch.store)] == [False, True]
+        delete_rows(table, {six: [5]})
+        swept(table)
+        swept(branch)
+        assert row_numbers(branch) == [2, 3, 4, 5, 11, 12, 13]
+        assert row_numbers(branch, branch.store.forks[0].version)[0] == 1
+        assert not problems(branch)
+        assert not problems(table)
+
+    def test_a_branch_that_no_pin_holds_keeps_its_vectors(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        branch = table.branch("audit")
+        copy = MemoryStore()
+        follow(table, Table(copy), name="us")
+        taken_over = reopen(copy)
+        break_replica(taken_over, "us")
+        taken_over.break_pin("branch:audit")
+        delete_rows(taken_over, {six: [1]})
+        append(taken_over, events(1, first=20))
+        swept(taken_over)
+        follow(taken_over, Table(table.store), name="eu")
+        table = reopen(table.store)
+        break_replica(table, "eu")
+        append(table, events(1, first=21))
+        for full in (False, True, False):
+            swept(table, full=full)
+            assert len(vectors(table.store)) == 2
+            assert row_numbers(reopen(branch.store))[:2] == [1, 2]
+
+    def test_publishing_a_branch_takes_its_deletes(self):
+        table, six, four = two_segments()
+        branch = table.branch("fix")
+        delete_rows(branch, {six: [0, 1]})
+        delete_rows(branch, {six: [2], four: [3]})
+        append(table, events(1, first=20))
+        before = {segment.id: segment.epoch for segment in live(table.refresh())}
+        table.merge("fix")
+        assert row_numbers(table) == [3, 4, 5, 10, 11, 12, 20]
+        after = {segment.id: segment.epoch for segment in live(table.refresh())}
+        assert after == before  # no segment was copied
+        table.delete_branch("fix")
+        swept(table, full=True)
+        assert row_numbers(table) == [3, 4, 5, 10, 11, 12, 20]
+        assert not problems(check_sound(table.store))
+
+
+class TestCopies:
+    @pytest.mark.parametrize("start", ["oldest", "keyframe"])
+    def test_a_follower_copies_vectors_before_the_commits_that_name_them(self, start):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0]})
+        copy = MemoryStore()
+        follow(table, Table(copy), start=start)
+        delete_rows(table, {six: [1], four: [1]})
+        table.restore(3)
+        follow(table, Table(copy))
+        for version in range(2, table.head().version + 1):
+            assert row_numbers(reopen(copy), version) == row_numbers(table, version)
+        assert vectors(copy) == vectors(table.store)
+        assert not problems(reopen(copy))
+
+    def test_a_copy_that_starts_late_is_filled_with_older_vectors(self):
+        table, six, four = two_segments()
+        for number in range(3):
+            delete_rows(table, {six: [number]})
+        table.restore(2)
+        delete_rows(table, {four: [0]})
+        table.session.log.snapshot(table.head().version)
+        copy = MemoryStore()
+        fsck(table, repair=True)
+        follow(table, Table(copy), start="keyframe")
+        assert row_numbers(reopen(copy)) == row_numbers(table)
+        backfill(table, Table(copy))
+        assert vectors(copy) == vectors(table.store)
+        for version in range(2, table.head().version + 1):
+            assert row_numbers(reopen(copy), version) == row_numbers(table, version)
+
+    @pytest.mark.parametrize("at", [10, -2, -13])
+    def test_damaged_vectors_are_not_copied(self, at):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        [key] = vectors(table.store)
+        body = bytearray(table.store.get(key))
+        body[at] ^= 1
+        replace_object(table.store, key, bytes(body))
+        copy = MemoryStore()
+        with pytest.raises(errors.DataLoss, match="fsck") as caught:
+            follow(table, Table(copy))
+        assert caught.value.key == key
+        assert reopen(copy).head().version == 2
+
+    def test_other_bytes_at_the_copy_are_not_taken_for_the_vectors(self):
+        table, six, _ = two_segments()
+        copy = MemoryStore()
+        follow(table, Table(copy))
+        delete_rows(table, {six: [0]})
+        [key] = vectors(table.store)
+        copy.put_if_absent(key, b"x" * len(table.store.get(key)))
+        with pytest.raises(errors.CommitConflict, match="delete this object at the target"):
+            follow(table, Table(copy))
+
+    def test_a_void_delete_names_no_vectors_to_copy(self):
+        table, six, _ = two_segments()
+        table.refresh()
+        lost = staged_deletes(table, {six: [3]})
+        table.store.delete([keys.vectors_key(lost[0].vector)])
+        append(table, events(1, first=20))
+        dropped(table, six)
+        with pytest.raises(errors.CommitConflict):
+            table.commit(table.transaction("delete", lost))
+        copy = MemoryStore()
+        follow(table, Table(copy))
+        assert row_numbers(reopen(copy)) == row_numbers(table)
+
+
+class TestRestore:
+    def test_a_restore_brings_deleted_rows_back_and_deletes_what_was_deleted(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0]})
+        delete_rows(table, {six: [1], four: [0]})
+        table.restore(3)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+        table.restore(2)
+        assert row_numbers(table) == row_numbers(table, 2)
+        assert "deleted" not in msgspec.json.decode(msgspec.json.encode(table.refresh().totals))
+        table.restore(4)
+        assert row_numbers(table) == row_numbers(table, 4)
+        assert table.restore(4) == table.head().version  # nothing to do
+        assert not problems(check_sound(table.store))
+
+    def test_the_vectors_of_a_restored_version_outlive_the_vacuum(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        delete_rows(table, {six: [1]})
+        table.restore(3)
+        swept(table)
+        assert set(vectors(table.store)) == needed(table)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+
+    def test_nothing_is_restored_without_its_vectors(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        [key] = vectors(table.store)
+        dropped(table, six)
+        table.store.delete([key])
+        with pytest.raises(errors.DataLoss):
+            table.restore(3)
+
+    def test_only_a_restore_or_a_merge_may_exchange_a_vector(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        [segment] = [s for s in live(table.refresh()) if s.id == six]
+        back = msgspec.structs.replace(add_of(segment), vector=msgspec.UNSET)
+        with pytest.raises(errors.CommitConflict, match="already live"):
+            table.commit(table.transaction("back", [drop_of(segment), back]))
+
+    def test_nothing_but_the_vector_of_a_live_segment_is_exchanged(self):
+        table, six, _four = two_segments()
+        before = table.head()
+        delete_rows(table, {six: [0]})
+        [segment] = [s for s in live(table.refresh()) if s.id == six]
+        same = add_of(segment)
+        others = [
+            same,
+            msgspec.structs.replace(same, vector=msgspec.UNSET, rows=5),
+            msgspec.structs.replace(same, vector=msgspec.UNSET, epoch=1),
+        ]
+        for other in others:
+            actions = [Restore(before.version), drop_of(segment), other]
+            with pytest.raises(errors.CommitConflict, match="only its vector can be exchanged"):
+                table.commit(table.transaction("restore", actions))
+        back = msgspec.structs.replace(same, vector=msgspec.UNSET)
+        table.commit(table.transaction("restore", [Restore(2), drop_of(segment), back]))
+        assert row_numbers(table) == row_numbers(table, 2)
+
+    def test_a_fenced_delete_is_staged_again(self):
+        table, six, four = two_segments()
+        table.refresh()
+        actions = staged_deletes(table, {six: [0], four: [1]})
+        transaction = table.transaction("delete", actions)
+        append(table, events(1, first=20))
+        append(table, events(1, first=21))
+        vacuum(table, retention=timedelta(hours=1), staging=timedelta(0), dry_run=True)
+        table.commit(table.transaction("vacuum", [Fence(table.refresh().version)]))
+        commit_staged(table.session, transaction)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 12, 13, 20, 21]
+        swept(table, full=True)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 12, 13, 20, 21]
+        assert not problems(table)
+
+    def test_a_fenced_delete_whose_vectors_are_gone_is_a_conflict(self):
+        table, six, _ = two_segments()
+        table.refresh()
+        actions = staged_deletes(table, {six: [0]})
+        transaction = table.transaction("delete", actions)
+        append(table, events(1, first=20))
+        swept(table, full=True)
+        assert vectors(table.store) == []
+        with pytest.raises(errors.CommitConflict, match="took so long"):
+            commit_staged(table.session, transaction)
+
+
+class TestFsck:
+    def lost(self, damage):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        [key] = vectors(table.store)
+        damage(table.store, key)
+        return problems(reopen(table.store))
+
+    def test_missing_vectors_are_a_loss_of_their_segments(self):
+        found = self.lost(lambda store, key: store.delete([key]))
+        assert [m for s, m in found if s == "error" and "deletion vector is missing" in m]
+
+    def test_vectors_that_are_cut_off_are_a_loss(self):
+        found = self.lost(lambda store, key: replace_object(store, key, store.get(key)[:20]))
+        assert [m for s, m in found if s == "error" and "is cut off" in m]
+
+    def test_vectors_with_other_bytes_are_a_loss(self):
+        def damage(store, key):
+            body = bytearray(store.get(key))
+            body[14] ^= 1
+            replace_object(store, key, bytes(body))
+
+        found = self.lost(damage)
+        assert [m for s, m in found if s == "error" and "deletion vector is lost" in m]
+
+    def test_a_damaged_frame_is_an_error_and_no_loss(self):
+        def damage(store, key):
+            replace_object(store, key, store.get(key)[:-1] + b"?")
+
+        [(severity, message)] = self.lost(damage)
+        assert severity == "error"
+        assert "the frame of these deletion vectors is damaged" in message
+
+    def test_held_vectors_are_looked_at(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        table.pin("audit", table.head().version, owner="me")
+        delete_rows(table, {six: [1]})
+        first, _ = vectors(table.store)
+        body = table.store.get(first)
+        replace_object(table.store, first, body[:14] + b"?" + body[15:])
+        assert [m for _, m in problems(table) if "which pin 'audit' protects" in m]
+        table.store.delete([first])
+        assert [m for _, m in problems(table, checksums=False) if "has lost its deletion" in m]
+
+    def test_leftovers_name_the_vectors(self):
+        table, six, _ = two_segments()
+        table.refresh()
+        staged_deletes(table, {six: [3]})
+        delete_rows(table, {six: [0]})
+        delete_rows(table, {six: [1]})
+        report = fsck(table)
+        found = {(x.kind, x.objects) for x in report.leftovers if x.place == "data/"}
+        assert found == {("staged", 1), ("dropped", 1)}
+
+
+class TestFallback:
+    def compacted(self):
+        table, six, _four = two_segments()
+        delete_rows(table, {six: [0]})
+        replace(table, live(table.refresh()), parts=2)
+        return table, live(table.refresh())
+
+    def rows(self, table):
+        return sorted(
+            int(n.split()[1])
+            for n in scan(table, fallback=True).to_table().column("name").to_pylist()
+        )
+
+    def test_stand_ins_leave_out_what_was_deleted_before_the_compaction(self):
+        table, outputs = self.compacted()
+        table.store.delete([keys.key_of(outputs[0])])
+        assert self.rows(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+
+    def test_stand_ins_need_their_vectors(self):
+        table, outputs = self.compacted()
+        table.store.delete([keys.key_of(outputs[0]), *vectors(table.store)])
+        with pytest.raises(errors.DataLoss):
+            self.rows(table)
+
+    @pytest.mark.parametrize("deleted", [0, 1])
+    def test_no_stand_in_brings_rows_back_that_were_deleted_since(self, deleted):
+        table, outputs = self.compacted()
+        delete_rows(table, {outputs[deleted].id: [0]})
+        table.store.delete([keys.key_of(outputs[0])])
+        with pytest.raises(errors.DataLoss):
+            self.rows(table)
+        assert any("missing" in m and "inputs" not in m for _, m in problems(table))
+
+    def test_a_lost_vector_is_a_loss_of_its_segment(self):
+        table, outputs = self.compacted()
+        delete_rows(table, {outputs[0].id: [0]})
+        table.store.delete([*needed(table)])
+        for fallback in (False, True):
+            with pytest.raises(errors.DataLoss, match=r"vector|segment"):
+                scan(table, fallback=fallback).to_table()
+
+    def test_a_chain_of_compactions_with_deletes_between_is_exact_or_refused(self):
+        table, _six, _four = two_segments()
+        replace(table, live(table.refresh()), parts=2)
+        first = live(table.refresh())
+        delete_rows(table, {first[0].id: [1]})
+        replace(table, live(table.refresh()), parts=2)
+        want = row_numbers(table)
+        for lost in live(table.refresh()):
+            table.store.delete([keys.key_of(lost)])
+        assert self.rows(table) == want
+        table.store.delete([keys.key_of(first[1])])  # the only stand-in would be below the delete
+        with pytest.raises(errors.DataLoss):
+            self.rows(table)
+
+
+class TestMerges:
+    def parted(self):
+        table, six, four = two_segments()
+        return table, reopen(copied(table.store), seed=5000), six, four
+
+    def test_deletes_of_one_log_are_merged_with_appends_of_the_other(self):
+        table, other, six, four = self.parted()
+        delete_rows(other, {six: [0], four: [0]})
+        append(other, events(1, first=20))
+        append(table, events(1, first=30))
+        merge(other, table)
+        merge(table, other)
+        assert row_numbers(table) == row_numbers(other)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 11, 12, 13, 20, 30]
+        for store in (table.store, other.store):
+            assert not problems(check_sound(store))
+
+    def test_deletes_of_other_segments_are_merged(self):
+        table, other, six, four = self.parted()
+        delete_rows(other, {six: [0]})
+        delete_rows(table, {four: [0]})
+        merge(other, table)
+        merge(table, other)
+        assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 11, 12, 13]
+
+    def test_the_same_rows_deleted_by_both_are_no_conflict(self):
+        table, other, six, _ = self.parted()
+        delete_rows(other, {six: [0]})
+        delete_rows(table, {six: [0]})
+        merge(other, table)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+
+    @pytest.mark.parametrize(("take", "rows"), [("source", [0, 2]), ("target", [1, 2])])
+    def test_deletes_of_one_segment_by_both_are_a_conflict_with_a_way_out(self, take, rows):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [1]})
+        delete_rows(table, {six: [0]})
+        with pytest.raises(errors.CommitConflict, match="--take source"):
+            merge(other, table)
+        merge(other, table, take=take)
+        assert row_numbers(table) == [*rows, 3, 4, 5, 10, 11, 12, 13]
+        merge(table, other)
+        assert row_numbers(other) == row_numbers(table)
+
+    @pytest.mark.parametrize("first", ["delete", "compaction"])
+    def test_a_compaction_here_and_a_delete_there_are_both_kept(self, first):
+        table, other, six, _ = self.parted()
+        replace(table, live(table.refresh()))
+        delete_rows(other, {six: [0]})
+        one, two = (other, table) if first == "delete" else (table, other)
+        merge(one, two)
+        merge(two, one)
+        assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+
+    def test_deletes_by_a_unit_that_both_did_are_a_conflict(self):
+        table, other, six, _four = self.parted()
+        append(other, events(3, first=20))
+        new = next(s.id for s in live(other.refresh()) if s.rows == 3)
+        for one, deleted in ((table, {six: [0]}), (other, {six: [0], new: [0]})):
+            one.refresh()
+            one.commit(one.transaction("delete", staged_deletes(one, deleted), app=App("job", 1)))
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        merge(other, table, take="source")
+        assert row_numbers(table) == row_numbers(other)
+
+    def test_a_vector_that_is_gone_is_not_needed_where_a_later_one_is_there(self):
+        table, other, six, _ = self.parted()
+        delete_rows(other, {six: [0]})
+        delete_rows(other, {six: [1]})
+        swept(other)
+        append(table, events(1, first=30))
+        merge(other, table)
+        assert row_numbers(table) == [2, 3, 4, 5, 10, 11, 12, 13, 30]
+
+    @pytest.mark.parametrize(("take", "row"), [("source", 0), ("target", 1)])
+    def test_other_rows_deleted_by_a_unit_that_both_did_are_a_conflict(self, take, row):
+        table, other, six, _ = self.parted()
+        app = App("job", 1)
+        for one, deleted in ((table, 0), (other, 1)):
+            one.refresh()
+            actions = staged_deletes(one, {six: [deleted]})
+            one.commit(one.transaction("delete", actions, app=app))
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        merge(other, table, take=take)
+        assert row_numbers(table)[0] == row
+
+    def test_a_unit_that_updates_rows_has_its_new_rows_alone(self):
+        """Both logs did the unit, and cut the segments that it touched in other places."""
+        table, other, six, four = self.parted()
+        app = App("job", 1)
+        for one, deleted in ((table, {six: [0]}), (other, {six: [0], four: [1]})):
+            one.refresh()
+            staged = stage(one, one.head(), events(1, first=90), 2**29)
+            actions = [*staged_deletes(one, deleted), Update(1, paired=False), *staged]
+            one.commit(one.transaction("update", actions, app=app))
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        merge(other, table, take="source")
+        assert row_numbers(table) == row_numbers(other)
+
+    def overtaken(self, monkeypatch, by):
+        """A merge of a delete, before whose first commit somebody does something to the target."""
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [0]})
+        append(table, events(1, first=30))
+        copy, done = SegmentCopies.copy, []
+
+        def copied_late(copies, carried):
+            found = copy(copies, carried)
+            if not done:
+                done.append(True)
+                by(reopen(table.store, seed=7000), six)
+                table.refresh()
+            return found
+
+        monkeypatch.setattr(SegmentCopies, "copy", copied_late)
+        return table, other, six
+
+    def test_a_merge_overtaken_by_a_delete_plans_again(self, monkeypatch):
+        table, other, _ = self.overtaken(monkeypatch, lambda t, i: delete_rows(t, {i: [1]}))
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        assert row_numbers(table) == [0, 2, 3, 4, 5, 10, 11, 12, 13, 30]
+
+    def test_a_merge_overtaken_by_a_drop_plans_again(self, monkeypatch):
+        table, other, _ = self.overtaken(monkeypatch, dropped)
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        assert row_numbers(table) == [10, 11, 12, 13, 30]
+
+    def test_damaged_vectors_are_not_merged(self):
+        table, other, six, _ = self.parted()
+        delete_rows(other, {six: [0]})
+        append(table, events(1, first=30))
+        [key] = vectors(other.store)
+        body = other.store.get(key)
+        replace_object(other.store, key, body[:14] + b"?" + body[15:])
+        with pytest.raises(errors.DataLoss):
+            merge(other, table)
+        assert count(table) == 11
+
+
+class TestProgram:
+    def run(self, table, *words):
+        result = CliRunner().invoke(PROGRAM, [words[0], table.uri, *words[1:]])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def documents(self, table, *words):
+        text = self.run(table, *words, "--json")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def test_segments_are_listed_with_the_rows_that_are_there(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0, 1]})
+        segments = {one["id"]: one for one in self.documents(table, "ls")}
+        assert segments[six]["rows"] == 4
+        assert segments[six]["vector"]["key"] in needed(table)
+        assert "vector" not in next(s for i, s in segments.items() if i != six)
+        assert re.search(r"\b4 +2 +", self.run(table, "ls"))
+        [chunk] = self.documents(table, "ls", "--chunks")
+        assert chunk["rows"] == 8
+
+    def test_histories_count_deletes(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0, 1], four: [0]})
+        newest = self.documents(table, "log")[0]
+        assert (newest["deletes"], newest["rows"], newest["drops"]) == (2, -3, 0)
+        shown = self.run(table, "show")
+        assert "rows of 2 deleted" in shown
+        assert "7 rows without 3 deleted ones" in shown
+        [change] = [json.loads(self.run(table, "diff", "2", "3", "--json"))]
+        assert {s["id"] for s in change["added"]} == {s["id"] for s in change["dropped"]}
+
+    def test_a_segment_without_its_vector_is_shown_as_lost(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0, 1]})
+        table.store.delete([*needed(table)])
+        document = json.loads(self.run(table, "drop", six, four, "--json"))
+        shown = {one["id"]: (one["rows"], one["intact"]) for one in document["segments"]}
+        assert shown == {six: (4, False), four: (4, True)}
+        dropped(table, six)
+        assert row_numbers(table) == [10, 11, 12, 13]
+
+    def test_a_restore_says_whose_deleted_rows_it_exchanges(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0, 1]})
+        told = self.run(table, "restore", "2", "--dry-run")
+        assert "drops 0 segments" in told
+        assert "exchanges the deleted rows of 1 segment" in told
+        done = json.loads(self.run(table, "restore", "2", "--json"))
+        assert (done["adds"], done["drops"], done["vectors"], done["rows"]) == (0, 0, 1, 2)
