@@ -70,6 +70,11 @@ def blobs() -> list[Value]:
         forge.objects[key] = forge.objects[key][: said["offset"] + said["size"] - 1]
         return forge
 
+    def other(forge: Forge) -> Forge:
+        body, blob = forge.objects[key], framed(MAGIC + bitmap(1, 3, 4))
+        forge.objects[key] = body[: said["offset"]] + blob + body[said["offset"] + len(blob) :]
+        return forge
+
     good = MAGIC + bitmap(2, 3, 4)
     whole = framed(good)
     cases = [
@@ -87,6 +92,7 @@ def blobs() -> list[Value]:
         gone(at(HEAD)).case("a vector that is not there", "R20.1", LOST),
         changed(at(HEAD)).case("a bit of a vector", "R20.1", LOST),
         cut(at(HEAD)).case("a vector cut short", "R20.1", LOST),
+        other(at(HEAD)).case("a vector of other positions", "R20.1", LOST),
         _footer(key),
         *(with_blob(at(HEAD), blob, n).case(name, "R20.1", LOST) for name, blob, n in cases),
     ]

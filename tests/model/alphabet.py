@@ -14,6 +14,7 @@ def transactions(state: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
     yield from _marks(state)
     yield from _pairs(state)
     yield from _rewrites(state)
+    yield from _deletes(state)
 
 
 def _bounds(*values: int) -> list[int]:
@@ -147,6 +148,69 @@ def _pairs(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
         yield (rules.Txn(1, (drop,)), rules.Txn(2, (again,)))
         yield (rules.Txn(1, (drop, again)),)
         yield (rules.Txn(1, (drop, rules.Fence(now + 1))), rules.Txn(2, (drop,)))
+
+
+def _deletes(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
+    """Vectors that grow and that do not, and what else touches their segments in the commit."""
+    now, add = s.version + 1, rules.Add(90, 0, s.version, 3)
+    for vector in [rules.Vector(e, 1) for e in _bounds(s.fence, now)] + [
+        rules.Vector(s.version, rows) for rows in _bounds(3)
+    ]:
+        grown = rules.Add(90, 0, s.version, 3, vector)
+        yield (rules.Txn(1, (grown,)),)
+        yield (rules.Txn(1, (rules.Restore(s.version), grown)),)
+    yield (rules.Txn(1, (rules.DeleteRows(rules.Entry(91, 0, 0, 1, 0, 4), _of(s, 1)),)),)
+    mine = rules.Entry(90, 0, s.version, now, 0, 3)
+    yield (rules.Txn(1, (add,)), rules.Txn(2, (rules.DeleteRows(mine, _of(s, 1)),)))
+    for entry in sorted(s.live, key=lambda e: -e.rows)[:2]:
+        gone = entry.rows - entry.left
+        for rows in _bounds(gone, entry.rows):
+            yield (rules.Txn(1, (rules.DeleteRows(entry, _of(s, rows)),)),)
+        for epoch in _bounds(s.fence, now):
+            yield (rules.Txn(1, (rules.DeleteRows(entry, rules.Vector(epoch, gone + 1)),)),)
+        once, more = (rules.DeleteRows(entry, _of(s, gone + n)) for n in (1, 2))
+        after = entry._replace(vector=once.vector)
+        yield from (
+            (rules.Txn(1, (rules.DeleteRows(other, more.vector),)),)
+            for other in (after, entry._replace(version=0), entry._replace(seg=91))
+        )
+        drops = rules.Drop(entry), rules.Drop(after)
+        for actions in ((once, more), *((once, drop) for drop in drops)):
+            yield (rules.Txn(1, actions),)
+            first, second = ((action,) for action in actions)
+            yield (rules.Txn(1, first), rules.Txn(2, second))
+            yield (rules.Txn(1, second), rules.Txn(2, first))
+        yield (rules.Txn(1, (once,)), rules.Txn(2, (rules.DeleteRows(after, more.vector),)))
+        yield (rules.Txn(1, (once,), until=now),)
+        yield from ((txn,) for txn in _updates(s, entry, once))
+
+
+def _of(s: rules.State, rows: int) -> rules.Vector:
+    """A vector of so many rows that was staged at the version."""
+    return rules.Vector(s.version, rows)
+
+
+def _updates(s: rules.State, entry: rules.Entry, once: rules.DeleteRows) -> Iterator[rules.Txn]:
+    """Rewrites and updates of a segment: what is left of it, and rows that go and come."""
+    shrunk = [rules.Add(90, 0, s.version, rows, _of(s, 1)) for rows in (entry.left, entry.left + 1)]
+    plan, drop = rules.Replace(s.version, 0), rules.Drop(entry)
+    for add in (*shrunk, rules.Add(90, 0, s.version, entry.left)):
+        yield rules.Txn(1, (plan, drop, add), read=s.version)
+        yield rules.Txn(1, (plan, drop, add, once), read=s.version)
+    for other in (e for e in sorted(s.live) if e != entry and e.left > 1):
+        delete = rules.DeleteRows(other, _of(s, other.rows - 1))
+        add = rules.Add(90, 0, s.version, entry.left)
+        yield rules.Txn(1, (plan, drop, add, delete), read=s.version)
+    for rows in (0, 1, 2, 3):
+        for paired in (False, True):
+            update = rules.Update(rows, paired)
+            yield rules.Txn(1, (update,))
+            for new in (1, 2):
+                add = rules.Add(90, 0, s.version, new)
+                yield rules.Txn(1, (update, once, add))
+                yield rules.Txn(1, (update, drop, add))
+                yield rules.Txn(1, (update, update, once, add))
+                yield rules.Txn(1, (update, rules.Restore(s.version), once, add))
 
 
 def _rewrites(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:

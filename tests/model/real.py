@@ -7,6 +7,8 @@ from types import UnionType
 from typing import get_args
 
 from model import rules
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from support.builders import HASH
 
 from eventlog.format import codec
@@ -27,7 +29,9 @@ NOT_COMPARED = {"schema", "properties", "clock", "origins"}
 # The package's action: the model's action, and the fields of the package's that it covers. A new
 # action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
-    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail slice"),
+    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail slice vector"),
+    actions.DeleteRows: (rules.DeleteRows, "id chunk hash vector"),
+    actions.Update: (rules.Update, "rows paired"),
     actions.Drop: (rules.Drop, "id chunk hash"),
     actions.SetLayout: (rules.SetLayout, "layout"),
     actions.Unchanged: (rules.Unchanged, "start end"),
@@ -89,11 +93,18 @@ def segment(entry: rules.Entry) -> entries.Segment:
         epoch=entry.epoch,
         version=entry.version,
         partition=entry.partition,
-        rows=1,
+        rows=entry.rows,
         bytes=100,
         checksum=HASH,
         schema=1,
+        vector=_vector(entry.vector),
     )
+
+
+def _vector(vector: rules.Vector | None) -> entries.Vector | UnsetType:
+    if vector is None:
+        return UNSET
+    return entries.Vector(vector.epoch, hex_id(vector.object), 4, 42, vector.rows, HASH)
 
 
 @cache
@@ -186,8 +197,12 @@ def to_transaction(txn: rules.Txn) -> records.Transaction:
 def to_action(action: object) -> actions.Action:
     """The package's action."""
     match action:
-        case rules.Add(seg, chunk, epoch):
-            return actions.Add(hex_id(seg), _chunk(chunk), epoch, 1, 100, HASH, 1)
+        case rules.Add(seg, chunk, epoch, rows, vector):
+            made = actions.Add(hex_id(seg), _chunk(chunk), epoch, rows, 100, HASH, 1)
+            return replace(made, vector=_vector(vector))
+        case rules.DeleteRows(entry, vector):
+            named = (hex_id(entry.seg), _chunk(entry.chunk), _hash(entry))
+            return actions.DeleteRows(*named, _vector(vector))
         case rules.Drop(entry):
             return actions.Drop(hex_id(entry.seg), _chunk(entry.chunk), _hash(entry))
         case rules.SetLayout():
@@ -216,9 +231,7 @@ def outcome(state: fold.FullState, transactions: list[records.Transaction]) -> t
     """The result of the package's fold: (which are void, the state after, comparable)."""
     effect = fold.judge(transactions, state, TIME_MS + 1)
     live = dict(state.segments)
-    live.update({s.id: s for s in effect.adds})
-    for gone in effect.drops:
-        del live[gone.id]
+    fold.apply(effect, live)
     # The second of two transactions with one id is void though the first one was accepted.
     accepted = list(effect.accepted)
     void = []

@@ -12,6 +12,7 @@ from model.terms import (
     Attach,
     Break,
     Claim,
+    DeleteRows,
     Detach,
     Drop,
     Entry,
@@ -33,6 +34,8 @@ from model.terms import (
     Txn,
     Unchanged,
     Unpin,
+    Update,
+    Vector,
 )
 
 WINDOW = 64
@@ -49,6 +52,15 @@ GUARDS = {
     "marks_kept": "published is forgotten only after until",
     "fence_rises": "F4",
     "drop_live": "F5",
+    "drop_shrunk": "F5 deleted from in this commit",
+    "delete_live": "R20.3",
+    "delete_grows": "R20.3 rows",
+    "vector_part": "R20.2 rows",
+    "vector_fenced": "R20.3, F6 fence of a vector",
+    "vector_epoch": "R20.3, F6 epoch of a vector",
+    "update_once": "R20.5 two, or a rewrite",
+    "update_rows": "R20.5 rows",
+    "update_paired": "R20.5 paired",
     "add_fenced": "F6 fence",
     "add_epoch": "F6 epoch",
     "add_once": "F6 id",
@@ -76,6 +88,7 @@ GUARDS = {
     "replace_read": "F10 read_version",
     "replace_plan": "F10 version",
     "replace_rows": "F10 rows",
+    "replace_deletes": "F10 delete_rows",
     "granularity": "R14.4",
     "assess_old": "R14.6 old",
     "assess_names": "R14.6 names",
@@ -114,12 +127,8 @@ class Rules:
         version = before.version + 1
         early = 0 if self._on("marks_kept") else 1
         kept = frozenset(mark for mark in before.published if mark[2] - early >= version)
-        now, accepted, added, verdicts = (
-            before._replace(version=version, published=kept),
-            [],
-            [],
-            [],
-        )
+        now = before._replace(version=version, published=kept)
+        accepted, added, shrunk, verdicts = [], [], set(), []
         if not self._on("marks_in_key_frames") and self.frames and version % self.frames == 0:
             now = now._replace(apps=frozenset(), published=frozenset())
         for txn in txns:
@@ -128,12 +137,13 @@ class Rules:
                 after = self._marks(txn, now)
                 for action in txn.actions:
                     after = self._small(action, after)
-                now = self._segments(txn, before, after, added)
+                now = self._segments(txn, before, after, (added, shrunk))
             except _Void as why:
                 verdicts.append(str(why))
                 continue
             accepted.append(txn.id)
             added += [a.seg for a in txn.actions if isinstance(a, Add)]
+            shrunk |= {a.entry.seg for a in txn.actions if isinstance(a, DeleteRows)}
             verdicts.append("")
         return now, tuple(verdicts)
 
@@ -169,14 +179,26 @@ class Rules:
             self._need(found is None or found.token == token, "claim_token")
         return now
 
-    def _segments(self, txn: Txn, before: State, now: State, added: list[int]) -> State:
-        """F5, F6, F7: drops and adds, against the small state that the actions made."""
-        live = set(now.live)
+    def _segments(self, txn: Txn, before: State, now: State, done: tuple) -> State:
+        """F5, F6, F7: drops and adds, against the small state that the actions made.
+
+        `done`: the segments that earlier transactions of the commit added, and deleted rows of.
+        """
+        live, (added, shrunk) = set(now.live), done
         drops = [a.entry for a in txn.actions if isinstance(a, Drop)]
         for entry in drops:
             self._need(entry in live, "drop_live")
+            self._need(entry.seg not in shrunk, "drop_shrunk")
             live.discard(entry)
+        for action in (a for a in txn.actions if isinstance(a, DeleteRows)):
+            entry, vector = action.entry, action.vector
+            self._need(entry in live and entry in before.live, "delete_live")
+            self._need(entry.rows - entry.left < vector.rows < entry.rows, "delete_grows")
+            self._check_vector(vector, now, restored=False)
+            live.discard(entry)
+            live.add(entry._replace(vector=vector))
         self._replace(txn, drops)
+        self._update(txn, drops)
         adds = [a for a in txn.actions if isinstance(a, Add)]
         restored = any(isinstance(a, Restore) for a in txn.actions)
         seen = {entry.seg for entry in before.live} | set(added)
@@ -184,8 +206,12 @@ class Rules:
             self._need(restored or add.epoch >= now.fence, "add_fenced")
             self._need(add.epoch < now.version, "add_epoch")
             self._need(add.seg not in seen, "add_once")
+            if add.vector is not None:
+                self._need(0 < add.vector.rows < add.rows, "vector_part")
+                self._check_vector(add.vector, now, restored=restored)
             seen.add(add.seg)
-            live.add(Entry(add.seg, add.chunk, add.epoch, now.version, len(added) + n))
+            made = Entry(add.seg, add.chunk, add.epoch, now.version, len(added) + n)
+            live.add(made._replace(rows=add.rows, vector=add.vector))
         for action in (a for a in txn.actions if isinstance(a, Unchanged)):
             arrived = any(
                 e.version > txn.read and e.chunk < action.end and action.start < e.chunk + 1
@@ -204,8 +230,27 @@ class Rules:
         self._need(bool(drops), "replace_drops")
         self._need(planned.version <= txn.read, "replace_read")
         self._need(all(entry.version <= planned.version for entry in drops), "replace_plan")
-        rows = sum(isinstance(a, Add) for a in txn.actions) + planned.deletes
-        self._need(len(drops) == rows, "replace_rows")
+        self._need(not any(isinstance(a, DeleteRows) for a in txn.actions), "replace_deletes")
+        left = sum(entry.left for entry in drops)
+        self._need(left == _new_rows(txn) + planned.deletes, "replace_rows")
+
+    def _update(self, txn: Txn, drops: list[Entry]) -> None:
+        """R20.5: as many rows go and come as are updated."""
+        updates = [a for a in txn.actions if isinstance(a, Update)]
+        if not updates:
+            return
+        alone = not any(isinstance(a, Replace | Restore) for a in txn.actions)
+        self._need(len(updates) == 1 and alone, "update_once")
+        gone = sum(entry.left for entry in drops)
+        for action in (a for a in txn.actions if isinstance(a, DeleteRows)):
+            gone += action.vector.rows - (action.entry.rows - action.entry.left)
+        rows, new = updates[0].rows, _new_rows(txn)
+        self._need(1 <= rows <= min(gone, new), "update_rows")
+        self._need(not updates[0].paired or rows == gone == new, "update_paired")
+
+    def _check_vector(self, vector: Vector, now: State, *, restored: bool) -> None:
+        self._need(restored or vector.epoch >= now.fence, "vector_fenced")
+        self._need(vector.epoch < now.version, "vector_epoch")
 
     def _assess(self, action: Assess, now: State) -> State:
         """R14.6, except its bound on the number of states."""
@@ -325,6 +370,12 @@ class Rules:
             self._need(other.priority != asked.priority, "claim_priority")
         rest = now.claims - blocking if self._on("claim_revokes") else now.claims
         return now._replace(claims=rest | {claim})
+
+
+def _new_rows(txn: Txn) -> int:
+    """The rows that the adds of a transaction bring."""
+    adds = (a for a in txn.actions if isinstance(a, Add))
+    return sum(a.rows - (a.vector.rows if a.vector else 0) for a in adds)
 
 
 def conflicting(a: Claim, b: Claim) -> bool:

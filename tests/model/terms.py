@@ -1,8 +1,8 @@
 """The values of the model: a small table state, and the actions of transactions.
 
 Segments, claims and transactions are small integers, a chunk is the interval [n, n + 1), an entry's
-hash is the entry itself; every segment has one row. A policy is a number, a negative one is not a
-digest; chunks from 90 on have names that do not parse.
+hash is the entry itself. A segment has one row unless it says otherwise. A policy is a number, a
+negative one is not a digest; chunks from 90 on have names that do not parse.
 """
 
 from __future__ import annotations
@@ -11,12 +11,27 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
+class Vector(NamedTuple):
+    """A deletion vector: the epoch of its object, the number of deleted rows, and the object."""
+
+    epoch: int
+    rows: int
+    object: int = 99
+
+
 class Entry(NamedTuple):
     seg: int
     chunk: int
     epoch: int
     version: int
     partition: int
+    rows: int = 1
+    vector: Vector | None = None
+
+    @property
+    def left(self) -> int:
+        """The number of rows that are not deleted."""
+        return self.rows - (self.vector.rows if self.vector else 0)
 
 
 class Pin(NamedTuple):
@@ -73,6 +88,14 @@ class Add:
     seg: int
     chunk: int
     epoch: int
+    rows: int = 1
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    entry: Entry
+    vector: Vector
 
 
 @dataclass(frozen=True)
@@ -180,6 +203,12 @@ class Restore:
 class Replace:
     version: int
     deletes: int
+
+
+@dataclass(frozen=True)
+class Update:
+    rows: int
+    paired: bool
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,12 @@ A_MODEL = 12  # states taken from each model
 SEEDS = (
     rules.State(
         version=9,
-        live=frozenset({rules.Entry(1, 0, 4, 5, 0), rules.Entry(2, 1, 6, 8, 1)}),
+        live=frozenset(
+            {
+                *(rules.Entry(1, 0, 4, 5, 0), rules.Entry(2, 1, 6, 8, 1)),
+                *(rules.Entry(3, 0, 4, 7, 1, 5), rules.Entry(4, 1, 4, 7, 2, 6, rules.Vector(7, 2))),
+            }
+        ),
         fence=3,
         horizon=4,
         swept=rules.Sweep(2, 3, 6),
@@ -101,12 +106,12 @@ def test_every_action_is_seen_accepted_and_void():
     }
     ours = {model for model, _ in real.ACTIONS.values()}
     assert {(a, True) for a in ours} <= seen
-    # A layout occurs in version 0 only, and a replacement must drop something.
-    assert {(a, False) for a in ours - {rules.SetLayout, rules.Replace}} <= seen
+    # A layout occurs in version 0 only; a replacement must drop something, and an update, too.
+    assert {(a, False) for a in ours - {rules.SetLayout, rules.Replace, rules.Update}} <= seen
     accepted = [
         t for _, txns, outcome in cases() for t, v in zip(txns, outcome[0], strict=True) if not v
     ]
-    assert any(isinstance(a, rules.Replace) for t in accepted for a in t.actions)
+    assert {rules.Replace, rules.Update} <= {type(a) for t in accepted for a in t.actions}
 
 
 @pytest.mark.parametrize("guard", sorted(set(rules.GUARDS) - {"marks_in_key_frames"}))
@@ -121,6 +126,8 @@ def test_a_rule_that_the_model_lacks_is_noticed(guard):
         (holds, "_hold_problem", lambda *rest: None),
         (package_rules, "published_problem", lambda *rest: None),
         (package_rules, "replace_problem", lambda *rest: None),
+        (package_rules, "update_problem", lambda *rest: None),
+        (package_rules, "vector_problem", lambda *rest, **more: None),
         (assessment, "_changes_problem", lambda *rest: None),
         (package_rules, "forget_published", lambda meta, version: meta),
     ],
