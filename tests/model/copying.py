@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from model.programs import DELETED
-from model.terms import Ack, Attach, Break, Detach, SetPin, Txn, Unpin
+from model.terms import Ack, Attach, Break, Detach, SetPin, Txn, Unpin, named
 from model.vacuums import Vacuums
 
 COPY, BRANCH = "copy", "branch"
@@ -77,7 +77,7 @@ class Copies(Vacuums):
         last = self.log.versions[head]
         versions = range(max(first, self.log.versions[0]), last + 1)
         live = (self._state(self.log.at(head, version)).live for version in versions)
-        return "ack", token, last, tuple(sorted({entry.seg for some in live for entry in some}))
+        return "ack", token, last, tuple(sorted({one for some in live for one in named(some)}))
 
     def _get(self, state, i, actor):
         _, token, last, wanted = actor[3]
@@ -158,7 +158,7 @@ class Copies(Vacuums):
         fork, head = state[3][FORK], state[0]
         if fork >= FORKED_AT:
             live = self._state(self.log.at(head, fork - FORKED_AT)).live
-            gone = [entry.seg for entry in live if state[3][entry.seg] < 0]
+            gone = [one for one in named(live) if state[3][one] < 0]
             if gone:
                 return f"a branch reads object {gone[0]}, which is gone"
         return super().problem(state)

@@ -7,7 +7,19 @@ deleted.
 
 from __future__ import annotations
 
-from model.terms import Add, Break, Drop, Replace, Restore, SetPin, Txn, Unpin
+from model.terms import (
+    Add,
+    Break,
+    DeleteRows,
+    Drop,
+    Replace,
+    Restore,
+    SetPin,
+    Txn,
+    Unpin,
+    Vector,
+    named,
+)
 from model.world import World
 
 NEVER, DELETED = -1, -2
@@ -108,7 +120,25 @@ class Programs(World):
             seg, epoch, entry = actor[3]
             # A rewrite; an overwrite drops its inputs in the same way, but has other rows.
             planned = (Replace(epoch, 0),) if self.actors[i] == "replace" else ()
-            txn = Txn(10 + i, (*planned, Drop(entry), Add(seg, 0, epoch)), read=epoch)
+            new = Add(seg, 0, epoch, entry.left)
+            txn = Txn(10 + i, (*planned, Drop(entry), new), read=epoch)
+            yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))
+
+    def _shrink(self, state, i, actor):
+        """Deletes a row of the first live segment by its position; memo: (vector, epoch, entry)."""
+        at, head = actor[0], state[0]
+        if at == "start" and self._state(head).live:
+            entry, epoch = min(self._state(head).live), self.log.versions[head]
+            yield (
+                f"{self.who(i)}: reads {entry.seg} of version {epoch}",
+                self.moved(state, i, ("stage", 0, (), (2 + 2 * i, epoch, entry))),
+            )
+        elif at == "stage":
+            yield self._stage(state, i, *actor[3][:2], actor[3])
+        elif at == "read":
+            made, epoch, entry = actor[3]
+            vector = Vector(epoch, entry.rows - entry.left + 1, made)
+            txn = Txn(10 + i, (DeleteRows(entry, vector),))
             yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))
 
     def _restore(self, state, i, actor):
@@ -126,7 +156,7 @@ class Programs(World):
                     )
         elif at == "read":
             version, missing = actor[3]
-            adds = (Add(entry.seg, 0, entry.epoch) for entry in missing)
+            adds = (Add(e.seg, 0, e.epoch, e.rows, e.vector) for e in missing)
             txn = Txn(10 + i, (Restore(version), *adds))
             yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))
 
@@ -168,11 +198,11 @@ class Programs(World):
             yield from self._put_or(state, i, actor, txn, ("end", 0, (), ()))
 
     def _read(self, state, i, actor):
-        """A reader without a pin; memo: the segments of its version not read yet."""
+        """A reader without a pin; memo: the objects of its version not read yet."""
         at, base, _, memo = actor
         head, objects, name = state[0], state[3], self.who(i)
         if at == "start":
-            segs = tuple(sorted(entry.seg for entry in self._state(head).live))
+            segs = tuple(sorted(named(self._state(head).live)))
             yield (
                 f"{name}: opens version {self.log.versions[head]}",
                 self.moved(state, i, ("get", head, (), segs)),

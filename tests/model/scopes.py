@@ -71,6 +71,9 @@ SCOPES = (
     Scope(_vacuums("replace restore vacuum", faults=ONE_EACH, runs=2), None, 6_000),
     Scope(_vacuums("append overwrite vacuum restore", faults=CALM), None, 6_000),
     Scope(_vacuums("append overwrite vacuum read", faults=CALM), None, 6_000),
+    Scope(_vacuums("shrink shrink vacuum read", faults=CALM), None, 6_000),
+    Scope(_vacuums("shrink replace vacuum restore", faults=CALM), None, 6_000),
+    Scope(_vacuums("shrink vacuum pin", faults=ONE_EACH, runs=2), None, 6_000),
     Scope(_leases("breaker", WORK, WORK, BREAK, faults=CRASHES), None, 6_000),
     Scope(_leases("breaker, late", WORK, WORK, BREAK, faults=NONE_LOST, tries=1), None, 0),
     Scope(
@@ -83,6 +86,7 @@ SCOPES = (
     Scope(_copies("follow replace vacuum", faults=NONE_LOST), 100_000, 3_000),
     Scope(_copies("follow empty replace vacuum", faults=CALM), 100_000, 3_000),
     Scope(_copies("branch delete replace vacuum", faults=CALM), None, 3_000),
+    Scope(_copies("follow branch shrink vacuum", faults=CALM), 100_000, 3_000),
     Scope(_copies("branch delete delete replace vacuum", faults=CALM), 200_000, 0),
     Scope(_combining("publish once once", "three"), None, 6_000),
 )
@@ -120,6 +124,8 @@ CONTROLS = (
     _control("app_sequence", _commits, "job job", says=TWICE),
     _control("marks_in_key_frames", _commits, "job job plain", says=TWICE, frames=2),
     _control("add_fenced", _vacuums, "append vacuum", says=GONE),
+    _control("vector_fenced", _vacuums, "shrink vacuum", says=GONE),
+    _control("vectors_live", _vacuums, "shrink vacuum", says=GONE),
     _control("restage_id", _vacuums, "append vacuum", says=GONE),
     _control("live_after_fence", _vacuums, "append vacuum", says=GONE),
     _control("live_at_head", _vacuums, "append vacuum", says=GONE, runs=2, lags=((0, 1), (1, 2))),

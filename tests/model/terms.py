@@ -34,6 +34,12 @@ class Entry(NamedTuple):
         return self.rows - (self.vector.rows if self.vector else 0)
 
 
+def named(live) -> dict[int, int]:
+    """The objects that live entries name, of segments and of vectors: object -> epoch."""
+    found = {entry.seg: entry.epoch for entry in live}
+    return found | {e.vector.object: e.vector.epoch for e in live if e.vector is not None}
+
+
 class Pin(NamedTuple):
     name: str
     version: int

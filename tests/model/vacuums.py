@@ -6,15 +6,16 @@ from functools import cache
 from typing import ClassVar
 
 from model.programs import DELETED, NEVER, Programs
-from model.terms import Entry, Fence, Horizon, State, Sweep, Swept, Txn
+from model.terms import Entry, Fence, Horizon, State, Sweep, Swept, Txn, named
 from model.world import CRASH, DELAYED
 
-START = State(version=2, live=frozenset({Entry(0, 0, 0, 1, 0), Entry(1, 0, 1, 2, 0)}))
+START = State(version=2, live=frozenset({Entry(0, 0, 0, 1, 0, 3), Entry(1, 0, 1, 2, 0)}))
 
 
 class Vacuums(Programs):
     """Any of "append", "twin" (of actor 0), "replace" (of the first live segment), "overwrite" (of
-    the last one), "restore", "vacuum", "pin", "break" and "read" around one table.
+    the last one), "shrink" (deletes a row of the first live segment by its position), "restore",
+    "vacuum", "pin", "break" and "read" around one table.
 
     Args:
         actors: what each actor does.
@@ -27,6 +28,7 @@ class Vacuums(Programs):
         "live_after_fence": "V3: the live set is read at the fence's commit or later",
         "live_at_head": "K7: the live set is read at F, not at the horizon",
         "epoch_below_fence": "V1, R12.4: only epochs below the fence are deleted",
+        "vectors_live": "R12.4: an object of vectors is live while a live entry names it",
         "dropped_after_horizon": "V2, R12.4: segments dropped after the horizon are kept",
         "fence_settled": "R12.5: nothing is deleted before F is known to be in the log",
         "horizon_committed": "R12.5: the horizon is committed before it applies",
@@ -154,7 +156,8 @@ class Vacuums(Programs):
         if "horizon_committed" in self.off:
             horizon = now.version - 1
         at = self.log.at(seen, horizon) if "live_at_head" in self.off else seen
-        live = {entry.seg for entry in self._state(at).live}
+        entries = self._state(at).live
+        live = {e.seg for e in entries} if "vectors_live" in self.off else {*named(entries)}
         dead, pending = [], []
         for seg in sorted({*found, *dropped} - live):
             epoch, version = dropped.get(seg, (objects[seg], 0))
@@ -191,20 +194,19 @@ class Vacuums(Programs):
         yield from self._put_or(state, i, ("read", node, (), memo), txn, ending)
 
     def _drops(self, node) -> tuple[tuple[int, int, int], ...]:
-        """(segment, epoch, version) of every drop in a history."""
+        """(object, epoch, version) of every drop in a history."""
         found = []
         for before, after in zip(self.log.paths[node], self.log.paths[node][1:], strict=False):
-            gone = self._state(before).live - self._state(after).live
-            found += sorted((e.seg, e.epoch, self.log.versions[after]) for e in gone)
+            then, now = (named(self._state(at).live) for at in (before, after))
+            gone = then.keys() - now.keys()
+            found += sorted((one, then[one], self.log.versions[after]) for one in gone)
         return tuple(found)
 
     def _needed(self, node) -> frozenset[int]:
-        """The segments live at a version from the horizon to the head, or at a pinned one."""
+        """The objects live at a version from the horizon to the head, or at a pinned one."""
         now = self._state(node)
         kept = {*range(self._oldest(node), now.version + 1), *(p.version for p in now.pins)}
-        return frozenset(
-            entry.seg for v in kept for entry in self._state(self.log.at(node, v)).live
-        )
+        return frozenset(one for v in kept for one in named(self._state(self.log.at(node, v)).live))
 
     def _double(self, node) -> bool:
         live = self._state(node).live
