@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from model import rules
 
@@ -182,7 +183,33 @@ def _deletes(s: rules.State) -> Iterator[tuple[rules.Txn, ...]]:
             yield (rules.Txn(1, second), rules.Txn(2, first))
         yield (rules.Txn(1, (once,)), rules.Txn(2, (rules.DeleteRows(after, more.vector),)))
         yield (rules.Txn(1, (once,), until=now),)
+        yield from _exchanges(s, entry, once.vector)
         yield from ((txn,) for txn in _updates(s, entry, once))
+
+
+def _exchanges(
+    s: rules.State, entry: rules.Entry, vector: rules.Vector
+) -> Iterator[tuple[rules.Txn, ...]]:
+    """Another vector for a live segment, and what is more than that."""
+    restore, drop = rules.Restore(s.version), rules.Drop(entry)
+    same = rules.Add(entry.seg, entry.chunk, entry.epoch, entry.rows, vector)
+    for add in (
+        same,
+        replace(same, vector=None),
+        replace(same, vector=entry.vector),
+        replace(same, epoch=entry.epoch + 1),
+        replace(same, chunk=entry.chunk + 1),
+        replace(same, rows=entry.rows + 1),
+    ):
+        yield (rules.Txn(1, (restore, drop, add)),)
+        yield (rules.Txn(1, (drop, add)),)
+        yield (rules.Txn(1, (restore, add)),)
+    once = rules.Txn(1, (restore, drop, same))
+    made = rules.Entry(entry.seg, entry.chunk, entry.epoch, s.version + 1, 0, entry.rows, vector)
+    more = rules.DeleteRows(entry, vector)
+    for action in (drop, rules.Drop(made), more, rules.DeleteRows(made, _of(s, vector.rows + 1))):
+        yield (once, rules.Txn(2, (action,)))
+        yield (rules.Txn(2, (action,)), once)
 
 
 def _of(s: rules.State, rows: int) -> rules.Vector:

@@ -58,6 +58,8 @@ GUARDS = {
     "vector_part": "R20.2 rows",
     "vector_fenced": "R20.3, F6 fence of a vector",
     "vector_epoch": "R20.3, F6 epoch of a vector",
+    "exchange_restore": "R20.6 restore",
+    "exchange_same": "R20.6 another object",
     "update_once": "R20.5 two, or a rewrite",
     "update_rows": "R20.5 rows",
     "update_paired": "R20.5 paired",
@@ -143,7 +145,7 @@ class Rules:
                 continue
             accepted.append(txn.id)
             added += [a.seg for a in txn.actions if isinstance(a, Add)]
-            shrunk |= {a.entry.seg for a in txn.actions if isinstance(a, DeleteRows)}
+            shrunk |= {a.entry.seg for a in txn.actions if isinstance(a, DeleteRows | Drop)}
             verdicts.append("")
         return now, tuple(verdicts)
 
@@ -182,7 +184,8 @@ class Rules:
     def _segments(self, txn: Txn, before: State, now: State, done: tuple) -> State:
         """F5, F6, F7: drops and adds, against the small state that the actions made.
 
-        `done`: the segments that earlier transactions of the commit added, and deleted rows of.
+        `done`: the segments that earlier transactions of the commit added, and those of which they
+        deleted rows or exchanged the vector.
         """
         live, (added, shrunk) = set(now.live), done
         drops = [a.entry for a in txn.actions if isinstance(a, Drop)]
@@ -201,9 +204,16 @@ class Rules:
         self._update(txn, drops)
         adds = [a for a in txn.actions if isinstance(a, Add)]
         restored = any(isinstance(a, Restore) for a in txn.actions)
-        seen = {entry.seg for entry in before.live} | set(added)
+        may = restored or not self._on("exchange_restore")
+        again = {e.seg: e for e in drops if e.seg not in added} if may else {}
+        seen = {entry.seg for entry in before.live} - {*again} | set(added)
         for n, add in enumerate(adds):
-            self._need(restored or add.epoch >= now.fence, "add_fenced")
+            old = again.get(add.seg)
+            if old is not None:
+                same = (add.chunk, add.epoch, add.rows) == (old.chunk, old.epoch, old.rows)
+                self._need(same and add.vector != old.vector, "exchange_same")
+            known = restored or old is not None
+            self._need(known or add.epoch >= now.fence, "add_fenced")
             self._need(add.epoch < now.version, "add_epoch")
             self._need(add.seg not in seen, "add_once")
             if add.vector is not None:
