@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
+from eventlog.query.conditions import FAILURE
 
 # Columns that Arrow's datasets add to each file: a scan fails if a column has such a name.
 _SCANNER_NAMES = frozenset(
@@ -94,6 +95,7 @@ def filtered(table: pa.Table, where: pc.Expression) -> pa.Table:
 def predicate_error(error: Exception, uri: str, key: str | None = None) -> InvalidInput:
     """Return the error of a predicate that fails on rows of the table at `uri`."""
     why = str(error).split("\n", 1)[0][:300]
+    why = FAILURE if FAILURE in why else why  # without the words of Arrow's cast around it
     return InvalidInput(f"the predicate fails on the rows: {why}", table=uri, key=key)
 
 

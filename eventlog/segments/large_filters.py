@@ -12,9 +12,8 @@ from collections.abc import Set as AbstractSet
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import InvalidInput
 from eventlog.query.expression_pruning import expression_bytes
-from eventlog.segments.batches import filtered, without_columns
+from eventlog.segments.batches import filtered, predicate_error, without_columns
 
 _SMALL_FILTER_BYTES = 32 * 1024
 _MOST_ROWS = 256 * 1024
@@ -54,8 +53,7 @@ def filter_in_bulk(
         try:
             passing = filtered(rows, expression)
         except (pa.ArrowException, OSError, ValueError) as error:
-            why = str(error).split("\n", 1)[0][:300]
-            raise InvalidInput(f"the predicate fails on the rows: {why}", table=table) from error
+            raise predicate_error(error, table) from error
         for batch in passing.to_batches(max_chunksize=batch_rows):
             yield batch.select(names) if names else without_columns(batch.num_rows)
 

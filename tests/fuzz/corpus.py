@@ -50,7 +50,8 @@ SCHEMAS = [
 TOKENS = {
     "predicate": (
         "( ) ((( ))) [ ] , ; ' \" ` -- /* */ = <> < <= > >= + - * / % || AND OR NOT IN IS NULL "
-        "TRUE FALSE LIKE ESCAPE BETWEEN CASE WHEN THEN ELSE END CAST AS DATE TIMESTAMP INTERVAL "
+        "TRUE FALSE LIKE ESCAPE BETWEEN CASE WHEN THEN ELSE END CAST( AS DATE "
+        "date_trunc('day', substr( concat( coalesce( TIMESTAMP INTERVAL "
         "SELECT FROM EXISTS at d n f s flag row nothing 'a%' '' '2013-01-07' '9999-12-31' 1e400 "
         "-0 NaN 9223372036854775808 0x10 1.5 99999999999999999999999999 BIGINT DOUBLE "
         "VARCHAR :: ? @x {y}"

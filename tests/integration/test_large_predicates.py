@@ -126,7 +126,10 @@ def test_a_predicate_that_fails_for_a_row_ends_the_scan(few, where):
         lambda: readers.scan(few, where=where).to_table(),
         lambda: readers.count(few, where),
     ):
-        with pytest.raises(InvalidInput, match=r"on the rows: .*CASE WHEN b <> 0 THEN a / b END"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"on the rows: an operation overflows.*CASE WHEN b <> 0 THEN a / b END",
+        ):
             read()
 
 

@@ -22,6 +22,7 @@ from support import repeatable
 from eventlog.errors import InvalidInput
 from eventlog.model.schema import from_arrow
 from eventlog.query import value_expressions
+from eventlog.query.sql.literals import parse_moment
 from eventlog.query.value_expressions import parse_value
 
 SCHEMA = pa.schema(
@@ -339,6 +340,31 @@ def test_decimals_become_the_nearest_floats_and_plain_text():
     assert ours("CAST(w AS STRING)", "string", table)[0] == [f"{d:.9f}" for d in decimals]
     whole, _ = ours("CAST(w AS BIGINT)", "int64", table)
     assert whole == [int(d.to_integral_value(ROUND_DOWN)) for d in decimals]
+
+
+@pytest.mark.hazard("W5")
+def test_texts_become_the_times_of_literals():
+    chance = random.Random(9)
+
+    def text():
+        clock = f"{chance.randrange(24):02}:{chance.randrange(60):02}"
+        fraction = str(chance.randrange(10**6)).zfill(6)[: chance.randrange(1, 7)]
+        clock += chance.choice(["", ":07", f":59.{fraction}"])
+        offset = chance.choice(["", "Z", "+02", "-0230", "+23:59"])
+        day = f"{chance.choice(['0001-12-31', '1969-12-31', '2012-02-29', '9999-01-01'])}"
+        return day if chance.random() < 0.1 else day + chance.choice("T ") + clock + offset
+
+    texts = [text() for _ in range(300)]
+    micros = [parse_moment(one).ns // 1000 for one in texts]
+    table = pa.table({"s": texts})
+    value = parse_value("CAST(s AS TIMESTAMP)", STORED, "timestamp").evaluate(table)
+    assert value.cast(pa.int64()).to_pylist() == micros
+    plain = [
+        (one, us) for one, us in zip(texts, micros, strict=True) if parse_moment(one).zoned is False
+    ]
+    local = parse_value("CAST(s AS TIMESTAMP_NTZ)", STORED, "timestamp_ntz")
+    found = local.evaluate(pa.table({"s": [one for one, _ in plain]}))
+    assert found.cast(pa.int64()).to_pylist() == [us for _, us in plain]
 
 
 @pytest.mark.verify

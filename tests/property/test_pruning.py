@@ -157,6 +157,12 @@ OTHERS = st.sampled_from(
         "year(ts) = 2013", "extract(month FROM d) = 12", "day(ts) <> 7", "hour(n) = 5",
         "s ILIKE 'A%'", "s LIKE 'a!%b' ESCAPE '!'", "s LIKE 'a!_%' ESCAPE '!'",
         '`b` = 5 OR "i" = 0',
+        "CASE WHEN b > 0 THEN b ELSE 0 END > 5", "CASE b WHEN 5 THEN flag END",
+        "substr(s, 1, 1) = 'a'", "concat(s, 'x') = 'ax'", "CAST(b AS BIGINT) + 1 = 6",
+        "CAST(b AS VARCHAR) = '5'", "CAST(d AS TIMESTAMP) >= ts", "i = 0 OR 6 / i > 1",
+        "6 / i <= 1 AND i <> 0", "CASE WHEN i <> 0 THEN 6 / i END > 1 OR b = 5",
+        "date_trunc('month', ts) = TIMESTAMP '2013-01-01'", "dec + b > 5.55",
+        "coalesce(dec, b) > 5",
         "(b = 5) = flag", "(flag AND b > 0) IS NULL",
     ]
 )  # fmt: skip

@@ -46,7 +46,7 @@ def negate(operand: Operand) -> Operand:
         if operand.value is None:
             return operand
     term = to_term(operand)
-    if term.type in INTEGERS or family_of(term.type) != "number":
+    if family_of(term.type) != "number" or term.type in INTEGERS:
         return arithmetic("Sub", Lit(Fraction(0)), operand)
     kind = "float64" if term.type in FLOATS else term.type
     value = as_float(term) if kind == "float64" else term.expression

@@ -6,7 +6,6 @@ nobody asked to round, takes a type that represents every value or fails for the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -55,13 +54,10 @@ _DATE = (
     r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
     rf"|(?:[0-9][0-9]{_LEAP}|{_LEAP}00)-02-29)"
 )
-_CLOCK = (
-    r"[T ](?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])"
-    r"(?::(?P<second>[0-5][0-9])(?:\.(?P<fraction>[0-9]{1,6})0{0,3})?)?"
-)
-_OFFSET = r" ?(?:Z|(?P<sign>[+-])(?P<hours>[01][0-9]|2[0-3])(?::?(?P<minutes>[0-5][0-9]))?)"
-_INTEGER = r"\A[+-]?[0-9]+\z"
-_NUMBER = r"\A[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\z"
+_CLOCK = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
+_OFFSET = r"(?:Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)"
+_INTEGER = r"\A[+-]?0*[0-9]{1,38}\z"
+_NUMBER = r"\A[+-]?(?:0*[0-9]{1,38}(?:\.[0-9]{0,38})?|\.[0-9]{1,38})\z"
 _FLOAT = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
@@ -222,21 +218,17 @@ def _rounded(wide: pc.Expression, scale: int) -> pc.Expression:
 def _text_to_number(term: Term, kind: str) -> Term:
     if kind in FLOATS:
         return _text_to_float(term, kind)
-    pattern = _INTEGER if kind in INTEGERS else _NUMBER
-    # Zeros that do not count would be digits to Arrow's parser.
-    digits = term.expression
-    for zeros, rest in ((r"\A([+-]?)0+([0-9])", r"\1\2"), (r"(\.[0-9]*?)0+\z", r"\1")):
-        digits = pc.replace_substring_regex(digits, pattern=zeros, replacement=rest)
-    digits = pc.replace_substring_regex(digits, pattern=r"\A([+-]?)\.", replacement=r"\10.")
-    fits = pc.match_substring_regex(digits, r"\A[+-]?[0-9]{1,38}(?:\.[0-9]{0,38})?\z")
-    fails = _unless(pc.match_substring_regex(term.expression, pattern) & fits, term)
-    wide = _without(fails, digits, pa.string()).cast(pa.decimal256(76, 38))
-    if kind in INTEGERS:
-        parsed = Term(wide.cast(pa.decimal128(38, 0)), "decimal(38,0)", term.names)
+    whole = kind in INTEGERS
+    good = pc.match_substring_regex(term.expression, _INTEGER if whole else _NUMBER)
+    fails = _unless(good, term)
+    digits = _without(fails, term.expression, pa.string())
+    if whole:
+        parsed = Term(digits.cast(pa.decimal128(38, 0)), "decimal(38,0)", term.names)
         number = _to_int(parsed, kind)
         return replace(number, fails=any_fails(term.fails, fails, number.fails))
     precision, scale = digits_of(kind)
-    value, too_large = in_digits(_rounded(wide, scale), precision, scale)
+    wide = _rounded(digits.cast(pa.decimal256(76, 38)), scale)
+    value, too_large = in_digits(wide, precision, scale)
     return Term(value, kind, term.names, any_fails(term.fails, fails, too_large))
 
 
@@ -257,34 +249,19 @@ def _text_to_bool(term: Term, kind: str) -> Term:
 
 def _text_to_time(term: Term, kind: str) -> Term:
     """Return a time of ISO 8601; without an offset it is UTC, and `timestamp_ntz` has none."""
-    clock = {"date": "", "timestamp_ntz": _CLOCK, "timestamp": f"{_CLOCK}(?:{_OFFSET})?"}[kind]
-    pattern = rf"\A(?P<day>{_DATE})(?:{clock})?\z"
-    good = pc.match_substring_regex(term.expression, re.sub(r"\?P<\w+>", "", pattern))
-    fails = any_fails(term.fails, _unless(good, term))
-    fields = pc.extract_regex(term.expression, pattern=pattern)  # null where it does not match
-    day = pc.struct_field(fields, [0]).cast(pa.date32())
-    if kind == "date":
-        return Term(day, kind, term.names, fails)
-
-    def whole(place: int) -> pc.Expression:
-        """Return a number of the text; one that is not there is 0."""
-        digits = pc.binary_join_element_wise(
-            pc.scalar("0"), pc.struct_field(fields, [place]), pc.scalar("")
+    text = term.expression
+    rest = {"date": "", "timestamp_ntz": f"(?:{_CLOCK})?", "timestamp": f"(?:{_CLOCK}{_OFFSET}?)?"}
+    fails = _unless(pc.match_substring_regex(text, rf"\A{_DATE}{rest[kind]}\z"), term)
+    if kind == "timestamp":  # Arrow reads those with a clock and an offset
+        day_alone = pc.utf8_length(text) == 10
+        zoned = pc.match_substring_regex(text, rf":[^-+Z]*{_OFFSET}\z")
+        clock, utc = (
+            pc.binary_join_element_wise(text, pc.scalar(end), pc.scalar(""))
+            for end in (" 00:00Z", "Z")
         )
-        return digits.cast(pa.int64())
-
-    days = day.cast(pa.int32()).cast(pa.int64())
-    seconds = pc.add(pc.add(pc.multiply(whole(1), 3600), pc.multiply(whole(2), 60)), whole(3))
-    fraction = pc.binary_join_element_wise(
-        pc.struct_field(fields, [4]), pc.scalar("000000"), pc.scalar("")
-    )
-    micros = pc.utf8_slice_codeunits(fraction, 0, 6).cast(pa.int64())
-    if kind == "timestamp":
-        offset = pc.add(pc.multiply(whole(6), 3600), pc.multiply(whole(7), 60))
-        signed = pc.if_else(pc.struct_field(fields, [5]) == "-", pc.negate(offset), offset)
-        seconds = pc.subtract(seconds, signed)
-    total = pc.add(pc.multiply(days, _DAY_US), pc.add(pc.multiply(seconds, 10**6), micros))
-    return Term(total.cast(arrow_type(kind)), kind, term.names, fails)
+        text = pc.if_else(day_alone, clock, pc.if_else(zoned, text, utc))
+    value = _without(fails, text, pa.string()).cast(arrow_type(kind))
+    return Term(value, kind, term.names, any_fails(term.fails, fails))
 
 
 # -------------------------------------------------------------------------------------- to texts

@@ -17,7 +17,7 @@ MAX_PARTS = 400_000  # the most parts of the Arrow expression
 
 # How often the left and the right operand occur in the expression of an operator.
 _LEFT = {"mod": 2, "between": 2, "nullsafeeq": 2, "nullsafeneq": 2, "cast": 4, "datetrunc": 3}
-_TO_TIMESTAMP = 9  # copies of what is cast to a timestamp
+_TO_TIMESTAMP = 7  # copies of what is cast to a timestamp
 _LEFT |= dict.fromkeys(("year", "month", "day", "hour"), 3)
 _RIGHT = {"mod": 6, "nullsafeeq": 2, "nullsafeneq": 2, "extract": 3}
 # How often an operand occurs in the expression that says for which rows an operator fails.

@@ -91,6 +91,8 @@ MEANINGS = [
     ("0.1", "float32", "id", [1], [pa.scalar(0.1, pa.float32()).as_py()]),
     ("1.50", "decimal(12,2)", "id", [1, 2], [Decimal("1.50")] * 2),
     ("NULL", TEXTS, "id", [1], [None]),
+    ("price > CAST('Infinity' AS DOUBLE)", "bool", "price", [float("nan"), float("inf"), None],
+     [True, False, None]),
     ("source.id", "int64", "source.id", [4], [4]),
 ]  # fmt: skip
 
@@ -271,6 +273,11 @@ REFUSED = [
     ("wide * wide", "decimal(38,20)", "more than 38 digits"),
     ("id % 1.5", "float64", "remainder of two integers"),
     ("name + 1", "int64", "arithmetic needs numbers"),
+    ("-tags", "int64", "arithmetic needs numbers"),
+    ("abs(tags)", "int64", "ABS needs a number"),
+    ("length(tags)", "int64", "LENGTH needs text"),
+    ("tags = tags", "bool", "cannot be compared"),
+    ("CASE WHEN flag THEN 1 ELSE tags END", "int64", "one type"),
     ("source.id", "int64", "without a table"),
     ("id + ", "int64", "not one SQL expression"),
 ]
