@@ -1,4 +1,4 @@
-"""Two logs of a table delete rows, compact, vacuum and merge: no row is lost or returns."""
+"""Histories with deletes of rows: merges, vacuums, restores and losses keep or name every row."""
 
 import itertools
 import random
@@ -11,13 +11,14 @@ from support.forked_histories import copied
 from support.replacements import replace
 
 from eventlog.compaction import vacuum
-from eventlog.errors import CommitConflict
+from eventlog.errors import CommitConflict, DataLoss
+from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.readers import count
+from eventlog.readers import count, scan
 from eventlog.replication import merge
 from eventlog.writers import append
 
-HISTORIES = 8  # for each seed
+HISTORIES = 5  # for each seed
 SOON = {"retention": timedelta(hours=1), "staging": timedelta(0), "dry_run": False}
 
 
@@ -97,3 +98,56 @@ def test_deletes_of_two_logs_are_merged_right_or_somebody_chooses(seed):
             report = fsck(reopen(table.store), checksums=True)
             assert not report.findings
     assert False in chosen
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kept_versions_show_their_rows_whatever_is_vacuumed_and_restored(seed):
+    for number in range(HISTORIES):
+        history = History(HISTORIES * seed + number + 1000)
+        table, chance = history.table, history.chance
+        rows = {table.head().version: sorted_names(table)}
+        for step in range(12):
+            kind = chance.choice(["write", "write", "restore", "pin", "unpin"])
+            if kind == "write":
+                history.write(table, 2)
+            elif kind == "restore":
+                table.restore(chance.choice([v for v in rows if v >= table.refresh().meta.horizon]))
+            elif kind == "pin":
+                table.pin(f"step {step}", table.refresh().version, owner="me")
+            else:
+                for name in [*table.refresh().meta.pins][:1]:
+                    table.unpin(name, owner="me")
+            rows[table.refresh().version] = sorted_names(table)
+            kept = [v for v in rows if v >= table.head().meta.horizon]
+            for version in chance.sample(kept, min(3, len(kept))):
+                assert sorted_names(table, version) == rows[version]
+        check_sound(table.store)
+        assert not fsck(reopen(table.store), checksums=True).findings
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stand_ins_are_exact_or_the_rows_are_lost(seed):
+    read = set()
+    for number in range(HISTORIES):
+        history = History(HISTORIES * seed + number + 2000)
+        table, chance = history.table, history.chance
+        history.append(table, ())
+        for _ in range(6):
+            kind = chance.choice(["append", "delete", "compact", "compact"])
+            getattr(history, kind)(table, live(table.refresh()))
+        wanted = sorted_names(table)
+        objects = [key for s in live(table.refresh()) for key in keys.keys_of(s)]
+        older = [row.key for row in table.store.list("data/") if row.key not in objects]
+        lost = [
+            *chance.sample(objects, 1),
+            *chance.sample(older, min(len(older), chance.randint(0, 1))),
+        ]
+        table.store.delete(lost)
+        try:
+            found = scan(reopen(table.store), fallback=True).to_table().column("name").to_pylist()
+        except DataLoss:
+            read.add(False)
+        else:
+            assert sorted(found) == wanted
+            read.add(True)
+    assert read == {False, True}
