@@ -469,6 +469,16 @@ class TestFsck:
         table.store.delete([first])
         assert [m for _, m in problems(table, checksums=False) if "has lost its deletion" in m]
 
+    def test_vectors_that_are_live_and_held_are_reported_once(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0]})
+        table.pin("audit", table.head().version, owner="me")
+        body = table.store.get(*needed(table))
+        replace_object(table.store, *needed(table), body[:14] + b"?" + body[15:])
+        assert len(problems(table)) == 1
+        table.store.delete([*needed(table)])
+        assert len(problems(table)) == 1
+
     def test_leftovers_name_the_vectors(self):
         table, six, _ = two_segments()
         table.refresh()

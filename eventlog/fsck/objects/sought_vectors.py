@@ -43,10 +43,14 @@ class SoughtVectors:
         self._unseen: dict[str, _Object] = {}
         self.lost: list[tuple[str, Segment]] = []
         self.held: list[HeldSegment] = []
-        for segment in segments:
+        live = list(segments)
+        for segment in live:
             for key in keys.keys_of(segment)[1:]:
                 self._unseen.setdefault(key, _Object()).segments.append(segment)
+        known = {segment.vector for segment in live}  # whose loss is that of a live segment
         for one in held:
+            if one.segment.vector in known:
+                continue
             for key in keys.keys_of(one.segment)[1:]:
                 self._unseen.setdefault(key, _Object()).held.append(one)
 
