@@ -7,6 +7,7 @@ here: vacuum removes the segments that a failed attempt staged (hazard C7).
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -38,6 +39,7 @@ from eventlog.rewriting.slice_merge import (
     droppable,
     merge_slices,
 )
+from eventlog.rewriting.translation import Rewriting, translate
 from eventlog.session.writer_name import writer_name
 from eventlog.state.delta import drop_of
 from eventlog.table.leases import RENEW_S, Lease
@@ -45,6 +47,7 @@ from eventlog.table.stage_again import commit_staged
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
 _MAX_REASON = 500
+_MOST_TRANSLATIONS = 100  # each follows a delete that others committed meanwhile
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +130,7 @@ def perform(
     """
     attempt = _Attempt(t, task, policy, deadline_s)
     try:
-        outcome = attempt.run(lambda pulse: _work(t, task, policy, progress, pulse))
+        outcome = attempt.run(lambda now, pulse: _work(t, now, policy, progress, pulse))
     except _OutOfTime:
         outcome = attempt.outcome("out of time", error=f"it was given {deadline_s} s")
     # against outcome-of-foreseen-errors-only
@@ -224,7 +227,7 @@ class _Attempt:
         self._deadline_s = inf if deadline_s is None else self._started_s + deadline_s
         self._lease: Lease | None = None
 
-    def run(self, work: Callable[[Pulse], Rewritten | MergedSlices]) -> Outcome:
+    def run(self, work: Callable[[Task, Pulse], Rewritten | MergedSlices]) -> Outcome:
         """Do the rest of the task."""
         t, task = self._t, self._task
         if not task.inputs:
@@ -245,12 +248,13 @@ class _Attempt:
                 # against taken-over-without-a-sign
                 if claimed.joined:  # its first holder may be dead
                     self._renew()
-            made = work(self._pulse)
+            task = self._with_vectors(t.head())
+            made = work(task, self._pulse)
             self._pulse()
             head = t.refresh()
             # against fenced-outputs-given-up
             t.session.log.staged.vouch(made.adds)
-            version = commit_staged(t.session, replacement(t, task, made, self._lease))
+            version = self._commit(task, made)
             if self._lease is not None:
                 self._lease.forget()
         if task.buckets is not None:
@@ -263,6 +267,59 @@ class _Attempt:
             bytes_out=made.bytes,
             made=tuple(add.id for add in made.adds),
         )
+
+    def _with_vectors(self, head: Snapshot) -> Task:
+        """Return the task with its inputs as they are in `head`: rows of theirs may be deleted.
+
+        The task of a keyed table stays as it is: its segments have no deletion vectors.
+        """
+        if self._task.buckets is not None:
+            return self._task
+        live = head.live([drop_of(segment) for segment in self._task.inputs])
+        return replace(self._task, inputs=tuple(live[s.id] for s in self._task.inputs))
+
+    def _commit(self, read: Task, made: Rewritten | MergedSlices) -> int:
+        """Commit the outputs; with deletes that landed while they were made, or are committed.
+
+        Args:
+            read: the task with its inputs as they were read.
+            made: the outputs.
+
+        Raises:
+            CommitConflict: an input was dropped, or replaced, or rows are deleted all the time.
+        """
+        t = self._t
+        if isinstance(made, MergedSlices):
+            return commit_staged(t.session, replacement(t, read, made, self._lease))
+        rewriting = Rewriting(
+            read.inputs, made.layout, made.by, made.adds, self._policy.memory_bytes
+        )
+        for attempt in range(_MOST_TRANSLATIONS):
+            now = read if self._gone(t.head()) else self._with_vectors(t.head())
+            if now.inputs != read.inputs:  # against deletes-while-compacting-lost
+                adds = translate(t, rewriting, now.inputs)
+                made = dataclasses.replace(made, adds=adds)
+                t.session.log.staged.vouch(made.adds)
+            try:
+                return commit_staged(t.session, replacement(t, now, made, self._lease))
+            except CommitConflict:
+                again = t.head()
+                if self._gone(again) or self._with_vectors(again) == now:
+                    raise
+                if attempt == _MOST_TRANSLATIONS - 1:
+                    raise
+        raise AssertionError("unreachable")  # the last attempt returns or raises
+
+    def _gone(self, head: Snapshot) -> list[Segment]:
+        """Return the inputs that are no longer live.
+
+        A segment that a restore brought back has the same id but another version, and counts as
+        another segment. One of which rows were deleted is still the same.
+        """
+        live = head.live([drop_of(segment) for segment in self._task.inputs])
+        versions = {name: segment.version for name, segment in live.items()}
+        # against segment-that-came-back-taken-for-the-old
+        return [s for s in self._task.inputs if versions.get(s.id) != s.version]
 
     def judged(self, error: Exception) -> Outcome:
         """Return the outcome of a failure; another attempt or task may have done the work."""
@@ -290,17 +347,11 @@ class _Attempt:
         return replace(outcome, **facts)
 
     def _already_ended(self, head: Snapshot) -> Outcome | None:
-        """Return the outcome if inputs are no longer live; None if all are live.
-
-        A segment that a restore brought back has the same id but another version, and counts as
-        another segment.
-        """
+        """Return the outcome if inputs are no longer live; None if all are live."""
         task = self._task
         if task.buckets is not None:
             return self._already_merged(head, task.buckets)
-        live = head.live([drop_of(segment) for segment in task.inputs])
-        # against segment-that-came-back-taken-for-the-old
-        gone = [s for s in task.inputs if live.get(s.id) != s]
+        gone = self._gone(head)
         if not gone:  # against done-task-not-found
             return None
         version = find_transaction(self._t.session.log, task.id, task.version + 1, head.version)

@@ -56,8 +56,8 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rows(self) -> int:
-        """The rows of its inputs."""
-        return sum(segment.rows for segment in self.inputs)
+        """The rows of its inputs, without deleted ones."""
+        return sum(segment.live_rows for segment in self.inputs)
 
     @property
     def color(self) -> Color:

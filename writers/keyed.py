@@ -1,8 +1,8 @@
-"""Writes to keyed tables: upsert, and delete by key or by predicate.
+"""Upserts and deletes. In a keyed table no write reads the rows that it replaces.
 
-Imports eventlog and its readers only. No write of a keyed table reads the rows that it replaces, so
-none conflicts with another: rows of one key are merged when they are read (FORMAT.md "Keyed
-tables").
+Imports eventlog and its readers only. So no write of a keyed table conflicts with another: rows of
+one key are merged when they are read (FORMAT.md "Keyed tables"). In a table without a key deletes
+are positions (`eventlog.writers.changing`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog import Snapshot, Table
-from eventlog.arguments import opened
+from eventlog.arguments import choice, opened
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import DELETE, OP, MergeRule
+from eventlog.keyed.rule import DELETE, OP, MergeRule, keyed_of
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import add_rows, check_missing, make_app
+from eventlog.writers.batch import add_rows, check_missing, make_app, skipped
+from eventlog.writers.changing.deleting import ISOLATIONS, Isolation, delete_where
+from eventlog.writers.changing.landing import Change
 
 
 def upsert(
@@ -72,35 +74,67 @@ def delete(
     where: Where | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
+    isolation: Isolation = "snapshot",
+    dry_run: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> int:
-    """Delete the rows of keys, or those that a predicate selects; return the committed version.
+) -> Change:
+    """Delete the rows that a predicate selects, or those of keys; return the committed version.
 
-    The deleted keys are gone from this version on, whatever was committed before it; a row that is
-    committed later counts again. Nothing is in conflict: with `where`, the keys are those that it
-    selects in the newest version, and rows of theirs that are committed meanwhile are deleted, too;
-    where `order_by` is also the time of chunks smaller than `all`, not those of later times.
+    In a table without a key, give `where`. The rows are those that it selects in the newest
+    version; a row that others update meanwhile is looked at again. The delete stores positions, not
+    rows, and neither waits for nor fails because of appends, compactions and other deletes.
+
+    In a keyed table the deleted keys are gone from this version on, whatever was committed before
+    it; a row that is committed later counts again. Nothing is in conflict: with `where`, the keys
+    are those that it selects in the newest version, and rows of theirs that are committed meanwhile
+    are deleted, too; where `order_by` is also the time of chunks smaller than `all`, not those of
+    later times.
 
     Args:
-        t: a keyed table.
-        keys: rows with the key columns, in any form that `append` takes; in a table of chunks
-            smaller than `all` also with the event time. With the column that orders rows, a delete
-            has a place among them: later values of it count, whenever they are committed.
+        t: the table.
+        keys: of a keyed table: rows with the key columns, in any form that `append` takes; in a
+            table of chunks smaller than `all` also with the event time. With the column that orders
+            rows, a delete has a place among them: later values of it count, whenever they are
+            committed.
         where: SQL text or a pyarrow expression, as for `scan`.
         app_id: as for `append`.
         app_seq: as for `append`.
-        memory_bytes: as for `append`; with `where` also for the scan of the keys.
+        isolation: of a table without a key: with `snapshot` rows that others add meanwhile stay,
+            with `serializable` they are a conflict where they lie in the time of the predicate.
+        dry_run: of a table without a key: commit nothing, and return what would be deleted.
+        memory_bytes: as for `append`; with `where` also for the scan of the rows.
+
+    Returns:
+        The version, with the numbers of rows and segments that were touched, where they are known:
+        in a keyed table they are 0.
 
     Raises:
-        InvalidInput: the table has no key, not exactly one of `keys` and `where` is given, or the
-            keys do not fit the table.
+        InvalidInput: not exactly one of `keys` and `where` is given, the table has no key and
+            `keys` are given, the keys do not fit the table, or the predicate fails on a row.
+        CommitConflict: see `isolation`.
         CommitUnknown: see `append`.
+        DataLoss: a segment or a deletion vector is missing or damaged.
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
     if (keys is None) == (where is None):
         raise InvalidInput("give either keys or where")
+    app = make_app(app_id, app_seq)
     head = t.head() if keys is not None else t.refresh()
+    if where is not None and keyed_of(head.layout) is None:
+        done = skipped(t, head, app)
+        if done is not None:
+            return Change(done)
+        return delete_where(
+            t,
+            where,
+            isolation=isolation,
+            app=app,
+            memory_bytes=memory_bytes,
+            dry_run=dry_run,
+        )
+    if dry_run or choice(isolation, "isolation", ISOLATIONS) != "snapshot":
+        raise InvalidInput("isolation and dry_run are for tables without a key")
     rule = rule_or_refuse(head, t.uri)
     if where is not None:
         wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
@@ -110,7 +144,7 @@ def delete(
     schema = deletes_schema(rows.schema, head.schema)
     deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
-    return add_rows(t, reader, "delete", make_app(app_id, app_seq), memory_bytes, None)
+    return Change(add_rows(t, reader, "delete", app, memory_bytes, None))
 
 
 def check_delete_columns(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:
@@ -183,7 +217,7 @@ def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
     if rule is None:
         raise InvalidInput(
             f"the table {uri} has no key: `Table.create(..., key=...)` makes a keyed one; use "
-            "`append` and `overwrite` here"
+            "`append`, `delete(where=...)` and `overwrite` here"
         )
     return rule
 

@@ -480,11 +480,16 @@ class Log:
             Corrupt: a spill, or the version before, cannot be read.
             Unavailable: the store does not answer.
         """
+        return appends(commit.header.version, self.taken(commit), commit.header.time)
+
+    def taken(self, commit: Commit) -> Sequence[Transaction]:
+        """Return the transactions that took effect in a commit, in order, with all their actions.
+
+        See `appends` for the requests and the errors.
+        """
         if commit.header.changes.transactions == len(commit.transactions):
-            transactions = spills.unpack(commit, self.spill).transactions
-        else:
-            transactions = self.effect(commit).taken
-        return appends(commit.header.version, transactions, commit.header.time)
+            return spills.unpack(commit, self.spill).transactions
+        return self.effect(commit).taken
 
     def load_view(
         self, head: Snapshot, transactions: Sequence[Transaction]

@@ -60,6 +60,10 @@ class Predicate(Protocol):
         """Return whether a leaf of a key frame may contain a segment that `prune` would keep."""
         ...
 
+    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+        """Return for each entry whether every row of it is known to pass."""
+        ...
+
     def covers(self, entries: pa.Table, time_column: str) -> bool:
         """Return whether every row of every entry is known to pass."""
         ...
@@ -129,11 +133,14 @@ class SqlPredicate:
         mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
         return bool(pruning.mask_to_array(mask, 1)[0].as_py())
 
+    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+        """See `Predicate.covered`."""
+        mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
+        return pruning.mask_to_array(mask, entries.num_rows)
+
     def covers(self, entries: pa.Table, time_column: str) -> bool:
         """See `Predicate.covers`."""
-        mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
-        all_pass = pc.all(pruning.mask_to_array(mask, entries.num_rows), min_count=0)
-        return bool(all_pass.as_py())
+        return bool(pc.all(self.covered(entries, time_column), min_count=0).as_py())
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,10 @@ class ArrowPredicate:
         bounds = Bounds.of_leaf(leaf, time_column)
         mask = expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
         return bool(mask[0].as_py())
+
+    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:  # noqa: ARG002
+        """See `Predicate.covered`; never known."""
+        return pa.repeat(pa.scalar(False), entries.num_rows)
 
     def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002
         """See `Predicate.covers`; never known unless there are no entries."""

@@ -18,23 +18,22 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.model.actions import Add
-from eventlog.model.chunks import chunk_name, chunk_of, parse_chunk
-from eventlog.model.entries import Granularity, Segment
+from eventlog.model.chunks import chunk_name
+from eventlog.model.entries import Granularity, Layout, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
+from eventlog.rewriting.runs import ACROSS, START, runs_of, with_starts
 from eventlog.segments.fragments import Reading
-from eventlog.staging.cutting import chunk_starts, split_by_chunk
+from eventlog.staging.cutting import split_by_chunk
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.external_sort import sort_on_disk
 
 Progress = Callable[[str, int, int], None]
 Pulse = Callable[[], None]
 Rows = Generator[pa.Table, None, None]
-_START = ""  # no table has such a column: column names are not empty
 _PARTS = 32  # fraction of the memory that is divided at once
-_ACROSS = "several chunks"  # the run of inputs that span several of the new chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,16 @@ class Rewritten:
         rows: number of rows in all of them.
         bytes: total size of their objects.
         digest: digest of the rows, equal to that of the inputs.
+        layout: of the new segments.
+        by: the columns that rows were sorted by.
     """
 
     adds: tuple[Add, ...]
     rows: int
     bytes: int
     digest: Digest
+    layout: Layout
+    by: tuple[str, ...]
 
 
 def rewrite(
@@ -100,9 +103,9 @@ def rewrite(
     schema = to_arrow(recipe.schema)
     memory = sizes.memory_bytes
     reading = _reading(t, head, schema, memory)
-    runs = _runs(inputs, granularity)
-    total = sum(segment.rows for segment in inputs)
-    on_disk = (by or _ACROSS not in runs) and sizes.target_bytes > writing_bytes(memory)
+    runs = runs_of(inputs, granularity)
+    total = sum(segment.live_rows for segment in inputs)
+    on_disk = (by or ACROSS not in runs) and sizes.target_bytes > writing_bytes(memory)
     with (
         TemporaryDirectory(prefix="eventlog-rewrite-") if on_disk else nullcontext() as folder,
         Outputs(t.store, t.clock, recipe, sizes, folder=folder, verify=verify) as outputs,
@@ -113,7 +116,8 @@ def rewrite(
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != total:
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
-    return Rewritten(adds, written.rows, sum(add.bytes for add in adds), written)
+    size = sum(add.bytes for add in adds)
+    return Rewritten(adds, written.rows, size, written, layout, tuple(by))
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:
@@ -142,24 +146,6 @@ def check_sort(recipe: Recipe, by: Sequence[str]) -> None:
             raise InvalidInput(f"cannot sort by column {name!r}: the table does not have it")
         if not isinstance(kinds[name], str):
             raise InvalidInput(f"cannot sort by column {name!r}: nested values have no order")
-
-
-def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
-    """Return the chunk of a granularity that contains a chunk; None if it spans several."""
-    inner = parse_chunk(chunk)
-    outer = chunk_of(inner.start, granularity)
-    return outer.name if inner.end <= outer.end else None
-
-
-def _runs(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, list[Segment]]:
-    """Return the inputs by the new chunk that contains their rows, or all of them in one run."""
-    runs: dict[str, list[Segment]] = {}
-    for segment in inputs:
-        name = enclosing_chunk(segment.chunk, granularity)
-        if name is None:
-            return {_ACROSS: list(inputs)}
-        runs.setdefault(name, []).append(segment)
-    return runs
 
 
 def _with_progress(
@@ -220,9 +206,10 @@ class _Work:
 
     def _write(self, name: str, tables: Iterable[pa.Table], inputs: Sequence[Segment]) -> None:
         """Write the rows of one run."""
-        rows = sum(segment.rows for segment in inputs)
-        row_bytes = sum(segment.bytes for segment in inputs) / max(1, rows)
-        if name == _ACROSS:
+        rows = sum(segment.live_rows for segment in inputs)
+        stored = sum(segment.rows for segment in inputs)
+        row_bytes = sum(segment.bytes for segment in inputs) / max(1, stored)
+        if name == ACROSS:
             self._divide(self._watched(tables), row_bytes)
             return
         self._outputs.open(name, rows, row_bytes)
@@ -237,11 +224,11 @@ class _Work:
         # Dividing a few large parts gives fewer pieces than dividing many small ones.
         tables = _joined(tables, self._memory_bytes // _PARTS)
         if by:
-            tables = map(self._with_starts, tables)
-        with closing(self._ordered(tables, (_START, *by) if by else ())) as ordered:
+            tables = (with_starts(table, layout) for table in tables)
+        with closing(self._ordered(tables, (START, *by) if by else ())) as ordered:
             for table in ordered:
                 self._pulse()
-                plain = table.drop_columns([_START]) if by else table
+                plain = table.drop_columns([START]) if by else table
                 for bounds, part in split_by_chunk(plain.combine_chunks(), layout):
                     chunk = chunk_name(*bounds)
                     if by and not outputs.is_open(chunk):
@@ -260,7 +247,3 @@ class _Work:
             self._pulse()
             self._read += digest(table, self._layout.time_column)
             yield table
-
-    def _with_starts(self, table: pa.Table) -> pa.Table:
-        starts = chunk_starts(table.column(self._layout.time_column), self._layout.granularity)
-        return table.append_column(_START, starts)

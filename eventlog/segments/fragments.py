@@ -47,6 +47,9 @@ from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
 
 DEFAULT_BATCH_ROWS = 128 * 1024
+# A column that readers may ask for: the position of a row in its segment, from 0. No table has a
+# column of this name: column names are not empty.
+POSITION = pa.field("", pa.int64(), nullable=False)
 _PIECE_BYTES = 16 * 2**20
 # Decoding is bound by the processors: more decoders than cores only slow each other down.
 _decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
@@ -145,7 +148,16 @@ class Reading:
         """
         if is_large(self.filter, self.filter_columns):
             yield from self._filter_in_bulk(segments)
-            return
+        else:
+            yield from (batch for _, batch in self.located(segments))
+
+    def located(self, segments: Iterable[Segment]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+        """Yield the rows as `batches` does, each batch with the segment that has them.
+
+        If `schema` has the field `POSITION`, it is filled with the positions of the rows.
+
+        Raises: as `batches`.
+        """
         segments = list(segments)
         vectors = self._vectors(segments)
         with threads() as pool, threads() as fetchers:
@@ -158,10 +170,15 @@ class Reading:
                 most=most,
             )
             pieces = (piece for segment_pieces in opened for piece in segment_pieces)
-            for rows in read_ahead(
-                pool, pieces, _Piece.rows, weigh=lambda piece: piece.size, most=most
+            for segment, rows in read_ahead(
+                pool,
+                pieces,
+                lambda piece: (piece.source.segment, piece.rows()),
+                weigh=lambda piece: piece.size,
+                most=most,
             ):
-                yield from rows
+                for batch in rows:
+                    yield segment, batch
 
     def count(self, segments: Iterable[Segment]) -> int:
         """Return the number of rows that pass, reading only the columns of the filter.
@@ -411,6 +428,8 @@ class _Piece:
                 table = source.file.conformed(pa.Table.from_batches([batch]), source.fields)
                 source.check_operations(table)
                 source.check_values(table)
+                if POSITION.name in source.reading.schema.names:
+                    table = self._with_positions(table, seen - batch.num_rows)
                 deleted = self._deleted(seen - batch.num_rows, seen)
                 yield without_positions(table, deleted) if deleted else table
         except _FAILURES as error:
@@ -420,23 +439,35 @@ class _Piece:
         if seen != count:
             raise source.object.loss(f"row groups of {count} rows decode to {seen}")
 
-    def _deleted(self, start: int, end: int) -> list[int]:
-        """Return the deleted ones of the piece's rows `start` to `end`, counted from `start`."""
-        source, found = self.source, list[int]()
-        if not source.deleted:
-            return found
+    def _spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the positions in the segment of the piece's rows `start` to `end`, as spans."""
         place = 0  # in the piece, of the first row of the group
         for index in self.groups:
-            rows = source.footer.row_group(index).num_rows
+            first = self.source.first_rows[index]
+            rows = self.source.first_rows[index + 1] - first
             low, high = max(start, place), min(end, place + rows)
             if low < high:
-                shift = source.first_rows[index] - place  # from the piece to the segment
-                for position in source.deleted.iter_equal_or_larger(low + shift):
-                    if position >= high + shift:
-                        break
-                    found.append(position - shift - start)
+                yield low - place + first, high - place + first
             place += rows
+
+    def _deleted(self, start: int, end: int) -> list[int]:
+        """Return the deleted ones of the piece's rows `start` to `end`, counted from `start`."""
+        found, at = list[int](), 0
+        for low, high in self._spans(start, end) if self.source.deleted else ():
+            for position in self.source.deleted.iter_equal_or_larger(low):
+                if position >= high:
+                    break
+                found.append(position - low + at)
+            at += high - low
         return found
+
+    def _with_positions(self, table: pa.Table, start: int) -> pa.Table:
+        """Return rows of the piece, from `start` on, with their positions in the segment."""
+        spans = self._spans(start, start + table.num_rows)
+        positions = pa.chunked_array([pa.array(range(*span), pa.int64()) for span in spans])
+        if not table.num_columns:
+            return pa.table([positions], schema=pa.schema([POSITION]))
+        return table.append_column(POSITION, positions)
 
     def _read(
         self, file: pa.NativeFile, count: int, rows: int, once: int | None

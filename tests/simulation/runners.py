@@ -14,8 +14,9 @@ from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
 from eventlog.model.chunks import chunk_of, parse_chunk
-from eventlog.rewriting.rewrite import Rewritten, enclosing_chunk
+from eventlog.rewriting.rewrite import Rewritten
 from eventlog.rewriting.row_digest import NOTHING
+from eventlog.rewriting.runs import enclosing_chunk
 
 SMALL = Policy(
     target_bytes=1024,

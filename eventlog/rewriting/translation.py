@@ -1,0 +1,181 @@
+"""Translates deletes that landed while a rewrite ran: where its inputs' rows are in its outputs.
+
+The rows of a chunk stand in the outputs in the order of the inputs or, if they were sorted, in that
+of a stable sort. So the place of a row follows from its position in its input, or from sorting the
+columns of the order once more; the outputs are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET
+from msgspec.structs import replace
+from pyroaring import BitMap64
+
+from eventlog import Table
+from eventlog.model.actions import Add
+from eventlog.model.chunks import chunk_name
+from eventlog.model.entries import Layout, Segment
+from eventlog.model.schema import to_arrow
+from eventlog.rewriting.runs import ACROSS, START, runs_of, with_starts
+from eventlog.segments.fragments import POSITION, Reading
+from eventlog.segments.vectors import VectorReader
+from eventlog.staging.cutting import split_by_chunk
+from eventlog.staging.external_sort import sort_on_disk
+from eventlog.staging.vectors import stage_vectors
+
+_MARK = pa.field("\n", pa.bool_())  # no table has such a column: names are printable
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What a rewrite did, as far as the places of rows depend on it.
+
+    Attributes:
+        inputs: the segments that it read, in its order, with the vectors that they had then.
+        layout: of the outputs, with their granularity.
+        by: the columns that rows were sorted by.
+        adds: the outputs, in the order of their chunks and rows.
+        memory_bytes: about how many bytes to hold.
+    """
+
+    inputs: tuple[Segment, ...]
+    layout: Layout
+    by: tuple[str, ...]
+    adds: tuple[Add, ...]
+    memory_bytes: int
+
+
+@dataclass
+class _Places:
+    """Positions of rows, counted from the first row of their chunk, by chunk."""
+
+    marked: dict[str, list[int]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def count(self, chunk: str, marks: pa.ChunkedArray) -> None:
+        """Count the next rows of a chunk; those with a true mark are wanted."""
+        before = self.rows.get(chunk, 0)
+        found = pc.indices_nonzero(marks).to_pylist()
+        self.marked.setdefault(chunk, []).extend(before + place for place in found)
+        self.rows[chunk] = before + len(marks)
+
+
+def translate(t: Table, made: Rewriting, now: Sequence[Segment]) -> tuple[Add, ...]:
+    """Return the outputs with vectors for the rows that were deleted since the inputs were read.
+
+    An output of which no row is left is left out. One request stores the vectors.
+
+    Args:
+        t: the table.
+        made: the rewrite.
+        now: the entries of its inputs at the newest version, in the same order; their vectors have
+            grown.
+
+    Raises:
+        DataLoss: an input or a deletion vector is missing or damaged.
+        Unavailable: the store does not answer.
+    """
+    head = t.head()
+    before = VectorReader(t.store, head.version, made.inputs, head.header.table)
+    after = VectorReader(t.store, head.version, now, head.header.table)
+    deleted = {
+        old.id: after.deleted(new) - before.deleted(old)
+        for old, new in zip(made.inputs, now, strict=True)
+    }
+    places = _in_order(made, before, deleted)
+    if places is None:
+        places = _by_reading(t, made, deleted)
+    return _with_vectors(t, made.adds, places)
+
+
+def _in_order(
+    made: Rewriting, before: VectorReader, deleted: Mapping[str, BitMap64]
+) -> _Places | None:
+    """Return the places by arithmetic; None if rows were sorted or cut into other chunks."""
+    runs = runs_of(made.inputs, made.layout.granularity)
+    if made.by or ACROSS in runs:
+        return None
+    places = _Places()
+    for chunk, inputs in runs.items():
+        first = 0
+        for segment in inputs:
+            gone = before.deleted(segment)
+            places.marked.setdefault(chunk, []).extend(
+                # The rank counts the deleted rows before the position, which is not one of them.
+                first + position - gone.rank(position)
+                for position in deleted[segment.id]
+            )
+            first += segment.live_rows
+        places.rows[chunk] = first
+    return places
+
+
+def _by_reading(t: Table, made: Rewriting, deleted: Mapping[str, BitMap64]) -> _Places:
+    """Return the places by sorting and cutting the rows again, by the columns that decide."""
+    runs = runs_of(made.inputs, made.layout.granularity)
+    places = _Places()
+    for chunk, inputs in runs.items():
+        across = chunk == ACROSS
+        ordered = _marked_rows(t, made, inputs, deleted)
+        if made.by:
+            by = (START, *made.by) if across else made.by
+            started = (with_starts(table, made.layout) if across else table for table in ordered)
+            ordered = sort_on_disk(started, by, memory_bytes=made.memory_bytes // 2)
+        with closing(ordered):
+            for table in ordered:
+                if not across:
+                    places.count(chunk, table.column(_MARK.name))
+                    continue
+                for bounds, part in split_by_chunk(table.combine_chunks(), made.layout):
+                    places.count(chunk_name(*bounds), part.column(_MARK.name))
+    return places
+
+
+def _marked_rows(
+    t: Table, made: Rewriting, inputs: Sequence[Segment], deleted: Mapping[str, BitMap64]
+) -> Generator[pa.Table, None, None]:
+    """Yield the rows that the rewrite read, with a mark of those that were deleted since."""
+    head = t.head()
+    schema = to_arrow(head.stored_schema)
+    names = dict.fromkeys([*made.by, made.layout.time_column])
+    wanted = pa.schema([*(schema.field(name) for name in names), POSITION])
+    reading = Reading(
+        t.store,
+        head.version,
+        schema,
+        wanted,
+        ahead_bytes=made.memory_bytes // 8,
+        table=head.header.table,
+    )
+    for segment, batch in reading.located(inputs):
+        table = pa.Table.from_batches([batch])
+        gone = pa.array(list(deleted[segment.id]), pa.int64())
+        marks = pc.is_in(table.column(POSITION.name), value_set=gone)
+        yield table.drop_columns([POSITION.name]).append_column(_MARK, marks)
+
+
+def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, ...]:
+    """Return the outputs that have rows left, with vectors for the marked places."""
+    kept: list[Add] = []
+    some: list[tuple[Segment | Add, BitMap64]] = []
+    first = dict.fromkeys(places.rows, 0)
+    marked = {chunk: BitMap64(found) for chunk, found in places.marked.items()}
+    for add in adds:
+        start = first[add.chunk]
+        end = first[add.chunk] = start + add.rows
+        inside = marked.get(add.chunk, BitMap64()) & BitMap64(range(start, end))
+        positions = inside.shift(-start)
+        if len(positions) == add.rows:  # against emptied-output-kept
+            continue
+        kept.append(add)
+        if positions:
+            some.append((add, positions))
+    vectors = stage_vectors(t.store, t.clock, t.head().version, some)
+    by_id = {add.id: vector for (add, _), vector in zip(some, vectors, strict=True)}
+    return tuple(replace(add, vector=by_id.get(add.id, UNSET)) for add in kept)

@@ -1,0 +1,159 @@
+"""Finds the rows that a predicate selects, segment by segment.
+
+Statistics decide for many segments that all of their rows are selected, or none; of the others only
+the columns of the predicate are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from eventlog import Snapshot, Table
+from eventlog.format.frames.entry_columns import to_segments
+from eventlog.log.snapshot import plan_scan
+from eventlog.model.entries import Segment
+from eventlog.query.predicate import Where
+from eventlog.segments.fragments import POSITION, Reading, ahead_of
+from eventlog.segments.vectors import VectorReader
+from eventlog.state.scan import SCAN_ORDER, ScanPlan
+
+# A segment by its id and the version that added it: what a restore brings back is another one.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The selected rows of one segment, as of one version.
+
+    Attributes:
+        segment: its entry at that version.
+        positions: of the selected rows that are not deleted; None: all rows are selected.
+    """
+
+    segment: Segment
+    positions: BitMap64 | None
+
+    @property
+    def rows(self) -> int:
+        """The number of selected rows."""
+        return self.segment.live_rows if self.positions is None else len(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of a version that a predicate selects.
+
+    Attributes:
+        snapshot: the version.
+        selected: the segments with such rows, in the order of scans.
+        searched: the positions that were found in each segment that was read, none among them:
+            as long as the segment is live, only deletes change them.
+    """
+
+    snapshot: Snapshot
+    selected: tuple[Selected, ...] = ()
+    searched: Mapping[Place, BitMap64] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The number of selected rows."""
+        return sum(one.rows for one in self.selected)
+
+
+def find_rows(
+    t: Table,
+    snapshot: Snapshot,
+    where: Where,
+    among: Callable[[Segment], bool],
+    known: Mapping[Place, BitMap64],
+    memory_bytes: int,
+) -> Found:
+    """Return the rows of a version that a predicate selects.
+
+    Args:
+        t: the table, which has no key.
+        snapshot: the version.
+        where: SQL text or a pyarrow expression.
+        among: decides which segments are looked at.
+        known: `Found.searched` of earlier calls with the same predicate.
+        memory_bytes: about how many bytes to hold.
+
+    Raises:
+        InvalidInput: the predicate is wrong, or fails on a row.
+        DataLoss: a segment or a deletion vector is missing or damaged.
+        Unavailable: the store does not answer.
+    """
+    plan = plan_scan(snapshot, columns=[], where=where)
+    time_column = snapshot.layout.time_column
+    candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
+    unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
+    searched = {**known, **_search(t, plan, unknown, memory_bytes)}
+    old = [s for s, whole in candidates if not whole and (s.id, s.version) in known]
+    vectors = VectorReader(t.store, snapshot.version, old, snapshot.header.table)
+    selected = []
+    for segment, whole in candidates:
+        positions = None
+        if not whole:
+            positions = searched[segment.id, segment.version]
+            if (segment.id, segment.version) in known and positions:
+                positions = positions - vectors.deleted(segment)
+            if not positions:
+                continue
+            if len(positions) == segment.live_rows:
+                positions = None
+        selected.append(Selected(segment, positions))
+    return Found(snapshot, tuple(selected), searched)
+
+
+def reading_of(t: Table, plan: ScanPlan, schema: pa.Schema, memory_bytes: int) -> Reading:
+    """Return how the selected rows of a plan are read, with their positions.
+
+    Args:
+        t: the table.
+        plan: the plan of the predicate.
+        schema: the wanted columns beside the positions.
+        memory_bytes: about how many bytes to hold.
+    """
+    predicate = plan.predicate
+    return Reading(
+        store=t.store,
+        version=plan.version,
+        table_schema=plan.table_schema,
+        schema=pa.schema([*schema, POSITION]),
+        filter=None if predicate is None else predicate.to_arrow(),
+        filter_columns=frozenset() if predicate is None else predicate.columns(),
+        ahead_bytes=ahead_of(memory_bytes),
+        table=t.session.log.table,
+    )
+
+
+def positions_in(batch: pa.RecordBatch) -> BitMap64:
+    """Return the positions in a batch that was read with them."""
+    column = batch.column(batch.schema.get_field_index(POSITION.name))
+    return BitMap64(column.to_pylist())
+
+
+def _candidates(plan: ScanPlan, time_column: str) -> Iterator[tuple[Segment, bool]]:
+    """Yield the segments of a plan, and whether statistics show that all rows are selected."""
+    entries = plan.entries.sort_by(SCAN_ORDER)
+    if plan.predicate is None:
+        whole = [True] * entries.num_rows
+    else:
+        whole = plan.predicate.covered(entries, time_column).to_pylist()
+    yield from zip(to_segments(entries), whole, strict=True)
+
+
+def _search(
+    t: Table, plan: ScanPlan, segments: Iterable[Segment], memory_bytes: int
+) -> dict[Place, BitMap64]:
+    """Return the positions of the selected rows of these segments that are not deleted."""
+    listed = list(segments)
+    found = {(s.id, s.version): BitMap64() for s in listed}
+    reading = reading_of(t, plan, pa.schema([]), memory_bytes)
+    for segment, batch in reading.located(listed):
+        found[segment.id, segment.version] |= positions_in(batch)
+    return found

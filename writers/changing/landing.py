@@ -1,0 +1,258 @@
+"""Commits deletes of found rows; where other commits have moved the rows, finds them again.
+
+Deletes of other rows of the same segments are united with this one. What a compaction or an update
+has written since is searched again, and nothing else: rows that others append meanwhile are no
+concern of a delete (isolation `snapshot`), or a conflict (`serializable`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+from pyroaring import BitMap64
+
+from eventlog import Snapshot, Table
+from eventlog.errors import CommitConflict
+from eventlog.log.history import find_transaction
+from eventlog.model.actions import Action, Add, DeleteRows, Drop, Replace, Unchanged, Update
+from eventlog.model.chunks import parse_chunk
+from eventlog.model.entries import Segment
+from eventlog.model.records import App, Transaction
+from eventlog.query.predicate import Where
+from eventlog.segments.vectors import VectorReader
+from eventlog.staging.vectors import stage_vectors
+from eventlog.state.delta import drop_of
+from eventlog.writers.changing.finding import Found, Place, find_rows
+
+_MOST_ATTEMPTS = 100  # each follows another writer's commit to the same segments
+
+logger = logging.getLogger(__name__)
+
+
+class Change(int):
+    """The version that a change of rows committed, with what it touched.
+
+    It is the newest version that was read where nothing was committed.
+
+    Attributes:
+        deleted: number of rows deleted, the old forms of updated ones among them.
+        added: number of rows added, the new forms of updated ones among them.
+        dropped: number of segments of which all rows were deleted.
+        changed: number of segments of which some rows were deleted.
+        bytes: number of bytes that were stored beside the commit.
+    """
+
+    deleted: int
+    added: int
+    dropped: int
+    changed: int
+    bytes: int
+
+    def __new__(cls, version: int, **touched: int) -> Change:
+        """Return the change that was committed as `version`."""
+        self = super().__new__(cls, version)
+        for name in ("deleted", "added", "dropped", "changed", "bytes"):
+            setattr(self, name, touched.get(name, 0))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What rows a change deletes, and under which conditions.
+
+    Attributes:
+        operation: its name in histories.
+        where: the predicate.
+        span: the interval of event time in which rows can pass it, in ms UTC.
+        serializable: whether rows that are added to `span` meanwhile are a conflict.
+        app: the idempotence key, if there is one.
+        memory_bytes: about how many bytes to hold.
+    """
+
+    operation: str
+    where: Where
+    span: tuple[int, int]
+    serializable: bool
+    app: App | None
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """What other writers committed since a version.
+
+    Attributes:
+        moved: ids of the segments to which rows of given segments were moved, by compactions and
+            updates.
+        arrivals: other segments that were added, with the version of each.
+    """
+
+    moved: frozenset[str] = frozenset()
+    arrivals: tuple[tuple[int, Add], ...] = ()
+
+
+@dataclass
+class _Progress:
+    """How far a change has come: what it found, and what it knows about the log since."""
+
+    start: Snapshot
+    known: dict[Place, BitMap64] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
+    seen: int = -1
+
+    def may_have(self, segment: Segment) -> bool:
+        """Return whether a segment may have rows that were there at the start."""
+        return segment.version <= self.start.version or segment.id in self.moved
+
+
+Adds = Callable[[Found], tuple[Sequence[Add], Update | None]]
+
+
+def land(t: Table, request: Request, start: Snapshot, adds: Adds) -> Change:
+    """Delete the rows that a request selects, add others, and return what was committed.
+
+    Args:
+        t: the table, which has no key.
+        request: the request.
+        start: the version as of which rows are selected.
+        adds: returns the staged segments to add, and the action of an update, given what was
+            found. It is called again where rows were moved.
+
+    Raises:
+        CommitConflict: rows were added meanwhile (`serializable`), or the table changes faster than
+            the rows can be found.
+        CommitUnknown: see `append`.
+        DataLoss: a segment or a deletion vector is missing or damaged.
+        InvalidInput: the predicate is wrong, or fails on a row.
+        Unavailable: the store does not answer.
+    """
+    progress = _Progress(start, seen=start.version)
+    transaction = t.session.transaction(request.operation, [], app=request.app)
+    head = t.session.head()
+    for attempt in range(_MOST_ATTEMPTS):
+        _catch_up(t, request, progress, head)
+        found = find_rows(
+            t, head, request.where, progress.may_have, progress.known, request.memory_bytes
+        )
+        progress.known.update(found.searched)
+        progress.touched.update(one.segment.id for one in found.selected)
+        new, update = adds(found)
+        if not found.selected and not new and request.app is None:
+            return Change(head.version)
+        actions, touched = _actions(t, found)
+        marks: list[Action] = [] if update is None else [update]
+        if request.serializable:
+            marks.append(Unchanged(*request.span))
+        attempted = replace(
+            transaction, read_version=head.version, actions=(*marks, *actions, *new)
+        )
+        try:
+            version = t.session.commit(attempted)
+        except CommitConflict as conflict:
+            landed = _landed(t, transaction, start.version)
+            if landed is None and attempt == _MOST_ATTEMPTS - 1:
+                raise
+            logger.info("finding the rows again: %s", conflict.message)
+            version = -1 if landed is None else landed
+        if version >= 0:
+            added = sum(add.rows for add in new)
+            size = sum(add.bytes for add in new) + touched.pop("bytes")
+            return Change(version, added=added, bytes=size, **touched)
+        head = t.session.head()
+    raise AssertionError("unreachable")  # the last attempt returns or raises
+
+
+def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) -> Meanwhile:
+    """Return what other writers committed in the versions above `after`, up to `until`.
+
+    Args:
+        t: the table.
+        after: the version before the first one.
+        until: the last version.
+        touched: ids of the segments whose rows are followed to where they were moved.
+    """
+    followed, moved = set(touched), set[str]()
+    arrivals: list[tuple[int, Add]] = []
+    log = t.session.log
+    for version in range(after + 1, until + 1):
+        for transaction in log.taken(log.read(version)[0]):
+            names = {a.id for a in transaction.actions if isinstance(a, Drop | DeleteRows)}
+            new = [a for a in transaction.actions if isinstance(a, Add)]
+            rewrites = any(isinstance(a, Replace) for a in transaction.actions)
+            updates = any(isinstance(a, Update) for a in transaction.actions)
+            # against moved-rows-not-followed
+            if (rewrites or updates) and not followed.isdisjoint(names):
+                followed.update(add.id for add in new)
+                moved.update(add.id for add in new)
+            if not rewrites:
+                arrivals += [(version, add) for add in new]
+    return Meanwhile(frozenset(moved), tuple(arrivals))
+
+
+def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -> None:
+    """Look at what was committed since the last attempt.
+
+    Raises:
+        CommitConflict: rows were added to the span of a serializable request.
+    """
+    if head.version <= progress.seen:
+        return
+    meanwhile = commits_between(t, progress.seen, head.version, progress.touched)
+    progress.moved.update(meanwhile.moved)
+    progress.touched.update(meanwhile.moved)
+    progress.seen = head.version
+    if not request.serializable:
+        return
+    low, high = request.span
+    for version, add in meanwhile.arrivals:
+        if parse_chunk(add.chunk).overlaps(low, high):
+            raise CommitConflict(
+                f"version {version} added rows to chunk {add.chunk} since version "
+                f"{progress.start.version}; nothing was committed: {request.operation} again",
+                table=t.uri,
+                version=version,
+            )
+
+
+def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
+    """Stage the deletion vectors for what was found.
+
+    Returns:
+        The drops and deletes, and the counts of `Change`.
+    """
+    some = [one for one in found.selected if one.positions is not None]
+    before = VectorReader(
+        t.store,
+        found.snapshot.version,
+        [one.segment for one in some],
+        found.snapshot.header.table,
+    )
+    deleted: list[tuple[Segment | Add, BitMap64]] = []
+    drops: list[Action] = []
+    for one in found.selected:
+        if one.positions is None:
+            drops.append(drop_of(one.segment))
+        else:  # against earlier-deletes-forgotten
+            deleted.append((one.segment, before.deleted(one.segment) | one.positions))
+    vectors = stage_vectors(t.store, t.clock, found.snapshot.version, deleted)
+    deletes: list[Action] = []
+    for (segment, _), vector in zip(deleted, vectors, strict=True):
+        assert isinstance(segment, Segment)  # noqa: S101 - for the type checker
+        named = drop_of(segment)
+        deletes.append(DeleteRows(named.id, named.chunk, named.hash, vector))
+    counts = {
+        "deleted": found.rows,
+        "dropped": len(drops),
+        "changed": len(deletes),
+        "bytes": sum(vector.size for vector in vectors),
+    }
+    return [*drops, *deletes], counts
+
+
+def _landed(t: Table, transaction: Transaction, after: int) -> int | None:
+    """Return the version in which an earlier attempt at the transaction took effect, if it did."""
+    return find_transaction(t.session.log, transaction.id, after + 1, t.session.head().version)
