@@ -12,7 +12,8 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 `eventlog.writers.spark` and needs the extra `spark`.
 """
 
-from eventlog.writers.batch import append, overwrite
+from eventlog.writers.batch import append
 from eventlog.writers.keyed import delete, upsert
+from eventlog.writers.overwriting import overwrite
 
 __all__ = ["append", "delete", "overwrite", "upsert"]

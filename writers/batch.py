@@ -6,9 +6,9 @@ Imports eventlog only. The rows are staged once, whatever commits land meanwhile
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 from msgspec import UnsetType
@@ -18,20 +18,16 @@ from eventlog import Table
 from eventlog.arguments import choice, opened, text, whole
 from eventlog.commit.identity import WINDOW_S
 from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
-from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import OP, keyed_of
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Action, Add, Restore, Unchanged
-from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.model.actions import Add, Restore
 from eventlog.model.records import App, Commit
-from eventlog.query.moments import Moment, to_ms
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import MISSING, Missing, check_complete, incoming
-from eventlog.state.delta import drop_of
 from eventlog.state.small import rules
 from eventlog.table.stage_again import commit_staged
 
@@ -119,83 +115,6 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
         return version
     transaction = session.transaction(operation, adds, read_version=version, app=app)
     return commit_staged(session, transaction)
-
-
-def overwrite(  # noqa: PLR0913 - the public API
-    t: Table,
-    data: Any,
-    *,
-    start: Moment | None = None,
-    end: Moment | None = None,
-    isolation: Literal["carry", "serializable"] = "carry",
-    read_version: int | None = None,
-    app_id: str | None = None,
-    app_seq: int | None = None,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    missing: Missing | None = None,
-) -> int:
-    """Replace the rows of a time range and return the committed version.
-
-    The segments live in the range at the newest version are dropped, and `data`, which may have no
-    rows, takes their place. Segments that other writers add meanwhile are kept: in a keyed table
-    they lie above the new rows, as if they had come after the overwrite.
-
-    Args:
-        t: the table.
-        data: see `append`; every row's chunk must lie in the range.
-        start: start of the range (inclusive), at a chunk boundary; unbounded if None. See
-            `eventlog.query.moments.to_ms` for the accepted forms of a time.
-        end: end of the range (exclusive), at a chunk boundary; unbounded if None.
-        isolation: `serializable` makes segments that arrived after the read version a conflict.
-        read_version: the version that `data` was computed from. Segments live at that version are
-            dropped; later ones are carried forward, or are a conflict. The newest version if None:
-            then rows added between your read and this call are dropped unseen.
-        app_id: see `append`.
-        app_seq: see `append`.
-        memory_bytes: see `append`.
-        missing: `null` if columns that `data` lacks are to be null where it replaces rows.
-
-    Raises:
-        InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
-        CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
-            added to the range; or, in a keyed table, a compaction, a restore or a merge of another
-            log has changed segments above the rows. Read again, and overwrite again.
-        Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
-        CommitUnknown: see `append`.
-        Unavailable: see `append`.
-    """
-    opened(t)
-    app, missing = make_app(app_id, app_seq), check_missing(missing)
-    choice(isolation, "isolation", ("carry", "serializable"))
-    head = t.refresh()
-    done = skipped(t, head, app)
-    if done is not None:
-        return done
-    low, high = to_range(start, end)
-    before = read_at(t, read_version)
-    drops = range_drops(before, low, high)
-    rows = to_reader(data)
-    if drops:
-        check_replacing(head.schema, rows.schema, missing)
-    adds = stage(t, head, rows, memory_bytes, "null")
-    seen = before.version
-    actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
-    return commit_staged(t.session, t.transaction("overwrite", actions, read_version=seen, app=app))
-
-
-def read_at(t: Table, version: int | None) -> Snapshot:
-    """Return the version that rows were computed from; the newest that is known if None.
-
-    Raises:
-        Corrupt: it is not the one that the next version follows.
-        VersionNotFound: there is no such version.
-    """
-    head = t.head()
-    if version is None:
-        return head
-    before = t.snapshot(version)
-    t.session.log.check_linked(head, before)  # against overwritten-as-of-another-log
-    return before
 
 
 def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None) -> None:
@@ -324,9 +243,23 @@ def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot
 
 
 def stage(
-    t: Table, head: Snapshot, rows: Any, memory_bytes: int, missing: Missing | None = None
+    t: Table,
+    head: Snapshot,
+    rows: Any,
+    memory_bytes: int,
+    missing: Missing | None = None,
+    *,
+    as_given: bool = False,
 ) -> list[Add]:
     """Stage rows as segments in the epoch of `head`. No commit refers to them yet.
+
+    Args:
+        t: the table.
+        head: the version whose schema and layout the segments have.
+        rows: see `append`.
+        memory_bytes: see `append`.
+        missing: see `append`.
+        as_given: keep the rows of a chunk in their order, whatever the layout's is.
 
     Raises:
         InvalidInput: the rows do not fit the table; or without `missing` they would erase values.
@@ -335,6 +268,8 @@ def stage(
     """
     session, reader = t.session, to_reader(rows)
     recipe = Recipe.of(head, fills=missing is not None)
+    if as_given:
+        recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
     wanted, time_column = head.schema, recipe.layout.time_column
     if recipe.rule is not None:
         wanted = incoming(wanted, recipe.rule, reader.schema)
@@ -356,81 +291,3 @@ def stage(
         raise
     session.log.staged.vouch(adds)
     return adds
-
-
-def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
-    """Return [start, end) in ms UTC.
-
-    Raises:
-        InvalidInput: a bound is not a time in whole milliseconds, or the range is empty.
-    """
-    low = MIN_MS if start is None else to_ms(start, whole=True)
-    high = MAX_MS if end is None else to_ms(end, whole=True)
-    if not low < high:
-        raise InvalidInput(f"the range from {start} to {end} is empty: start must be before end")
-    return low, high
-
-
-def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
-    """Return the drops of every segment live in [low, high) ms.
-
-    Raises:
-        InvalidInput: a segment's chunk crosses a boundary.
-    """
-    inside = to_segments(head.entries(low, high))
-    for segment in inside:
-        _check_inside(segment.chunk, low, high, "live rows")
-    return [drop_of(segment) for segment in inside]
-
-
-def overwrite_actions(
-    adds: Sequence[Add],
-    drops: Sequence[Action],
-    low: int,
-    high: int,
-    *,
-    isolation: str,
-    read_version: int,
-) -> list[Action]:
-    """Return the actions of an overwrite.
-
-    In a keyed table the new rows take their place at the read version, below everything that
-    arrived since (FORMAT.md R15.10).
-
-    Args:
-        adds: the staged segments.
-        drops: what `range_drops` returned at the read version.
-        low: start of the range in ms UTC.
-        high: end of the range in ms UTC, exclusive.
-        isolation: see `overwrite`.
-        read_version: the version that the rows were computed from.
-
-    Raises:
-        InvalidInput: a new segment lies outside the range.
-    """
-    for add in adds:
-        _check_inside(add.chunk, low, high, "new rows")
-    needs: list[Action] = [Unchanged(low, high)] if isolation == "serializable" else []
-    return [*needs, *drops, *(_as_of(add, read_version) for add in adds)]
-
-
-def _as_of(add: Add, version: int) -> Add:
-    """Return an add of new rows whose place in its slices is that of rows of a version."""
-    if isinstance(add.slice, UnsetType):
-        return add
-    place = replace(add.slice, low=version, high=version)
-    return replace(add, slice=place)
-
-
-def _check_inside(chunk: str, low: int, high: int, what: str) -> None:
-    bounds = parse_chunk(chunk)
-    if bounds.end <= low or bounds.start >= high:
-        raise InvalidInput(
-            f"there are {what} of {chunk}, outside the range of the overwrite: leave them out, or "
-            "widen the range"
-        )
-    if bounds.start < low or bounds.end > high:
-        raise InvalidInput(
-            f"chunk {chunk} has {what} but does not lie inside the range: "
-            "choose bounds at chunk boundaries"
-        )

@@ -23,8 +23,8 @@ from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import add_rows, check_missing, make_app, skipped
-from eventlog.writers.changing.deleting import ISOLATIONS, Isolation, delete_where
-from eventlog.writers.changing.landing import Change
+from eventlog.writers.changing.deleting import delete_where
+from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation
 
 
 def upsert(

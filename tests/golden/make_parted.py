@@ -30,7 +30,7 @@ from eventlog.replication import follow, merge
 from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, delete, overwrite, upsert
-from eventlog.writers.batch import overwrite_actions
+from eventlog.writers.overwriting import overwrite_actions
 
 NAMES = (
     "parted",

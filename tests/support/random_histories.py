@@ -41,7 +41,8 @@ from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, delete, overwrite, upsert
-from eventlog.writers.batch import overwrite_actions, range_drops, stage
+from eventlog.writers.batch import stage
+from eventlog.writers.overwriting import overwrite_actions, range_drops
 
 START_MS = 1_700_000_000_000
 DAYS = 2

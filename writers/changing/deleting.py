@@ -6,13 +6,11 @@ from typing import Literal
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
+from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import App
 from eventlog.query.predicate import Where, parse_predicate
-from eventlog.writers.changing.finding import find_rows
-from eventlog.writers.changing.landing import Change, Request, land
-
-Isolation = Literal["snapshot", "serializable"]
-ISOLATIONS = ("snapshot", "serializable")
+from eventlog.writers.changing.finding import Search
+from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation, Request, land
 
 
 def delete_where(
@@ -32,13 +30,14 @@ def delete_where(
     request = request_of(start, "delete", where, isolation, app, memory_bytes)
     if dry_run:
         return would_delete(t, start, request)
-    return land(t, request, start, lambda _: ((), None))
+    search = Search(t, where, memory_bytes)
+    return land(t, request, start, search, lambda _: ((), None))
 
 
 def request_of(  # noqa: PLR0917 - what the verbs have in common
     start: Snapshot,
     operation: str,
-    where: Where,
+    where: Where | None,
     isolation: str,
     app: App | None,
     memory_bytes: int,
@@ -49,14 +48,16 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
         InvalidInput: the predicate or the isolation is wrong.
     """
     choice(isolation, "isolation", ISOLATIONS)
-    predicate = parse_predicate(where, start.stored_schema)
-    span = predicate.interval(start.layout.time_column)
-    return Request(operation, where, span, isolation == "serializable", app, memory_bytes)
+    span = (MIN_MS, MAX_MS)
+    if where is not None:
+        span = parse_predicate(where, start.stored_schema).interval(start.layout.time_column)
+    arrivals: Literal["ignore", "refuse"] = "refuse" if isolation == "serializable" else "ignore"
+    return Request(operation, where, span, arrivals, app, memory_bytes)
 
 
 def would_delete(t: Table, start: Snapshot, request: Request) -> Change:
     """Return what a request would delete, committing nothing; `bytes` is 0."""
-    found = find_rows(t, start, request.where, lambda _: True, {}, request.memory_bytes)
+    found = Search(t, request.where, request.memory_bytes).find(start)
     whole = sum(one.positions is None for one in found.selected)
     return Change(
         start.version,

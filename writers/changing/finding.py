@@ -6,7 +6,7 @@ the columns of the predicate are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -64,71 +64,92 @@ class Found:
         return sum(one.rows for one in self.selected)
 
 
-def find_rows(
-    t: Table,
-    snapshot: Snapshot,
-    where: Where,
-    among: Callable[[Segment], bool],
-    known: Mapping[Place, BitMap64],
-    memory_bytes: int,
-) -> Found:
-    """Return the rows of a version that a predicate selects.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for the rows that a predicate selects.
 
-    Args:
+    Attributes:
         t: the table, which has no key.
-        snapshot: the version.
-        where: SQL text or a pyarrow expression.
-        among: decides which segments are looked at.
-        known: `Found.searched` of earlier calls with the same predicate.
-        memory_bytes: about how many bytes to hold.
-
-    Raises:
-        InvalidInput: the predicate is wrong, or fails on a row.
-        DataLoss: a segment or a deletion vector is missing or damaged.
-        Unavailable: the store does not answer.
-    """
-    plan = plan_scan(snapshot, columns=[], where=where)
-    time_column = snapshot.layout.time_column
-    candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
-    unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
-    searched = {**known, **_search(t, plan, unknown, memory_bytes)}
-    old = [s for s, whole in candidates if not whole and (s.id, s.version) in known]
-    vectors = VectorReader(t.store, snapshot.version, old, snapshot.header.table)
-    selected = []
-    for segment, whole in candidates:
-        positions = None
-        if not whole:
-            positions = searched[segment.id, segment.version]
-            if (segment.id, segment.version) in known and positions:
-                positions = positions - vectors.deleted(segment)
-            if not positions:
-                continue
-            if len(positions) == segment.live_rows:
-                positions = None
-        selected.append(Selected(segment, positions))
-    return Found(snapshot, tuple(selected), searched)
-
-
-def reading_of(t: Table, plan: ScanPlan, schema: pa.Schema, memory_bytes: int) -> Reading:
-    """Return how the selected rows of a plan are read, with their positions.
-
-    Args:
-        t: the table.
-        plan: the plan of the predicate.
-        schema: the wanted columns beside the positions.
+        where: SQL text or a pyarrow expression; None selects all rows.
         memory_bytes: about how many bytes to hold.
     """
-    predicate = plan.predicate
-    return Reading(
-        store=t.store,
-        version=plan.version,
-        table_schema=plan.table_schema,
-        schema=pa.schema([*schema, POSITION]),
-        filter=None if predicate is None else predicate.to_arrow(),
-        filter_columns=frozenset() if predicate is None else predicate.columns(),
-        ahead_bytes=ahead_of(memory_bytes),
-        table=t.session.log.table,
-    )
+
+    t: Table
+    where: Where | None
+    memory_bytes: int
+
+    def find(
+        self,
+        snapshot: Snapshot,
+        among: Callable[[Segment], bool] = lambda _: True,
+        known: Mapping[Place, BitMap64] | None = None,
+    ) -> Found:
+        """Return the rows of a version that the predicate selects.
+
+        Args:
+            snapshot: the version.
+            among: decides which segments are looked at.
+            known: `Found.searched` of earlier calls.
+
+        Raises:
+            InvalidInput: the predicate is wrong, or fails on a row.
+            DataLoss: a segment or a deletion vector is missing or damaged.
+            Unavailable: the store does not answer.
+        """
+        plan, known = plan_scan(snapshot, columns=[], where=self.where), known or {}
+        time_column = snapshot.layout.time_column
+        candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
+        unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
+        searched = {**known, **self._positions(plan, unknown)}
+        old = [s for s, whole in candidates if not whole and (s.id, s.version) in known]
+        vectors = VectorReader(self.t.store, snapshot.version, old, snapshot.header.table)
+        selected = []
+        for segment, whole in candidates:
+            positions = None
+            if not whole:
+                positions = searched[segment.id, segment.version]
+                if (segment.id, segment.version) in known and positions:
+                    positions = positions - vectors.deleted(segment)
+                if not positions:
+                    continue
+                if len(positions) == segment.live_rows:
+                    positions = None
+            selected.append(Selected(segment, positions))
+        return Found(snapshot, tuple(selected), searched)
+
+    def rows(self, found: Found, schema: pa.Schema) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+        """Yield the rows that were found, in the order of scans, with their segments.
+
+        Args:
+            found: what `find` returned.
+            schema: the wanted columns; `POSITION` may be one of them.
+
+        Raises: as `find`.
+        """
+        plan = plan_scan(found.snapshot, columns=[], where=self.where)
+        reading = self._reading(plan, schema)
+        yield from reading.located([one.segment for one in found.selected])
+
+    def _positions(self, plan: ScanPlan, segments: list[Segment]) -> dict[Place, BitMap64]:
+        """Return the positions of the selected rows of these segments that are not deleted."""
+        found = {(s.id, s.version): BitMap64() for s in segments}
+        reading = self._reading(plan, pa.schema([POSITION]))
+        for segment, batch in reading.located(segments):
+            found[segment.id, segment.version] |= positions_in(batch)
+        return found
+
+    def _reading(self, plan: ScanPlan, schema: pa.Schema) -> Reading:
+        predicate = plan.predicate
+        return Reading(
+            store=self.t.store,
+            version=plan.version,
+            table_schema=plan.table_schema,
+            schema=schema,
+            filter=None if predicate is None else predicate.to_arrow(),
+            filter_columns=frozenset() if predicate is None else predicate.columns(),
+            ahead_bytes=ahead_of(self.memory_bytes),
+            table=self.t.session.log.table,
+        )
 
 
 def positions_in(batch: pa.RecordBatch) -> BitMap64:
@@ -145,15 +166,3 @@ def _candidates(plan: ScanPlan, time_column: str) -> Iterator[tuple[Segment, boo
     else:
         whole = plan.predicate.covered(entries, time_column).to_pylist()
     yield from zip(to_segments(entries), whole, strict=True)
-
-
-def _search(
-    t: Table, plan: ScanPlan, segments: Iterable[Segment], memory_bytes: int
-) -> dict[Place, BitMap64]:
-    """Return the positions of the selected rows of these segments that are not deleted."""
-    listed = list(segments)
-    found = {(s.id, s.version): BitMap64() for s in listed}
-    reading = reading_of(t, plan, pa.schema([]), memory_bytes)
-    for segment, batch in reading.located(listed):
-        found[segment.id, segment.version] |= positions_in(batch)
-    return found

@@ -8,8 +8,9 @@ concern of a delete (isolation `snapshot`), or a conflict (`serializable`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self
 
 from msgspec.structs import replace
 from pyroaring import BitMap64
@@ -25,8 +26,11 @@ from eventlog.query.predicate import Where
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.vectors import stage_vectors
 from eventlog.state.delta import drop_of
-from eventlog.writers.changing.finding import Found, Place, find_rows
+from eventlog.table.stage_again import commit_staged
+from eventlog.writers.changing.finding import Found, Place
 
+Isolation = Literal["snapshot", "serializable"]
+ISOLATIONS = ("snapshot", "serializable")
 _MOST_ATTEMPTS = 100  # each follows another writer's commit to the same segments
 
 logger = logging.getLogger(__name__)
@@ -51,7 +55,7 @@ class Change(int):
     changed: int
     bytes: int
 
-    def __new__(cls, version: int, **touched: int) -> Change:
+    def __new__(cls, version: int, **touched: int) -> Self:
         """Return the change that was committed as `version`."""
         self = super().__new__(cls, version)
         for name in ("deleted", "added", "dropped", "changed", "bytes"):
@@ -65,17 +69,18 @@ class Request:
 
     Attributes:
         operation: its name in histories.
-        where: the predicate.
+        where: the predicate; None selects all rows.
         span: the interval of event time in which rows can pass it, in ms UTC.
-        serializable: whether rows that are added to `span` meanwhile are a conflict.
+        arrivals: what becomes of rows that are added to `span` meanwhile: they are ignored, a
+            conflict (`refuse`), or searched, too.
         app: the idempotence key, if there is one.
         memory_bytes: about how many bytes to hold.
     """
 
     operation: str
-    where: Where
+    where: Where | None
     span: tuple[int, int]
-    serializable: bool
+    arrivals: Literal["ignore", "refuse", "search"]
     app: App | None
     memory_bytes: int
 
@@ -99,26 +104,46 @@ class _Progress:
     """How far a change has come: what it found, and what it knows about the log since."""
 
     start: Snapshot
+    every: bool
     known: dict[Place, BitMap64] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     seen: int = -1
 
+    def note(self, found: Found) -> None:
+        """Remember what was found, to follow its rows and not to read its segments again."""
+        self.known.update(found.searched)
+        self.touched.update(one.segment.id for one in found.selected)
+
     def may_have(self, segment: Segment) -> bool:
-        """Return whether a segment may have rows that were there at the start."""
-        return segment.version <= self.start.version or segment.id in self.moved
+        """Return whether a segment is searched: it may have rows that were there at the start."""
+        return self.every or segment.version <= self.start.version or segment.id in self.moved
 
 
 Adds = Callable[[Found], tuple[Sequence[Add], Update | None]]
 
 
-def land(t: Table, request: Request, start: Snapshot, adds: Adds) -> Change:
+class Finder(Protocol):
+    """Finds the rows to delete in a version; see `eventlog.writers.changing.finding.Search`."""
+
+    def find(
+        self,
+        snapshot: Snapshot,
+        among: Callable[[Segment], bool],
+        known: Mapping[Place, BitMap64],
+    ) -> Found:
+        """Return the rows of a version that are to be deleted."""
+        ...
+
+
+def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds) -> Change:
     """Delete the rows that a request selects, add others, and return what was committed.
 
     Args:
         t: the table, which has no key.
         request: the request.
         start: the version as of which rows are selected.
+        finder: finds them.
         adds: returns the staged segments to add, and the action of an update, given what was
             found. It is called again where rows were moved.
 
@@ -130,28 +155,27 @@ def land(t: Table, request: Request, start: Snapshot, adds: Adds) -> Change:
         InvalidInput: the predicate is wrong, or fails on a row.
         Unavailable: the store does not answer.
     """
-    progress = _Progress(start, seen=start.version)
+    progress = _Progress(start, request.arrivals == "search", seen=start.version)
     transaction = t.session.transaction(request.operation, [], app=request.app)
     head = t.session.head()
+    if start.version < head.version:  # rows may have been moved since
+        progress.note(finder.find(start, progress.may_have, {}))
     for attempt in range(_MOST_ATTEMPTS):
         _catch_up(t, request, progress, head)
-        found = find_rows(
-            t, head, request.where, progress.may_have, progress.known, request.memory_bytes
-        )
-        progress.known.update(found.searched)
-        progress.touched.update(one.segment.id for one in found.selected)
+        found = finder.find(head, progress.may_have, progress.known)
+        progress.note(found)
         new, update = adds(found)
         if not found.selected and not new and request.app is None:
             return Change(head.version)
         actions, touched = _actions(t, found)
         marks: list[Action] = [] if update is None else [update]
-        if request.serializable:
+        if request.arrivals != "ignore":
             marks.append(Unchanged(*request.span))
         attempted = replace(
             transaction, read_version=head.version, actions=(*marks, *actions, *new)
         )
         try:
-            version = t.session.commit(attempted)
+            version = commit_staged(t.session, attempted)
         except CommitConflict as conflict:
             landed = _landed(t, transaction, start.version)
             if landed is None and attempt == _MOST_ATTEMPTS - 1:
@@ -197,7 +221,7 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
     """Look at what was committed since the last attempt.
 
     Raises:
-        CommitConflict: rows were added to the span of a serializable request.
+        CommitConflict: rows were added to the span of a request that refuses them.
     """
     if head.version <= progress.seen:
         return
@@ -205,7 +229,7 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
     progress.moved.update(meanwhile.moved)
     progress.touched.update(meanwhile.moved)
     progress.seen = head.version
-    if not request.serializable:
+    if request.arrivals != "refuse":
         return
     low, high = request.span
     for version, add in meanwhile.arrivals:

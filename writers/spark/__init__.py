@@ -204,7 +204,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     where: str | None = None,
     start: Moment | None = None,
     end: Moment | None = None,
-    isolation: Literal["carry", "serializable"] = "carry",
+    isolation: Literal["snapshot", "serializable"] = "snapshot",
     read_version: int | None = None,
     time_column: str | None = None,
     granularity: str | None = None,

@@ -35,21 +35,19 @@ from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.table.stage_again import commit_staged
-from eventlog.writers.batch import (
-    already,
-    check_replacing,
-    overwrite_actions,
-    range_drops,
-    read_at,
-    to_range,
-    warn_restored,
-)
+from eventlog.writers.batch import already, check_replacing, warn_restored
 from eventlog.writers.keyed import (
     as_deletes,
     check_delete_columns,
     deletes_schema,
     rule_or_refuse,
     timed_by,
+)
+from eventlog.writers.overwriting import (
+    overwrite_actions,
+    range_drops,
+    read_at,
+    to_range,
 )
 from eventlog.writers.replace_where import check_aligned, parse_replace_where
 from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
@@ -73,18 +71,18 @@ class Replacement:
         where: a range of the time column as SQL text.
         start: start of the range (inclusive), at a chunk boundary; unbounded if None.
         end: end of the range (exclusive), at a chunk boundary; unbounded if None.
-        isolation: `carry` or `serializable`; see `eventlog.writers.overwrite`.
+        isolation: `snapshot` or `serializable`; see `eventlog.writers.overwrite`.
         read_version: the version that the rows were computed from; None: the newest.
     """
 
     where: str | None = None
     start: Moment | None = None
     end: Moment | None = None
-    isolation: str = "carry"
+    isolation: str = "snapshot"
     read_version: int | None = None
 
     def __post_init__(self) -> None:
-        choice(self.isolation, "isolation", ("carry", "serializable"))
+        choice(self.isolation, "isolation", ("snapshot", "serializable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class Job:
         recipe: how rows become segments.
         transaction: the transaction, without its actions.
         replaces: the range [start, end) ms whose rows the job replaces; None appends.
-        isolation: the isolation of an overwrite, `carry` or `serializable`.
+        isolation: the isolation of an overwrite, `snapshot` or `serializable`.
         memory_bytes: bound on the memory for rows in a task, in bytes.
         done: a version that includes the job's (app id, sequence), or None.
         deletes: the schema of the rows that delete the given keys; None: the rows are as given.
@@ -305,7 +303,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
             "overwrite" if replacement else operation, (), read_version=before.version, app=app
         ),
         replaces=replaces,
-        isolation=replacement.isolation if replacement else "carry",
+        isolation=replacement.isolation if replacement else "snapshot",
         memory_bytes=memory_bytes,
         done=done,
         deletes=deletes,

@@ -174,6 +174,6 @@ def _replacement(given: SparkOptions) -> Replacement:
         where=given.named.get("replaceWhere"),
         start=given.named.get("start"),
         end=given.named.get("end"),
-        isolation=given.named.get("isolation", "carry"),
+        isolation=given.named.get("isolation", "snapshot"),
         read_version=given.whole(READ_VERSION),
     )

@@ -1,0 +1,93 @@
+"""`overwrite` of the rows that a predicate selects, in a table without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from eventlog import Snapshot, Table
+from eventlog.arguments import shown
+from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import keyed_of
+from eventlog.query.predicate import Predicate, parse_predicate
+from eventlog.segments.batches import passing, predicate_error
+from eventlog.staging.incoming.casting import check_columns, conform
+from eventlog.staging.incoming.problems import Problem
+from eventlog.staging.incoming.streams import batches, to_reader
+from eventlog.staging.upsert_rows import Missing
+from eventlog.writers.batch import check_replacing, stage
+from eventlog.writers.changing.finding import Search
+from eventlog.writers.changing.landing import Change, Request, land
+
+_EXAMPLES = 3
+
+
+def overwrite_where(
+    t: Table, data: Any, request: Request, start: Snapshot, missing: Missing | None
+) -> Change:
+    """Replace the rows that a predicate selects by others, which must pass it, too.
+
+    Args:
+        t: the table.
+        data: the new rows.
+        request: the request.
+        start: the version that the rows were computed from.
+        missing: see `eventlog.writers.overwrite`.
+
+    Raises:
+        InvalidInput: the table has a key, a row does not pass the predicate, or `data` lacks a
+            column. For the others see `eventlog.writers.overwrite`.
+    """
+    head = t.head()
+    if keyed_of(head.layout) is not None:
+        raise InvalidInput(
+            "a keyed table is overwritten by a range of time: `where` would leave the older rows "
+            "of the keys that it selects. Use start and end, or delete the keys and upsert"
+        )
+    reader = to_reader(data)
+    check_replacing(head.schema, reader.schema, missing)
+    check_columns(reader.schema, head.schema, head.layout.time_column)
+    assert request.where is not None  # noqa: S101 - for the type checker
+    predicate = parse_predicate(request.where, head.stored_schema)
+    checked = _checked(reader, head, predicate, t.uri)
+    rows = pa.RecordBatchReader.from_batches(head.schema, checked)
+    adds = stage(t, head, rows, request.memory_bytes, "null")
+    search = Search(t, request.where, request.memory_bytes)
+    return land(t, request, start, search, lambda _: (adds, None))
+
+
+def _checked(
+    reader: pa.RecordBatchReader, head: Snapshot, predicate: Predicate, uri: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the table's types.
+
+    Raises:
+        InvalidInput: a row does not pass the predicate; the message has the number and examples.
+    """
+    wanted, where, time_column = head.schema, predicate.to_arrow(), head.layout.time_column
+    columns = sorted(predicate.columns())
+    failed, examples = 0, list[str]()
+    for batch in batches(reader, wanted, time_column):
+        table = conform(batch, wanted, time_column)
+        if isinstance(table, Problem):
+            raise InvalidInput(
+                f"column {table.column!r}: {table.count} {table.why}, for example "
+                f"{table.example}; nothing was committed"
+            )
+        try:
+            passed = passing(table, where)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise predicate_error(error, uri) from error
+        wrong = table.filter(pa.compute.invert(passed))
+        failed += wrong.num_rows
+        for row in wrong.slice(0, _EXAMPLES - len(examples)).select(columns).to_pylist():
+            examples.append(shown(row))
+        yield from table.to_batches()
+    if failed:
+        raise InvalidInput(
+            f"{failed} of the new rows do not pass the predicate, for example "
+            f"{', '.join(examples)}: they would stay when the overwrite is repeated; nothing was "
+            "committed"
+        )

@@ -1,0 +1,233 @@
+"""Overwrites: the rows of a time range, or those that a predicate selects, are replaced by others.
+
+Imports eventlog only. The rows are staged once, whatever commits land meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UnsetType
+from msgspec.structs import replace
+
+from eventlog import Table
+from eventlog.arguments import choice, opened
+from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.format.frames.entry_columns import to_segments
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Action, Add, Drop, Unchanged
+from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
+from eventlog.model.records import Transaction
+from eventlog.query.moments import Moment, to_ms
+from eventlog.query.predicate import Where
+from eventlog.staging.incoming.streams import to_reader
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.staging.upsert_rows import Missing
+from eventlog.state.delta import drop_of
+from eventlog.table.stage_again import commit_staged
+from eventlog.writers.batch import check_missing, check_replacing, make_app, skipped, stage
+from eventlog.writers.changing.deleting import request_of
+from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation
+from eventlog.writers.changing.replacing import overwrite_where
+
+_MOST_RENEWALS = 100  # each follows another writer's delete from the same segments
+
+
+def overwrite(  # noqa: PLR0913 - the public API
+    t: Table,
+    data: Any,
+    *,
+    start: Moment | None = None,
+    end: Moment | None = None,
+    where: Where | None = None,
+    isolation: Isolation = "snapshot",
+    read_version: int | None = None,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    missing: Missing | None = None,
+) -> Change:
+    """Replace the rows of a time range, or those that a predicate selects.
+
+    The segments live in the range at the newest version are dropped, and `data`, which may have no
+    rows, takes their place. Segments that other writers add meanwhile are kept: in a keyed table
+    they lie above the new rows, as if they had come after the overwrite.
+
+    With `where`, in a table without a key, the selected rows are deleted as by `delete`, and `data`
+    is added; each of its rows must pass the predicate.
+
+    Args:
+        t: the table.
+        data: see `append`; every row's chunk must lie in the range.
+        start: start of the range (inclusive), at a chunk boundary; unbounded if None. See
+            `eventlog.query.moments.to_ms` for the accepted forms of a time.
+        end: end of the range (exclusive), at a chunk boundary; unbounded if None.
+        where: SQL text or a pyarrow expression, in the place of a range.
+        isolation: with `snapshot` rows that arrived after the read version are kept; with
+            `serializable` they are a conflict.
+        read_version: the version that `data` was computed from. Its rows are replaced; later ones
+            are kept, or are a conflict. The newest version if None: then rows added between your
+            read and this call are dropped unseen.
+        app_id: see `append`.
+        app_seq: see `append`.
+        memory_bytes: see `append`.
+        missing: `null` if columns that `data` lacks are to be null where it replaces rows.
+
+    Returns:
+        The committed version; with `where` also the numbers of rows and segments touched.
+
+    Raises:
+        InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
+        CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
+            added to the range; or, in a keyed table, a compaction, a restore or a merge of another
+            log has changed segments above the rows. Read again, and overwrite again.
+        Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
+        CommitUnknown: see `append`.
+        Unavailable: see `append`.
+    """
+    opened(t)
+    app, missing = make_app(app_id, app_seq), check_missing(missing)
+    choice(isolation, "isolation", ISOLATIONS)
+    head = t.refresh()
+    done = skipped(t, head, app)
+    if done is not None:
+        return Change(done)
+    before = read_at(t, read_version)
+    if where is not None:
+        if start is not None or end is not None:
+            raise InvalidInput("give either a range of time or where")
+        request = request_of(before, "overwrite", where, isolation, app, memory_bytes)
+        return overwrite_where(t, data, request, before, missing)
+    low, high = to_range(start, end)
+    drops = range_drops(before, low, high)
+    rows = to_reader(data)
+    if drops:
+        check_replacing(head.schema, rows.schema, missing)
+    adds = stage(t, head, rows, memory_bytes, "null")
+    seen = before.version
+    actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
+    transaction = t.transaction("overwrite", actions, read_version=seen, app=app)
+    return Change(commit_renewed(t, transaction), added=sum(add.rows for add in adds))
+
+
+def commit_renewed(t: Table, transaction: Transaction) -> int:
+    """Commit an overwrite; a segment that it drops may have got a deletion vector meanwhile.
+
+    What is dropped needs no delete, so the drop is aimed at the entry as it is now.
+
+    Raises: as `commit_staged`.
+    """
+    for _ in range(_MOST_RENEWALS):
+        try:
+            return commit_staged(t.session, transaction)
+        except CommitConflict:
+            drops = [a for a in transaction.actions if isinstance(a, Drop)]
+            live = t.session.head().live(drops)
+            before = t.snapshot(transaction.read_version).live(drops)
+            renewed: dict[str, Action] = {
+                name: drop_of(segment)
+                for name, segment in live.items()
+                # against overwrite-of-a-segment-that-came-back
+                if name in before and before[name].version == segment.version
+            }
+            actions = tuple(
+                renewed.get(a.id, a) if isinstance(a, Drop) else a for a in transaction.actions
+            )
+            if actions == transaction.actions or len(renewed) < len(drops):
+                raise
+            transaction = replace(transaction, actions=actions)
+    return commit_staged(t.session, transaction)
+
+
+def read_at(t: Table, version: int | None) -> Snapshot:
+    """Return the version that rows were computed from; the newest that is known if None.
+
+    Raises:
+        Corrupt: it is not the one that the next version follows.
+        VersionNotFound: there is no such version.
+    """
+    head = t.head()
+    if version is None:
+        return head
+    before = t.snapshot(version)
+    t.session.log.check_linked(head, before)  # against overwritten-as-of-another-log
+    return before
+
+
+def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
+    """Return [start, end) in ms UTC.
+
+    Raises:
+        InvalidInput: a bound is not a time in whole milliseconds, or the range is empty.
+    """
+    low = MIN_MS if start is None else to_ms(start, whole=True)
+    high = MAX_MS if end is None else to_ms(end, whole=True)
+    if not low < high:
+        raise InvalidInput(f"the range from {start} to {end} is empty: start must be before end")
+    return low, high
+
+
+def range_drops(head: Snapshot, low: int, high: int) -> list[Action]:
+    """Return the drops of every segment live in [low, high) ms.
+
+    Raises:
+        InvalidInput: a segment's chunk crosses a boundary.
+    """
+    inside = to_segments(head.entries(low, high))
+    for segment in inside:
+        _check_inside(segment.chunk, low, high, "live rows")
+    return [drop_of(segment) for segment in inside]
+
+
+def overwrite_actions(
+    adds: Sequence[Add],
+    drops: Sequence[Action],
+    low: int,
+    high: int,
+    *,
+    isolation: str,
+    read_version: int,
+) -> list[Action]:
+    """Return the actions of an overwrite.
+
+    In a keyed table the new rows take their place at the read version, below everything that
+    arrived since (FORMAT.md R15.10).
+
+    Args:
+        adds: the staged segments.
+        drops: what `range_drops` returned at the read version.
+        low: start of the range in ms UTC.
+        high: end of the range in ms UTC, exclusive.
+        isolation: see `overwrite`.
+        read_version: the version that the rows were computed from.
+
+    Raises:
+        InvalidInput: a new segment lies outside the range.
+    """
+    for add in adds:
+        _check_inside(add.chunk, low, high, "new rows")
+    needs: list[Action] = [Unchanged(low, high)] if isolation == "serializable" else []
+    return [*needs, *drops, *(_as_of(add, read_version) for add in adds)]
+
+
+def _as_of(add: Add, version: int) -> Add:
+    """Return an add of new rows whose place in its slices is that of rows of a version."""
+    if isinstance(add.slice, UnsetType):
+        return add
+    place = replace(add.slice, low=version, high=version)
+    return replace(add, slice=place)
+
+
+def _check_inside(chunk: str, low: int, high: int, what: str) -> None:
+    bounds = parse_chunk(chunk)
+    if bounds.end <= low or bounds.start >= high:
+        raise InvalidInput(
+            f"there are {what} of {chunk}, outside the range of the overwrite: leave them out, or "
+            "widen the range"
+        )
+    if bounds.start < low or bounds.end > high:
+        raise InvalidInput(
+            f"chunk {chunk} has {what} but does not lie inside the range: "
+            "choose bounds at chunk boundaries"
+        )
