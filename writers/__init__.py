@@ -1,9 +1,11 @@
 """Writers: each call commits its rows as one version.
 
     append      adds rows; conflicts with no other append, nor with compaction
-    overwrite   replaces whole time chunks
+    overwrite   replaces whole time chunks, or the rows that a predicate selects
+    delete      deletes the rows that a predicate selects; in a keyed table also those of keys
+    update      gives columns of the rows that a predicate selects new values
+    merge       merges rows of a source into a table without a key, by columns that they share
     upsert      inserts rows into a keyed table, or merges them with those of their keys
-    delete      deletes rows of a keyed table, by key or by predicate
 
 Each takes `app_id` and `app_seq`, with which a repeated call has no second effect. Rows are
 whatever speaks Arrow; they are stored unchanged, or refused with a reason.
@@ -13,7 +15,9 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 """
 
 from eventlog.writers.batch import append
+from eventlog.writers.changing.joining import merge
+from eventlog.writers.changing.updating import update
 from eventlog.writers.keyed import delete, upsert
 from eventlog.writers.overwriting import overwrite
 
-__all__ = ["append", "delete", "overwrite", "upsert"]
+__all__ = ["append", "delete", "merge", "overwrite", "update", "upsert"]

@@ -22,8 +22,9 @@ from eventlog.readers import scan
 from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import add_rows, check_missing, make_app, skipped
+from eventlog.writers.batch import add_rows, check_missing, make_app
 from eventlog.writers.changing.deleting import delete_where
+from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation
 
 
@@ -122,17 +123,8 @@ def delete(
     app = make_app(app_id, app_seq)
     head = t.head() if keys is not None else t.refresh()
     if where is not None and keyed_of(head.layout) is None:
-        done = skipped(t, head, app)
-        if done is not None:
-            return Change(done)
-        return delete_where(
-            t,
-            where,
-            isolation=isolation,
-            app=app,
-            memory_bytes=memory_bytes,
-            dry_run=dry_run,
-        )
+        search = Search(t, where, memory_bytes)
+        return delete_where(t, where, isolation=isolation, app=app, dry_run=dry_run, search=search)
     if dry_run or choice(isolation, "isolation", ISOLATIONS) != "snapshot":
         raise InvalidInput("isolation and dry_run are for tables without a key")
     rule = rule_or_refuse(head, t.uri)

@@ -6,9 +6,12 @@ from typing import Literal
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
+from eventlog.errors import InvalidInput
+from eventlog.keyed.rule import keyed_of
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import App
 from eventlog.query.predicate import Where, parse_predicate
+from eventlog.writers.batch import skipped
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation, Request, land
 
@@ -19,18 +22,30 @@ def delete_where(
     *,
     isolation: Isolation,
     app: App | None,
-    memory_bytes: int,
     dry_run: bool,
+    search: Search,
 ) -> Change:
     """Delete the rows that a predicate selects in the newest version.
 
-    See `eventlog.writers.delete` for the arguments and the errors.
+    Args:
+        t: the table.
+        where: the predicate.
+        isolation: see `eventlog.writers.delete`.
+        app: the idempotence key, if there is one.
+        dry_run: see `eventlog.writers.delete`.
+        search: finds the rows of the predicate.
+
+    Raises: as `eventlog.writers.delete`.
     """
-    start = t.head()
-    request = request_of(start, "delete", where, isolation, app, memory_bytes)
+    start = t.refresh()
+    if keyed_of(start.layout) is not None:
+        raise InvalidInput("the table has a key: give the keys to delete")
+    done = skipped(t, start, app)
+    if done is not None:
+        return Change(done)
+    request = request_of(start, "delete", where, isolation, app, search.memory_bytes)
     if dry_run:
-        return would_delete(t, start, request)
-    search = Search(t, where, memory_bytes)
+        return would_delete(start, search)
     return land(t, request, start, search, lambda _: ((), None))
 
 
@@ -55,9 +70,9 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
     return Request(operation, where, span, arrivals, app, memory_bytes)
 
 
-def would_delete(t: Table, start: Snapshot, request: Request) -> Change:
-    """Return what a request would delete, committing nothing; `bytes` is 0."""
-    found = Search(t, request.where, request.memory_bytes).find(start)
+def would_delete(start: Snapshot, search: Search) -> Change:
+    """Return what a search finds, committing nothing; `bytes` is 0."""
+    found = search.find(start)
     whole = sum(one.positions is None for one in found.selected)
     return Change(
         start.version,

@@ -96,7 +96,7 @@ class Search:
             DataLoss: a segment or a deletion vector is missing or damaged.
             Unavailable: the store does not answer.
         """
-        plan, known = plan_scan(snapshot, columns=[], where=self.where), known or {}
+        plan, known = self._plan(snapshot), known or {}
         time_column = snapshot.layout.time_column
         candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
         unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
@@ -126,9 +126,11 @@ class Search:
 
         Raises: as `find`.
         """
-        plan = plan_scan(found.snapshot, columns=[], where=self.where)
-        reading = self._reading(plan, schema)
+        reading = self._reading(self._plan(found.snapshot), schema)
         yield from reading.located([one.segment for one in found.selected])
+
+    def _plan(self, snapshot: Snapshot) -> ScanPlan:
+        return plan_scan(snapshot, columns=[], where=self.where)
 
     def _positions(self, plan: ScanPlan, segments: list[Segment]) -> dict[Place, BitMap64]:
         """Return the positions of the selected rows of these segments that are not deleted."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from eventlog.query.expressions import qualified
 from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
@@ -19,7 +19,9 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import plan_scan
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import App
 from eventlog.model.schema import from_arrow, list_names
+from eventlog.query.sql.parsing import qualified
 from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.incoming.casting import conform
@@ -30,7 +32,7 @@ from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deleting import request_of
 from eventlog.writers.changing.finding import Found, Place, Search, Selected
-from eventlog.writers.changing.landing import Change, Request, land
+from eventlog.writers.changing.landing import Change, land
 from eventlog.writers.changing.updating import (
     NewValues,
     Order,
@@ -41,8 +43,9 @@ from eventlog.writers.changing.updating import (
 
 Matched = Literal["update", "delete", "ignore"] | Mapping[str, Any]
 SOURCE = "source"  # how expressions call the rows of the source
-_ROW = "\n"  # no table has such a column: names are printable
-_SOURCE_ROW = "\n\n"
+_SOURCE_ROW = "\n"  # no table has such a column: names are printable
+INSERTS = ("insert", "ignore")
+DELETES = ("ignore", "delete")
 _FEW = 1000  # keys that are looked for one by one, and not by their bounds
 
 
@@ -96,37 +99,70 @@ def merge(  # noqa: PLR0913 - the public API
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    app = make_app(app_id, app_seq)
-    choice(when_not_matched, "when_not_matched", ("insert", "ignore"))
-    choice(when_not_matched_by_source, "when_not_matched_by_source", ("ignore", "delete"))
-    if not isinstance(when_matched, Mapping):
-        choice(when_matched, "when_matched", ("update", "delete", "ignore"))
+    merging = merging_of(on, when_matched, when_not_matched, when_not_matched_by_source)
     start = t.refresh()
-    if keyed_of(start.layout) is not None:
-        raise InvalidInput("a keyed table is merged into by `upsert`, by its key")
-    done = skipped(t, start, app)
+    done = merging.begin(t, start, make_app(app_id, app_seq))
     if done is not None:
-        return Change(done)
+        return done
+    rows = read_source(source, start, merging.on, inserts=merging.inserts)
+    where = None if merging.deletes_others else _bounds(rows, merging.on)
+    values = values_of(start.stored_schema, rows.schema, when_matched, merging.on)
+    matching = Matching(Search(t, where, memory_bytes), merging, values, rows)
+    return matching.land(start, make_app(app_id, app_seq), dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What a merge does with rows.
+
+    Attributes:
+        on: the columns to match.
+        when_matched: see `merge`.
+        inserts: whether rows of the source that match none are added.
+        deletes_others: whether rows of the table that match none are deleted.
+
+    Raises:
+        InvalidInput: `when_matched` is none of its forms, or there is no column to match.
+    """
+
+    on: list[str]
+    when_matched: Matched
+    inserts: bool
+    deletes_others: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.when_matched, Mapping):
+            choice(self.when_matched, "when_matched", ("update", "delete", "ignore"))
+        if not self.on:
+            raise InvalidInput("merge needs the columns to match: give on")
+
+    def begin(self, t: Table, start: Snapshot, app: App | None) -> Change | None:
+        """Return the change if the app's unit of work is done already.
+
+        Raises:
+            InvalidInput: the table has a key.
+        """
+        if keyed_of(start.layout) is not None:
+            raise InvalidInput("a keyed table is merged into by `upsert`, by its key")
+        done = skipped(t, start, app)
+        return None if done is None else Change(done)
+
+
+def merging_of(
+    on: str | Sequence[str],
+    when_matched: Matched,
+    when_not_matched: str,
+    when_not_matched_by_source: str,
+) -> Merging:
+    """Return what a merge does, from the arguments of `merge`.
+
+    Raises:
+        InvalidInput: one is wrong.
+    """
+    inserts = choice(when_not_matched, "when_not_matched", INSERTS) == "insert"
+    others = choice(when_not_matched_by_source, "when_not_matched_by_source", DELETES)
     names = [on] if isinstance(on, str) else name_list(on, "on")
-    rows = read_source(source, start, names, inserts=when_not_matched == "insert")
-    values = _values_of(start.stored_schema, rows, when_matched, names)
-    deletes_others = when_not_matched_by_source == "delete"
-    where = None if deletes_others else _bounds(rows, names)
-    of = request_of(start, "merge", where, "snapshot", app, memory_bytes)
-    request = Request(of.operation, of.where, of.span, "search", app, memory_bytes)
-    deletes = when_matched == "delete"
-    matching = Matching(
-        Search(t, where, memory_bytes),
-        rows,
-        tuple(names),
-        values,
-        deletes=deletes,
-        deletes_others=deletes_others,
-        inserts=when_not_matched == "insert",
-    )
-    if dry_run:
-        return matching.tried(start)
-    return land(t, request, start, matching, matching.stage)
+    return Merging(names, when_matched, inserts=inserts, deletes_others=others == "delete")
 
 
 def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool) -> pa.Table:
@@ -142,21 +178,7 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
         InvalidInput: a column is missing or does not fit.
     """
     table, given = head.schema, to_reader(source)
-    for name in on:
-        if name not in table.names or name not in given.schema.names:
-            missing_in = "the table" if name not in table.names else "the source"
-            raise InvalidInput(
-                f"merge on {shown(name)}, which {missing_in} lacks; columns of the table: "
-                f"{list_names(head.stored_schema)}"
-            )
-        kind = table.field(name).type
-        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
-            raise InvalidInput(f"merge on {name!r} of type {kind}, whose values are not compared")
-    if not on:
-        raise InvalidInput("merge needs the columns to match: give on")
-    lacking = [f.name for f in table if not f.nullable and f.name not in given.schema.names]
-    if inserts and lacking:
-        raise InvalidInput(f"the source lacks column {lacking[0]!r}, which new rows need")
+    check_source(given.schema, head, on, inserts=inserts)
     shared = pa.schema([f for f in table if f.name in given.schema.names])
     if not inserts:
         shared = pa.schema([f.with_nullable(True) for f in shared])
@@ -177,33 +199,85 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     return pa.concat_tables(parts) if parts else pa.schema([*shared, *others]).empty_table()
 
 
+def check_source(given: pa.Schema, head: Snapshot, on: Sequence[str], *, inserts: bool) -> None:
+    """Check the columns of a source.
+
+    Args:
+        given: the columns.
+        head: the table.
+        on: the columns to match.
+        inserts: whether rows are to be added.
+
+    Raises:
+        InvalidInput: a column is missing, or its values are not compared.
+    """
+    table = head.schema
+    for name in on:
+        if name not in table.names or name not in given.names:
+            missing_in = "the table" if name not in table.names else "the source"
+            raise InvalidInput(
+                f"merge on {shown(name)}, which {missing_in} lacks; columns of the table: "
+                f"{list_names(head.stored_schema)}"
+            )
+        kind = table.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise InvalidInput(f"merge on {name!r} of type {kind}, whose values are not compared")
+    lacking = [f.name for f in table if not f.nullable and f.name not in given.names]
+    if inserts and lacking:
+        raise InvalidInput(f"the source lacks column {lacking[0]!r}, which new rows need")
+
+
 @dataclass
-class Matching:
+class TableMatching(ABC):
     """Matches rows of the table with those of a source: finds what a merge deletes, and adds.
 
     Attributes:
         search: how the rows of the table are read; its predicate excludes only rows that match
             none.
-        source: the rows of the source.
-        on: the columns to match.
+        merging: what the merge does.
         values: the new values of matched rows; None: they are not updated.
-        deletes: whether matched rows are deleted.
-        deletes_others: whether rows that match none are deleted.
-        inserts: whether rows of the source that match none are added.
     """
 
     search: Search
-    source: pa.Table
-    on: tuple[str, ...]
+    merging: Merging
     values: Mapping[str, NewValues] | None
-    deletes: bool
-    deletes_others: bool
-    inserts: bool
-    # For each segment that was read: the positions of its matched rows, and the rows of the source.
-    _matches: dict[Place, dict[int, int]] = field(default_factory=dict)
-    _keys: pa.Table | None = None
-    _staged_for: object = None
-    _staged: tuple[Sequence[Add], Update | None] = ((), None)
+    # For each segment that was read: the positions of its matched rows; in memory each with the row
+    # of the source.
+    matches: dict[Place, Collection[int]] = field(default_factory=dict, init=False)
+    gone: dict[Place, BitMap64] = field(default_factory=dict, init=False)
+    segments: list[Segment] = field(default_factory=list, init=False)
+    _staged_for: object = field(default=None, init=False)
+    _staged: tuple[Sequence[Add], Update | None] = field(default=((), None), init=False)
+
+    @abstractmethod
+    def match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:
+        """Enter the matched rows of these segments in `matches`.
+
+        Raises:
+            InvalidInput: several rows of the source match one of the table.
+        """
+
+    @abstractmethod
+    def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+        """Stage new and updated rows; return their segments, and the action of the update."""
+
+    @abstractmethod
+    def to_insert(self) -> object:
+        """Return a value that is equal as long as the same rows of the source match none."""
+
+    @abstractmethod
+    def inserted(self) -> int:
+        """Return the number of rows to add that match none."""
+
+    def land(self, start: Snapshot, app: App | None, *, dry_run: bool) -> Change:
+        """Commit the merge, or return what it would do. Raises: as `merge`."""
+        if dry_run:
+            return self._tried(start)
+        of = request_of(
+            start, "merge", self.search.where, "snapshot", app, self.search.memory_bytes
+        )
+        request = replace(of, arrivals="search")
+        return land(self.search.t, request, start, self, self.stage)
 
     def find(
         self,
@@ -218,120 +292,134 @@ class Matching:
         """
         plan = plan_scan(snapshot, columns=[], where=self.search.where)
         segments = [s for s in to_segments(plan.entries.sort_by(SCAN_ORDER)) if among(s)]
-        self._match([s for s in segments if (s.id, s.version) not in self._matches], snapshot)
-        vectors = VectorReader(
-            self.search.t.store, snapshot.version, segments, snapshot.header.table
-        )
-        selected, gone = [], {}
+        self.match([s for s in segments if (s.id, s.version) not in self.matches], snapshot)
+        store, table = self.search.t.store, snapshot.header.table
+        vectors = VectorReader(store, snapshot.version, segments, table)
+        self.segments, self.gone = segments, {}
+        selected = []
         for segment in segments:
             place = segment.id, segment.version
-            gone[place] = deleted = vectors.deleted(segment)
-            wanted = BitMap64() if self._keeps_matched() else BitMap64(self._matches[place])
-            if self.deletes_others:
-                others = BitMap64(range(segment.rows)) - BitMap64(self._matches[place])
-                wanted |= others
-            wanted -= deleted
+            self.gone[place] = vectors.deleted(segment)
+            matched = BitMap64(self.matches[place])
+            changes = self.values is not None or self.merging.when_matched == "delete"
+            wanted = matched if changes else BitMap64()
+            if self.merging.deletes_others:
+                wanted |= BitMap64(range(segment.rows)) - matched
+            wanted -= self.gone[place]
             if wanted:
                 whole = len(wanted) == segment.live_rows
                 selected.append(Selected(segment, None if whole else wanted))
-        self._gone = gone
         return Found(snapshot, tuple(selected))
 
     def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
         """Return the staged segments of new and updated rows, and the action of the update."""
-        key = identity_of(found), self._inserted().to_pylist() if self.inserts else ()
+        key = identity_of(found), self.to_insert()
         if key != self._staged_for:
-            self._staged, self._staged_for = self._stage(found), key
+            self._staged, self._staged_for = self.staged(found), key
         return self._staged
 
-    def tried(self, snapshot: Snapshot) -> Change:
-        """Return what the merge would do, committing nothing."""
+    def live_matches(self) -> int:
+        """Return the number of matched rows that are not deleted."""
+        found = self.gone.items()
+        return sum(len(BitMap64(self.matches[place]) - gone) for place, gone in found)
+
+    def _tried(self, snapshot: Snapshot) -> Change:
         found = self.find(snapshot)
         whole = sum(one.positions is None for one in found.selected)
-        updated = 0 if self.values is None else sum(len(m) for m in self._live_matches())
-        added = updated + (len(self._inserted()) if self.inserts else 0)
+        updated = 0 if self.values is None else self.live_matches()
         return Change(
             snapshot.version,
             deleted=found.rows,
-            added=added,
+            added=updated + (self.inserted() if self.merging.inserts else 0),
             dropped=whole,
             changed=len(found.selected) - whole,
         )
 
-    def _keeps_matched(self) -> bool:
-        return self.values is None and not self.deletes
 
-    def _live_matches(self) -> Iterator[BitMap64]:
-        """Yield for each segment the positions of its matched rows that are not deleted."""
-        for place, gone in self._gone.items():
-            yield BitMap64(self._matches[place]) - gone
+@dataclass
+class Matching(TableMatching):
+    """Matches the rows of a source that is held in memory.
 
-    def _inserted(self) -> pa.Array:
-        """Return the numbers of the source's rows that match no row."""
-        matched = BitMap64()
-        for place, gone in self._gone.items():
-            found = self._matches[place]
-            matched |= BitMap64([found[p] for p in BitMap64(found) - gone])
-        every = BitMap64(range(self.source.num_rows))
-        return pa.array(list(every - matched), pa.int64())
+    Attributes:
+        source: the rows of the source.
+    """
 
-    def _match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:
-        """Join the rows of segments with the source."""
+    source: pa.Table
+    _keys: pa.Table | None = field(default=None, init=False)
+
+    def to_insert(self) -> object:
+        """See `TableMatching.to_insert`."""
+        return self._unmatched() if self.merging.inserts else None
+
+    def inserted(self) -> int:
+        """See `TableMatching.inserted`."""
+        return len(self._unmatched())
+
+    def match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:
+        """See `TableMatching.match`."""
+        on = self.merging.on
         if self._keys is None:
             numbers = pa.array(range(self.source.num_rows), pa.int64())
-            keys = self.source.select(list(self.on)).append_column(_SOURCE_ROW, numbers)
-            self._keys = keys.drop_null()
-        for segment in segments:
-            self._matches[segment.id, segment.version] = {}
-        schema = pa.schema([*(snapshot.schema.field(name) for name in self.on), POSITION])
+            self._keys = self.source.select(on).append_column(_SOURCE_ROW, numbers).drop_null()
+        found: dict[Place, dict[int, int]] = {(s.id, s.version): {} for s in segments}
+        schema = pa.schema([*(snapshot.schema.field(name) for name in on), POSITION])
         wanted = Found(snapshot, tuple(Selected(s, None) for s in segments))
         for segment, batch in self.search.rows(wanted, schema):
             table = pa.Table.from_batches([batch])
-            joined = table.join(self._keys, list(self.on), join_type="inner")
-            found = self._matches[segment.id, segment.version]
+            joined = table.join(self._keys, on, join_type="inner")
+            here = found[segment.id, segment.version]
             positions = joined.column(POSITION.name).to_pylist()
             numbers = joined.column(_SOURCE_ROW).to_pylist()
             for position, number in zip(positions, numbers, strict=True):
-                if found.setdefault(position, number) != number:
-                    key = self.source.select(list(self.on)).slice(number, 1).to_pylist()[0]
-                    raise InvalidInput(
-                        f"several rows of the source match one row of the table: those of "
-                        f"{shown(key)}. Leave one of them in the source; nothing was committed"
-                    )
+                if here.setdefault(position, number) != number:
+                    key = self.source.select(on).slice(number, 1).to_pylist()[0]
+                    raise several_match(shown(key))
+        self.matches.update(found)
 
-    def _stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+        """See `TableMatching.staged`."""
         head = found.snapshot
         order = Order(head.layout.time_column, head.layout.granularity)
-        counts = [0, 0]
+        inserted = 0
 
         def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal inserted
             if self.values is not None:
                 for table in self._updated(found, self.values):
                     order.watch(table)
-                    counts[0] += table.num_rows
                     yield from table.to_batches()
-            if self.inserts:
-                new = _filled(self.source.take(self._inserted()), head.schema)
-                counts[1] += new.num_rows
+            if self.merging.inserts:
+                numbers = pa.array(list(self._unmatched()), pa.int64())
+                new = filled(self.source.take(numbers), head.schema)
+                inserted = new.num_rows
                 yield from new.to_batches()
 
         reader = pa.RecordBatchReader.from_batches(head.schema, rows())
         adds = stage(self.search.t, head, reader, self.search.memory_bytes, as_given=True)
-        updated, inserted = counts
-        if not updated:
+        if not order.rows:
             return adds, None
-        paired = order.kept and not inserted and updated == found.rows
-        return adds, Update(updated, paired=paired)
+        paired = order.kept and not inserted and order.rows == found.rows
+        return adds, Update(order.rows, paired=paired)
+
+    def _unmatched(self) -> BitMap64:
+        """Return the numbers of the source's rows that match no row."""
+        every = BitMap64(range(self.source.num_rows))
+        for place, gone in self.gone.items():
+            found = self._source_rows(place)
+            every -= BitMap64([found[p] for p in BitMap64(found) - gone])
+        return every
+
+    def _source_rows(self, place: Place) -> dict[int, int]:
+        return cast("dict[int, int]", self.matches[place])
 
     def _updated(self, found: Found, values: Mapping[str, NewValues]) -> Iterator[pa.Table]:
         """Yield the new forms of the matched rows."""
         schema = found.snapshot.schema
-        renamed = self.source.rename_columns(
-            [qualified(SOURCE, n) for n in self.source.column_names]
-        )
+        names = [qualified(SOURCE, name) for name in self.source.column_names]
+        renamed = self.source.rename_columns(names)
         for segment, batch in self.search.rows(found, pa.schema([*schema, POSITION])):
             place = segment.id, segment.version
-            matches, gone = self._matches[place], self._gone[place]
+            matches, gone = self._source_rows(place), self.gone[place]
             positions = batch.column(batch.schema.get_field_index(POSITION.name)).to_pylist()
             here = [n for n, p in enumerate(positions) if p in matches and p not in gone]
             if not here:
@@ -343,26 +431,40 @@ class Matching:
             yield with_values(rows, values, schema)
 
 
-def _values_of(
-    schema: Schema, source: pa.Table, when_matched: Matched, on: Sequence[str]
+def several_match(key: str) -> InvalidInput:
+    """Return the error for a row of the table that several rows of the source match."""
+    return InvalidInput(
+        f"several rows of the source match one row of the table: those of {key}. Leave one of them "
+        "in the source; nothing was committed"
+    )
+
+
+def values_of(
+    schema: Schema, source: pa.Schema, when_matched: Matched, on: Sequence[str]
 ) -> Mapping[str, NewValues] | None:
     """Return the new values of matched rows; None if they are not updated.
+
+    Args:
+        schema: of the table.
+        source: of the source.
+        when_matched: see `merge`.
+        on: the columns to match.
 
     Raises:
         InvalidInput: a column or an expression is wrong.
     """
     if isinstance(when_matched, Mapping):
-        return new_values(schema, when_matched, {SOURCE: from_arrow(source.schema)})
+        return new_values(schema, when_matched, {SOURCE: from_arrow(source)})
     if when_matched != "update":
         return None
     names = {column.name for column in schema.columns}
-    unknown = [name for name in source.column_names if name not in names]
+    unknown = [name for name in source.names if name not in names]
     if unknown:
         raise InvalidInput(
             f"the table has no column {shown(unknown[0])}: leave it out, or give the new values by "
             "column"
         )
-    changed = [name for name in source.column_names if name not in on]
+    changed = [name for name in source.names if name not in on]
     return {name: _FromSource(qualified(SOURCE, name)) for name in changed}
 
 
@@ -398,7 +500,7 @@ def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:
     return whole
 
 
-def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows of the source as rows of the table; columns that they lack are null."""
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)

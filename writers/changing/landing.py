@@ -75,6 +75,7 @@ class Request:
             conflict (`refuse`), or searched, too.
         app: the idempotence key, if there is one.
         memory_bytes: about how many bytes to hold.
+        transaction: the id of the transaction; None makes one.
     """
 
     operation: str
@@ -83,6 +84,7 @@ class Request:
     arrivals: Literal["ignore", "refuse", "search"]
     app: App | None
     memory_bytes: int
+    transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
     """
     progress = _Progress(start, request.arrivals == "search", seen=start.version)
     transaction = t.session.transaction(request.operation, [], app=request.app)
+    if request.transaction is not None:
+        transaction = replace(transaction, id=request.transaction)
     head = t.session.head()
     if start.version < head.version:  # rows may have been moved since
         progress.note(finder.find(start, progress.may_have, {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -51,25 +51,37 @@ def overwrite_where(
     check_columns(reader.schema, head.schema, head.layout.time_column)
     assert request.where is not None  # noqa: S101 - for the type checker
     predicate = parse_predicate(request.where, head.stored_schema)
-    checked = _checked(reader, head, predicate, t.uri)
+    given = batches(reader, head.schema, head.layout.time_column)
+    checked = passing_rows(given, head.schema, head.layout.time_column, predicate, t.uri)
     rows = pa.RecordBatchReader.from_batches(head.schema, checked)
     adds = stage(t, head, rows, request.memory_bytes, "null")
     search = Search(t, request.where, request.memory_bytes)
     return land(t, request, start, search, lambda _: (adds, None))
 
 
-def _checked(
-    reader: pa.RecordBatchReader, head: Snapshot, predicate: Predicate, uri: str
+def passing_rows(
+    given: Iterable[pa.RecordBatch],
+    wanted: pa.Schema,
+    time_column: str,
+    predicate: Predicate,
+    uri: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the table's types.
+    """Yield rows in the table's types, after a check that they pass a predicate.
+
+    Args:
+        given: the rows.
+        wanted: the table's schema.
+        time_column: the table's.
+        predicate: the predicate.
+        uri: of the table, for messages.
 
     Raises:
         InvalidInput: a row does not pass the predicate; the message has the number and examples.
     """
-    wanted, where, time_column = head.schema, predicate.to_arrow(), head.layout.time_column
+    where = predicate.to_arrow()
     columns = sorted(predicate.columns())
     failed, examples = 0, list[str]()
-    for batch in batches(reader, wanted, time_column):
+    for batch in given:
         table = conform(batch, wanted, time_column)
         if isinstance(table, Problem):
             raise InvalidInput(

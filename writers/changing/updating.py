@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from eventlog.query.expressions import parse_value, value_literal
+from eventlog.query.python_values import value_literal
+from eventlog.query.value_expressions import parse_value
 
 from eventlog import Table
 from eventlog.arguments import mapping, opened, shown
@@ -16,6 +17,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Granularity, Schema
+from eventlog.model.records import App
 from eventlog.model.schema import list_names
 from eventlog.query.predicate import Where
 from eventlog.staging.cutting import chunk_starts
@@ -23,7 +25,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deleting import request_of, would_delete
 from eventlog.writers.changing.finding import Found, Search
-from eventlog.writers.changing.landing import Change, Isolation, land
+from eventlog.writers.changing.landing import Adds, Change, Isolation, land
 
 
 class NewValues(Protocol):
@@ -79,23 +81,59 @@ def update(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    app = make_app(app_id, app_seq)
+    search = Search(t, where, memory_bytes)
+    return update_where(
+        t,
+        set,
+        where,
+        isolation=isolation,
+        app=make_app(app_id, app_seq),
+        dry_run=dry_run,
+        search=search,
+        updates=lambda values: Updates(search, values).stage,
+    )
+
+
+def update_where(
+    t: Table,
+    given: Mapping[str, Any],
+    where: Where | None,
+    *,
+    isolation: Isolation,
+    app: App | None,
+    dry_run: bool,
+    search: Search,
+    updates: Callable[[Mapping[str, NewValues]], Adds],
+) -> Change:
+    """Give columns of the rows that a predicate selects new values.
+
+    Args:
+        t: the table.
+        given: a SQL expression or a value, by column.
+        where: the predicate; None: all rows.
+        isolation: see `update`.
+        app: the idempotence key, if there is one.
+        dry_run: see `update`.
+        search: finds the rows of the predicate.
+        updates: returns, for new values, the function that stages the new rows.
+
+    Raises: as `update`.
+    """
     start = t.refresh()
     if keyed_of(start.layout) is not None:
         raise InvalidInput(
             "a keyed table is updated by `upsert`, which replaces or merges the rows of their "
             "keys without reading them"
         )
-    values = new_values(start.stored_schema, mapping(set, "set"))
+    values = new_values(start.stored_schema, mapping(given, "set"))
     done = skipped(t, start, app)
     if done is not None:
         return Change(done)
-    request = request_of(start, "update", where, isolation, app, memory_bytes)
+    request = request_of(start, "update", where, isolation, app, search.memory_bytes)
     if dry_run:
-        found = would_delete(t, start, request)
+        found = would_delete(start, search)
         return Change(found, **{**found.__dict__, "added": found.deleted})
-    search = Search(t, where, memory_bytes)
-    return land(t, request, start, search, Updates(search, values).stage)
+    return land(t, request, start, search, updates(values))
 
 
 def new_values(
@@ -106,7 +144,7 @@ def new_values(
     Args:
         schema: of the table.
         given: a SQL expression or a value, by column.
-        others: see `eventlog.query.expressions.parse_value`.
+        others: see `eventlog.query.value_expressions.parse_value`.
 
     Raises:
         InvalidInput: there are none, a column is unknown, or an expression or a value does not fit.
@@ -231,13 +269,17 @@ class Order:
         granularity: of the chunks that the rows are staged in.
         kept: whether all rows so far came in order.
         rows: their number.
+        first: the start of the first row's chunk, in µs since 1970; None if there was no row, or
+            the table has one chunk.
+        last: the start of the last row's chunk.
     """
 
     time_column: str
     granularity: Granularity
     kept: bool = True
     rows: int = 0
-    _last: int | None = None
+    first: int | None = None
+    last: int | None = None
 
     def watch(self, table: pa.Table) -> None:
         """Look at the next rows."""
@@ -248,5 +290,5 @@ class Order:
         first, last = starts[0].as_py(), starts[-1].as_py()
         steps = pc.pairwise_diff(starts.combine_chunks()) if len(starts) > 1 else None
         falls = steps is not None and pc.any(pc.less(steps, 0), min_count=0).as_py()
-        self.kept = not falls and (self._last is None or first >= self._last)
-        self._last = last
+        self.kept = not falls and (self.last is None or first >= self.last)
+        self.first, self.last = first if self.first is None else self.first, last

@@ -1,4 +1,4 @@
-"""Writes of Spark DataFrames, on Spark 3.5 and later: append, overwrite, upsert and delete.
+"""Writes from Spark, on Spark 3.5 and later: append, overwrite, upsert, delete, update, merge.
 
 Imports eventlog, readers and pyspark (extra `spark`). Tasks stage segments
 (`DataFrame.mapInArrow`), the driver commits them as one transaction. The data source `eventlog` of
@@ -16,10 +16,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, cast
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from eventlog import Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
@@ -28,11 +29,23 @@ from eventlog.readers.spark.types import arrow_schema
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
+from eventlog.store.location import open_store
 from eventlog.writers.batch import check_missing, make_app
+from eventlog.writers.changing.deleting import delete_where
+from eventlog.writers.changing.joining import Matched, check_source, merging_of, values_of
+from eventlog.writers.changing.landing import Change, Isolation
+from eventlog.writers.changing.updating import update_where
+from eventlog.writers.spark.changing import SparkSearch, SparkUpdates
 from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
+from eventlog.writers.spark.joining import (
+    SparkMatching,
+    bounds_of,
+    conformed,
+    in_table_types,
+)
 from eventlog.writers.spark.save_target import Creation
 
-__all__ = ["append", "delete", "overwrite", "upsert"]
+__all__ = ["append", "delete", "merge", "overwrite", "update", "upsert"]
 
 
 def append(  # noqa: PLR0913 - the public API
@@ -159,42 +172,191 @@ def upsert(  # noqa: PLR0913 - the public API
     return _save(df, located(uri, branch), "upsert", Creation(*names, keyed=True), options)
 
 
-def delete(
-    keys: DataFrame,
+def delete(  # noqa: PLR0913 - the public API
+    keys: DataFrame | SparkSession,
     uri: str,
     *,
+    where: str | None = None,
+    isolation: Isolation = "snapshot",
+    dry_run: bool = False,
     app_id: str | None = None,
     app_seq: int | None = None,
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> int:
-    """Delete the rows of the given keys from a keyed table; return the committed version.
+) -> Change:
+    """Delete rows: those of keys, or those that a predicate selects; return the committed version.
 
-    The keys are gone from this version on, whatever was committed before it; a row that is
-    committed later counts again. Nothing is read, and no other commit is in conflict. To delete the
-    rows that a predicate selects, give the keys that `eventlog.readers.spark.read` finds with it.
+    In a keyed table the keys are gone from this version on, whatever was committed before it; a row
+    that is committed later counts again. Nothing is read, and no other commit is in conflict. To
+    delete the rows that a predicate selects, give the keys that `eventlog.readers.spark.read` finds
+    with it.
+
+    In a table without a key, give the session and `where`: tasks look for the rows in segments that
+    statistics do not decide about, and the driver commits their positions.
 
     Args:
         keys: the key columns, and in a table of chunks smaller than `all` the event time. With the
             column that orders rows, a delete has a place among them: later values of it count,
-            whenever they are committed.
+            whenever they are committed. With `where` the session.
         uri: see `append`.
+        where: of a table without a key: SQL text; see `eventlog.writers.delete`.
+        isolation: of a table without a key: see `eventlog.writers.delete`.
+        dry_run: of a table without a key: see `eventlog.writers.delete`.
         app_id: see `append`.
         app_seq: see `append`.
         branch: see `append`.
         storage_options: see `append`.
         memory_bytes: see `append`.
 
+    Returns:
+        The version; with `where` also the numbers of rows and segments that were touched.
+
     Raises:
-        InvalidInput: see `append`; or the table has no key, or the columns are not those of a key.
+        InvalidInput: see `append`; or the table has no key, or the columns are not those of a key,
+            or the predicate is wrong.
         TableNotFound: there is no table.
-        CommitConflict: see `append`.
+        CommitConflict: see `append`, and `eventlog.writers.delete`.
         CommitUnknown: see `append`.
+        DataLoss: a segment or a deletion vector is missing or damaged.
         Unavailable: see `append`.
     """
-    options = _Options(app_id, app_seq, storage_options, memory_bytes)
-    return _save(keys, located(uri, branch), "delete", Creation(keyed=True), options)
+    root = located(uri, branch)
+    if where is None:
+        options = _Options(app_id, app_seq, storage_options, memory_bytes)
+        return Change(_save(cast(DataFrame, keys), root, "delete", Creation(keyed=True), options))
+    app, spark = make_app(app_id, app_seq), _session(keys)
+    t = Table(open_store(root, storage_options))
+    return delete_where(
+        t,
+        where,
+        isolation=isolation,
+        app=app,
+        dry_run=dry_run,
+        search=SparkSearch(t, where, memory_bytes, spark),
+    )
+
+
+def update(  # noqa: PLR0913 - the public API
+    spark: SparkSession,
+    uri: str,
+    set: Mapping[str, Any],  # noqa: A002 - the word of SQL
+    where: str | None = None,
+    *,
+    isolation: Isolation = "snapshot",
+    dry_run: bool = False,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    branch: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Change:
+    """Give columns of the rows that a predicate selects new values; return the committed version.
+
+    Tasks look for the rows and stage the new ones. See `eventlog.writers.update`.
+
+    Args:
+        spark: the session.
+        uri: see `append`; a table without a key.
+        set: see `eventlog.writers.update`.
+        where: SQL text; None: all rows.
+        isolation: see `eventlog.writers.delete`.
+        dry_run: see `eventlog.writers.update`.
+        app_id: see `append`.
+        app_seq: see `append`.
+        branch: see `append`.
+        storage_options: see `append`.
+        memory_bytes: see `append`.
+
+    Returns:
+        The version, with the numbers of rows and segments that were touched.
+
+    Raises: as `eventlog.writers.update`; and TableNotFound: there is no table.
+    """
+    app, session = make_app(app_id, app_seq), _session(spark)
+    t = Table(open_store(located(uri, branch), storage_options))
+    search = SparkSearch(t, where, memory_bytes, session)
+    return update_where(
+        t,
+        set,
+        where,
+        isolation=isolation,
+        app=app,
+        dry_run=dry_run,
+        search=search,
+        updates=lambda values: SparkUpdates(search, values).stage,
+    )
+
+
+def merge(  # noqa: PLR0913 - the public API
+    df: DataFrame,
+    uri: str,
+    on: str | Sequence[str],
+    *,
+    when_matched: Matched = "update",
+    when_not_matched: str = "insert",
+    when_not_matched_by_source: str = "ignore",
+    dry_run: bool = False,
+    app_id: str | None = None,
+    app_seq: int | None = None,
+    branch: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> Change:
+    """Merge a DataFrame into a table without a key by the values of some columns.
+
+    Spark joins the rows; the source is kept in Spark's storage while the merge runs. See
+    `eventlog.writers.merge`.
+
+    Args:
+        df: the source. It must have the same rows each time that Spark computes it.
+        uri: see `append`; a table without a key.
+        on: see `eventlog.writers.merge`.
+        when_matched: see `eventlog.writers.merge`.
+        when_not_matched: see `eventlog.writers.merge`.
+        when_not_matched_by_source: see `eventlog.writers.merge`.
+        dry_run: see `eventlog.writers.merge`.
+        app_id: see `append`.
+        app_seq: see `append`.
+        branch: see `append`.
+        storage_options: see `append`.
+        memory_bytes: see `append`.
+
+    Returns:
+        The version, with the numbers of rows and segments that were touched.
+
+    Raises: as `eventlog.writers.merge`; and TableNotFound: there is no table.
+    """
+    merging = merging_of(on, when_matched, when_not_matched, when_not_matched_by_source)
+    t, app = Table(open_store(located(uri, branch), storage_options)), make_app(app_id, app_seq)
+    start = t.refresh()
+    done = merging.begin(t, start, app)
+    if done is not None:
+        return done
+    given = arrow_schema(df.schema)
+    check_source(given, start, merging.on, inserts=merging.inserts)
+    wanted = conformed(given, start.schema)
+    values = values_of(start.stored_schema, wanted, when_matched, merging.on)
+    activate(df.sparkSession)
+    source = in_table_types(df, wanted, start.layout.time_column).persist()
+    try:
+        where = None if merging.deletes_others else bounds_of(source, wanted, merging.on)
+        search = SparkSearch(t, where, memory_bytes, df.sparkSession)
+        matching = SparkMatching(search, merging, values, source, wanted)
+        return matching.land(start, app, dry_run=dry_run)
+    finally:
+        source.unpersist()
+
+
+def _session(given: object) -> SparkSession:
+    """Return the session that was given.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not hasattr(given, "createDataFrame"):
+        raise InvalidInput(f"a SparkSession was expected, not {type(given).__name__}")
+    return cast(SparkSession, given)
 
 
 def overwrite(  # noqa: PLR0913 - the public API
@@ -204,7 +366,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     where: str | None = None,
     start: Moment | None = None,
     end: Moment | None = None,
-    isolation: Literal["snapshot", "serializable"] = "snapshot",
+    isolation: Isolation = "snapshot",
     read_version: int | None = None,
     time_column: str | None = None,
     granularity: str | None = None,
@@ -220,14 +382,16 @@ def overwrite(  # noqa: PLR0913 - the public API
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
 ) -> int:
-    """Replace the rows of a table, or of a time range, and return the committed version.
+    """Replace the rows of a table, of a time range, or those that a predicate selects.
 
-    Segments live in the range at the read version are dropped; later ones are carried forward.
+    Segments live in the range at the read version are dropped; later ones are kept.
 
     Args:
-        df: see `append`; every row's time must lie in the range.
+        df: see `append`; every row's time must lie in the range, or every row pass the predicate.
         uri: see `append`.
-        where: the range as SQL: `ts >= '2013-01-01' AND ts < '2013-02-01'`, at chunk boundaries.
+        where: SQL text. A range of the time column at chunk boundaries, `ts >= '2013-01-01' AND ts
+            < '2013-02-01'`, drops whole segments. In a table without a key any predicate may be
+            given: see `eventlog.writers.overwrite`.
         start: start of the range (inclusive); unbounded if None.
         end: end of the range (exclusive); unbounded if None.
         isolation: `serializable` makes segments that arrived after the read version a conflict.

@@ -11,6 +11,7 @@ them, and the driver stages those of neighbouring tasks as one segment.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +24,13 @@ import pyarrow as pa
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
 from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.keyed.rule import keyed_of
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add
 from eventlog.model.records import App, Transaction
+from eventlog.model.schema import to_arrow
 from eventlog.query.moments import Moment
+from eventlog.query.predicate import parse_predicate
 from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
@@ -34,8 +38,11 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
-from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import already, check_replacing, warn_restored
+from eventlog.writers.changing.deleting import request_of
+from eventlog.writers.changing.finding import Search
+from eventlog.writers.changing.landing import land
+from eventlog.writers.changing.replacing import passing_rows
 from eventlog.writers.keyed import (
     as_deletes,
     check_delete_columns,
@@ -44,6 +51,7 @@ from eventlog.writers.keyed import (
     timed_by,
 )
 from eventlog.writers.overwriting import (
+    commit_renewed,
     overwrite_actions,
     range_drops,
     read_at,
@@ -68,7 +76,7 @@ class Replacement:
     """The rows that an overwrite replaces: all, a condition's range, or the range [start, end).
 
     Attributes:
-        where: a range of the time column as SQL text.
+        where: a predicate as SQL text.
         start: start of the range (inclusive), at a chunk boundary; unbounded if None.
         end: end of the range (exclusive), at a chunk boundary; unbounded if None.
         isolation: `snapshot` or `serializable`; see `eventlog.writers.overwrite`.
@@ -99,6 +107,7 @@ class Job:
         memory_bytes: bound on the memory for rows in a task, in bytes.
         done: a version that includes the job's (app id, sequence), or None.
         deletes: the schema of the rows that delete the given keys; None: the rows are as given.
+        where: the predicate whose rows the job replaces; None: it replaces a range, or appends.
     """
 
     table: Table
@@ -110,6 +119,7 @@ class Job:
     memory_bytes: int
     done: int | None
     deletes: pa.Schema | None = None
+    where: str | None = None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Do the same as the function `stage_task`, unless the job is done already."""
@@ -119,6 +129,12 @@ class Job:
         if rule is not None and deletes is not None:
             timed = timed_by(self.recipe.layout)
             batches = (as_deletes(batch, deletes, rule, timed) for batch in batches)
+        if self.where is not None:
+            schema, time_column = self.recipe.schema, self.recipe.layout.time_column
+            predicate = parse_predicate(self.where, schema)
+            batches = passing_rows(
+                batches, to_arrow(schema), time_column, predicate, self.table.uri
+            )
         return stage_task(self.table, self.recipe, batches, self.memory_bytes)
 
     def stage_rows(
@@ -146,20 +162,34 @@ class Job:
         if self.done is not None:
             return self.done
         adds = adds_of(self.table, self.recipe, staged, self.memory_bytes)
-        if not adds and self.replaces is None and self.transaction.app is None:
+        replaces = self.replaces is not None or self.where is not None
+        if not adds and not replaces and self.transaction.app is None:
             return self.transaction.read_version
         _report_small(adds, self.recipe.layout.time_column)
         self.table.session.adopt(self.head)
         self.table.session.log.staged.vouch(adds)  # staged by the job's tasks
+        if self.where is not None:
+            return self._replace_selected(adds)
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
         try:
-            return commit_staged(self.table.session, transaction)
+            return commit_renewed(self.table, transaction)
         except CommitConflict:
             # The same job may have been committed already, by another copy of this object.
             landed = self._landed()
             if landed is None:
                 raise
             return landed
+
+    def _replace_selected(self, adds: list[Add]) -> int:
+        """Commit the rows in the place of those that the predicate selects."""
+        start, txn = read_at(self.table, self.transaction.read_version), self.transaction
+        of = request_of(start, "overwrite", self.where, self.isolation, txn.app, self.memory_bytes)
+        request = dataclasses.replace(of, transaction=txn.id)
+        landed = self._landed()
+        if landed is not None:  # by another copy of this object
+            return landed
+        search = Search(self.table, self.where, self.memory_bytes)
+        return land(self.table, request, start, search, lambda _: (adds, None))
 
     def _actions(self, adds: list[Add]) -> list[Action]:
         if self.replaces is None:
@@ -289,11 +319,11 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     fills = "null" if replacement is not None else missing
     check_rows(incoming if deletes is None else deletes, head, fills)
     done = _done(table, head, app)
-    before, replaces = head, None
+    before, where, replaces = head, None, None
     if replacement is not None:
         before = read_at(table, replacement.read_version)
-        replaces = _range_of(replacement, before)
-        if done is None and range_drops(before, *replaces):
+        where, replaces = _selection_of(replacement, before)
+        if where is not None or (done is None and range_drops(before, *replaces or (0, 0))):
             check_replacing(head.schema, incoming, missing)
     return Job(
         table=table,
@@ -307,6 +337,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         memory_bytes=memory_bytes,
         done=done,
         deletes=deletes,
+        where=where,
     )
 
 
@@ -388,12 +419,22 @@ def _done(table: Table, head: Snapshot, app: App | None) -> int | None:
     return done
 
 
-def _range_of(replacement: Replacement, head: Snapshot) -> tuple[int, int]:
-    """Return the range [start, end) ms that an overwrite replaces; everything by default."""
+def _selection_of(
+    replacement: Replacement, head: Snapshot
+) -> tuple[str | None, tuple[int, int] | None]:
+    """Return the predicate, or the range [start, end) ms, whose rows an overwrite replaces.
+
+    A predicate that is a range of whole chunks drops these as they are, in keyed tables, too.
+    """
     if replacement.where is not None:
         if replacement.start is not None or replacement.end is not None:
             raise InvalidInput("option start, end means the same as replaceWhere: give one of them")
-        return parse_replace_where(replacement.where, head)
+        try:
+            return None, parse_replace_where(replacement.where, head)
+        except InvalidInput:
+            if keyed_of(head.layout) is not None:
+                raise
+        return replacement.where, None
     low, high = to_range(replacement.start, replacement.end)
     check_aligned(low, high, head)
-    return low, high
+    return None, (low, high)

@@ -1,0 +1,200 @@
+"""Changes of rows from Spark, in tables without a key: its tasks find rows and stage new ones.
+
+Imports eventlog, readers and pyspark. The driver decides and commits, as in
+`eventlog.writers.changing`; what was found is sent to it as positions, a few bytes for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import DataFrame, SparkSession
+
+from eventlog import Table
+from eventlog.errors import Corrupt
+from eventlog.model.actions import Add, Update
+from eventlog.model.entries import Segment
+from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
+from eventlog.readers.spark.workers import activate, explained
+from eventlog.segments.fragments import POSITION, Reading
+from eventlog.staging.encoding import Recipe
+from eventlog.staging.stager import Stager
+from eventlog.state.scan import ScanPlan
+from eventlog.writers.changing.finding import Found, Place, Search, positions_in
+from eventlog.writers.changing.updating import NewValues, Order, with_values
+
+_FOUND = "segment string, version bigint, positions binary"
+_STAGED = "adds binary, rows bigint, kept boolean, first bigint, last bigint"
+_segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
+_adds = msgspec.json.Decoder(list[Add])
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSearch(Search):
+    """A search whose segments are read by the tasks of a Spark job. See `Search`."""
+
+    spark: SparkSession
+
+    def _positions(self, plan: ScanPlan, segments: list[Segment]) -> dict[Place, BitMap64]:
+        """See `Search`."""
+        if not segments:
+            return {}
+        reading = self._reading(plan, pa.schema([POSITION]))
+        found = {(s.id, s.version): BitMap64() for s in segments}
+        for row in run(self.spark, shares_of(segments), _Positions(reading).rows, _FOUND):
+            found[row.segment, row.version] = BitMap64.deserialize(bytes(row.positions))
+        return found
+
+    def reading_of(self, found: Found, schema: pa.Schema) -> Reading:
+        """Return how tasks read the rows that were found."""
+        return self._reading(self._plan(found.snapshot), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    """The task that finds rows."""
+
+    reading: Reading
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the positions of the selected rows, a row for each segment that has some."""
+        for share in decode_shares(given):
+            found: dict[Place, BitMap64] = {}
+            for segment, batch in self.reading.located(share):
+                place = segment.id, segment.version
+                found.setdefault(place, BitMap64()).update(positions_in(batch))
+            yield pa.record_batch(
+                [
+                    pa.array([name for name, _ in found], pa.string()),
+                    pa.array([version for _, version in found], pa.int64()),
+                    pa.array([bits.serialize() for bits in found.values()], pa.binary()),
+                ],
+                ["segment", "version", "positions"],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SparkUpdates:
+    """Stages the new forms of rows in the tasks of a Spark job.
+
+    Attributes:
+        search: how the rows are found.
+        values: the new values, by column.
+    """
+
+    search: SparkSearch
+    values: Mapping[str, NewValues]
+
+    def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+        """Return the staged segments of the new rows, and the action of the update.
+
+        Raises: as `eventlog.writers.update`.
+        """
+        if not found.selected:
+            return (), None
+        t, head = self.search.t, found.snapshot
+        recipe = Recipe.of(head)
+        recipe = replace(recipe, layout=msgspec.structs.replace(recipe.layout, order_by=()))
+        task = _Updates(
+            t,
+            recipe,
+            self.search.reading_of(found, head.schema),
+            self.values,
+            head.schema,
+            self.search.memory_bytes,
+        )
+        shares = shares_of([one.segment for one in found.selected])
+        done = run(self.search.spark, shares, task.rows, _STAGED)
+        adds = [add for row in done for add in _adds.decode(bytes(row.adds))]
+        rows = sum(row.rows for row in done)
+        if rows != found.rows:
+            raise Corrupt(
+                f"{rows} rows were read again, where {found.rows} had been found; nothing was "
+                "committed",
+                table=t.uri,
+            )
+        spans = [(row.first, row.last) for row in done if row.rows]
+        in_order = all(before[1] <= after[0] for before, after in pairwise(spans))
+        t.session.log.staged.vouch(adds)
+        paired = in_order and all(row.kept for row in done)
+        return sorted(adds, key=lambda add: add.chunk), Update(rows, paired=paired)
+
+
+@dataclass(frozen=True, slots=True)
+class _Updates:
+    """The task that stages new forms of rows."""
+
+    t: Table
+    recipe: Recipe
+    reading: Reading
+    values: Mapping[str, NewValues]
+    schema: pa.Schema
+    memory_bytes: int
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what was staged, a row for each share."""
+        layout = self.recipe.layout
+        for share in decode_shares(given):
+            order = Order(layout.time_column, layout.granularity)
+            with Stager(self.t.store, self.t.clock, self.recipe, self.memory_bytes) as stager:
+                for _, batch in self.reading.located(share):
+                    rows = pa.Table.from_batches([batch])
+                    table = with_values(rows, self.values, self.schema)
+                    order.watch(table)
+                    for new in table.to_batches():
+                        stager.write(new)
+                adds = msgspec.json.encode(stager.finish())
+            columns = ([adds], [order.rows], [order.kept], [order.first or 0], [order.last or 0])
+            kinds = (pa.binary(), pa.int64(), pa.bool_(), pa.int64(), pa.int64())
+            arrays = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+            yield pa.record_batch(arrays, ["adds", "rows", "kept", "first", "last"])
+
+
+def shares_of(segments: Sequence[Segment]) -> list[bytes]:
+    """Return segments in shares of about equal weight, in their order."""
+    weights = [segment.bytes + OPEN_BYTES for segment in segments]
+    count = max(1, -(-sum(weights) // DEFAULT_TARGET_BYTES))
+    most = -(-sum(weights) // count)
+    shares, size = list[list[Segment]](), most
+    for segment, weight in zip(segments, weights, strict=True):
+        if size + weight > most:
+            shares.append([])
+            size = 0
+        shares[-1].append(segment)
+        size += weight
+    return [msgspec.json.encode(share) for share in shares]
+
+
+def run(
+    spark: SparkSession,
+    shares: Sequence[bytes],
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str,
+) -> list[Any]:
+    """Run a task for each share, and return the rows of their results, in the order of shares."""
+    frame = frame_of(spark, shares)
+    with explained():
+        return frame.mapInArrow(task, schema).collect()
+
+
+def frame_of(spark: SparkSession, shares: Sequence[bytes]) -> DataFrame:
+    """Return a frame of shares, each in a partition of its own where Spark allows it."""
+    activate(spark)
+    listed = [(bytearray(share),) for share in shares]
+    if hasattr(spark, "_jvm"):
+        parts = spark.sparkContext.parallelize(listed, max(1, len(listed)))
+        return spark.createDataFrame(parts, SHARE, verifySchema=False)
+    return spark.createDataFrame(listed, SHARE)
+
+
+def decode_shares(given: Iterator[pa.RecordBatch]) -> Iterator[list[Segment]]:
+    """Yield the segments of the shares that a task is given."""
+    for batch in given:
+        for share in batch.column(0):
+            yield _segments.decode(share.as_py())
