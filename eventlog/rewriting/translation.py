@@ -148,6 +148,7 @@ def _marked_rows(
     reading = Reading(
         t.store,
         head.version,
+        head.stored_schema,
         schema,
         wanted,
         ahead_bytes=made.memory_bytes // 8,

@@ -7,7 +7,7 @@ the columns of the predicate are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -141,17 +141,8 @@ class Search:
         return found
 
     def _reading(self, plan: ScanPlan, schema: pa.Schema) -> Reading:
-        predicate = plan.predicate
-        return Reading(
-            store=self.t.store,
-            version=plan.version,
-            table_schema=plan.table_schema,
-            schema=schema,
-            filter=None if predicate is None else predicate.to_arrow(),
-            filter_columns=frozenset() if predicate is None else predicate.columns(),
-            ahead_bytes=ahead_of(self.memory_bytes),
-            table=self.t.session.log.table,
-        )
+        reading = Reading.of(self.t.store, plan, self.t.head().header.table)
+        return replace(reading, schema=schema, ahead_bytes=ahead_of(self.memory_bytes))
 
 
 def positions_in(batch: pa.RecordBatch) -> BitMap64:

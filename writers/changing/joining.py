@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -186,8 +186,7 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     parts = []
     for batch in given:
         # Without new rows the source needs no event time.
-        timed = head.layout.time_column if inserts else ""
-        cast = conform(batch, shared, timed)
+        cast = conform(batch, shared, head.layout.time_column, time_required=inserts)
         if isinstance(cast, Problem):
             raise InvalidInput(
                 f"column {cast.column!r}: {cast.count} {cast.why}, for example {cast.example}; "
@@ -243,7 +242,7 @@ class TableMatching(ABC):
     values: Mapping[str, NewValues] | None
     # For each segment that was read: the positions of its matched rows; in memory each with the row
     # of the source.
-    matches: dict[Place, Collection[int]] = field(default_factory=dict, init=False)
+    matches: dict[Place, Iterable[int]] = field(default_factory=dict, init=False)
     gone: dict[Place, BitMap64] = field(default_factory=dict, init=False)
     segments: list[Segment] = field(default_factory=list, init=False)
     _staged_for: object = field(default=None, init=False)

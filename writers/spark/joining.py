@@ -7,7 +7,7 @@ Spark would take a name with a dot for a path.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
@@ -66,7 +66,7 @@ class SparkMatching(TableMatching):
 
     def match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:
         """See `TableMatching.match`."""
-        found: dict[Place, Collection[int]] = {(s.id, s.version): BitMap64() for s in segments}
+        found: dict[Place, Iterable[int]] = {(s.id, s.version): BitMap64() for s in segments}
         if segments:
             on = self.merging.on
             target = self._target(segments, snapshot, on)
@@ -231,7 +231,7 @@ def in_table_types(df: DataFrame, wanted: pa.Schema, time_column: str) -> DataFr
         time_column: the table's.
     """
     plain = df.toDF(*(f"s{n}" for n in range(len(df.columns))))
-    task = _Conform(wanted, time_column if time_column in wanted.names else "")
+    task = _Conform(wanted, time_column)
     return plain.mapInArrow(task.rows, numbered(wanted, "s"))
 
 

@@ -103,7 +103,7 @@ def conform(
     Args:
         batch: the rows.
         wanted: the schema.
-        time_column: name of the event-time column.
+        time_column: name of the event-time column; the schema need not have it.
         time_required: whether each row must have an event time, even if the schema allows null.
     """
     columns = []
@@ -119,6 +119,8 @@ def conform(
             return Problem(field.name, why, cast.null_count, _example_row(batch, cast))
         columns.append(cast)
     table = pa.Table.from_arrays(columns, schema=wanted)
+    if time_column not in wanted.names:
+        return table
     return _outside_years(table, time_column) or table
 
 
