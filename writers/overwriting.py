@@ -28,7 +28,7 @@ from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import check_missing, check_replacing, make_app, skipped, stage
 from eventlog.writers.changing.deleting import request_of
-from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation
+from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation, commits_between
 from eventlog.writers.changing.replacing import overwrite_where
 
 _MOST_RENEWALS = 100  # each follows another writer's delete from the same segments
@@ -114,10 +114,12 @@ def overwrite(  # noqa: PLR0913 - the public API
 def commit_renewed(t: Table, transaction: Transaction) -> int:
     """Commit an overwrite; a segment that it drops may have got a deletion vector meanwhile.
 
-    What is dropped needs no delete, so the drop is aimed at the entry as it is now.
+    What is dropped needs no delete, so the drop is aimed at the entry as it is now. An update has
+    put new forms of dropped rows elsewhere, which would stay: that is a conflict.
 
     Raises: as `commit_staged`.
     """
+    seen = transaction.read_version
     for _ in range(_MOST_RENEWALS):
         try:
             return commit_staged(t.session, transaction)
@@ -134,7 +136,10 @@ def commit_renewed(t: Table, transaction: Transaction) -> int:
             actions = tuple(
                 renewed.get(a.id, a) if isinstance(a, Drop) else a for a in transaction.actions
             )
-            if actions == transaction.actions or len(renewed) < len(drops):
+            head, names = t.session.head().version, [drop.id for drop in drops]
+            # against updated-rows-left-by-an-overwrite
+            moved = commits_between(t, seen, head, names).moved
+            if actions == transaction.actions or len(renewed) < len(drops) or moved:
                 raise
             transaction = replace(transaction, actions=actions)
     return commit_staged(t.session, transaction)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -21,6 +22,7 @@ from eventlog.segments.fragments import POSITION, Reading, ahead_of
 from eventlog.segments.vectors import VectorReader
 from eventlog.state.scan import SCAN_ORDER, ScanPlan
 
+_SHOWN = 80  # characters of a value
 # A segment by its id and the version that added it: what a restore brings back is another one.
 Place = tuple[str, int]
 
@@ -159,3 +161,8 @@ def _candidates(plan: ScanPlan, time_column: str) -> Iterator[tuple[Segment, boo
     else:
         whole = plan.predicate.covered(entries, time_column).to_pylist()
     yield from zip(to_segments(entries), whole, strict=True)
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """Return values of a row for a message: `id = 7, name = 'x'`."""
+    return ", ".join(f"{name} = {value!r}"[:_SHOWN] for name, value in row.items())

@@ -31,7 +31,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deleting import request_of
-from eventlog.writers.changing.finding import Found, Place, Search, Selected
+from eventlog.writers.changing.finding import Found, Place, Search, Selected, row_text
 from eventlog.writers.changing.landing import Change, land
 from eventlog.writers.changing.updating import (
     NewValues,
@@ -372,7 +372,7 @@ class Matching(TableMatching):
             for position, number in zip(positions, numbers, strict=True):
                 if here.setdefault(position, number) != number:
                     key = self.source.select(on).slice(number, 1).to_pylist()[0]
-                    raise several_match(shown(key))
+                    raise several_match(row_text(key))
         self.matches.update(found)
 
     def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
@@ -433,7 +433,7 @@ class Matching(TableMatching):
 def several_match(key: str) -> InvalidInput:
     """Return the error for a row of the table that several rows of the source match."""
     return InvalidInput(
-        f"several rows of the source match one row of the table: those of {key}. Leave one of them "
+        f"several rows of the source match one row of the table: those with {key}. Leave one of them "
         "in the source; nothing was committed"
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog import Snapshot, Table
-from eventlog.arguments import shown
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.query.predicate import Predicate, parse_predicate
@@ -18,7 +17,7 @@ from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_replacing, stage
-from eventlog.writers.changing.finding import Search
+from eventlog.writers.changing.finding import Search, row_text
 from eventlog.writers.changing.landing import Change, Request, land
 
 _EXAMPLES = 3
@@ -95,7 +94,7 @@ def passing_rows(
         wrong = table.filter(pa.compute.invert(passed))
         failed += wrong.num_rows
         for row in wrong.slice(0, _EXAMPLES - len(examples)).select(columns).to_pylist():
-            examples.append(shown(row))
+            examples.append(f"({row_text(row)})")
         yield from table.to_batches()
     if failed:
         raise InvalidInput(

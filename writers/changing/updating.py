@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from eventlog.query.python_values import value_literal
-from eventlog.query.value_expressions import parse_value
 
 from eventlog import Table
 from eventlog.arguments import mapping, opened, shown
@@ -20,6 +18,8 @@ from eventlog.model.entries import Granularity, Schema
 from eventlog.model.records import App
 from eventlog.model.schema import list_names
 from eventlog.query.predicate import Where
+from eventlog.query.python_values import value_literal
+from eventlog.query.value_expressions import parse_value
 from eventlog.staging.cutting import chunk_starts
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage

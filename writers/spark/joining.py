@@ -20,7 +20,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from eventlog import Snapshot, Table
-from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Segment
@@ -31,7 +30,7 @@ from eventlog.segments.fragments import POSITION, Reading
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
-from eventlog.writers.changing.finding import Found, Place, Selected
+from eventlog.writers.changing.finding import Found, Place, Selected, row_text
 from eventlog.writers.changing.joining import SOURCE, TableMatching, filled, several_match
 from eventlog.writers.changing.updating import NewValues, with_values
 from eventlog.writers.spark.changing import SparkSearch, decode_shares, frame_of, shares_of
@@ -78,7 +77,8 @@ class SparkMatching(TableMatching):
             rows = joined.groupBy(*places).agg(*counted)
             several = rows.where("matches > 1").limit(1).collect()
             if several:
-                raise several_match(shown({n: several[0][key_name(i)] for i, n in enumerate(on)}))
+                key = {name: several[0][key_name(n)] for n, name in enumerate(on)}
+                raise several_match(row_text(key))
             listed = rows.groupBy("segment", "version").agg(
                 f.collect_list("position").alias("positions")
             )
