@@ -433,8 +433,8 @@ class Matching(TableMatching):
 def several_match(key: str) -> InvalidInput:
     """Return the error for a row of the table that several rows of the source match."""
     return InvalidInput(
-        f"several rows of the source match one row of the table: those with {key}. Leave one of them "
-        "in the source; nothing was committed"
+        "several rows of the source match one row of the table: those with "
+        f"{key}. Leave one of them in the source; nothing was committed"
     )
 
 
