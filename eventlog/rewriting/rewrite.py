@@ -19,7 +19,8 @@ from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
-from eventlog.model.entries import Granularity, Layout, Segment
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Granularity, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
@@ -53,7 +54,7 @@ class Rewritten:
     rows: int
     bytes: int
     digest: Digest
-    layout: Layout
+    layout: NamedLayout
     by: tuple[str, ...]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from eventlog.model.chunks import chunk_of, parse_chunk
-from eventlog.model.entries import Granularity, Layout, Segment
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Granularity, Segment
 from eventlog.staging.cutting import chunk_starts
 
 START = ""  # no table has such a column: column names are not empty
@@ -32,7 +33,7 @@ def runs_of(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, li
     return runs
 
 
-def with_starts(table: pa.Table, layout: Layout) -> pa.Table:
+def with_starts(table: pa.Table, layout: NamedLayout) -> pa.Table:
     """Return the rows with the start of each row's chunk in the column `START`."""
     starts = chunk_starts(table.column(layout.time_column), layout.granularity)
     return table.append_column(START, starts)

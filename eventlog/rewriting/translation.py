@@ -20,7 +20,8 @@ from pyroaring import BitMap64
 from eventlog import Table
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
-from eventlog.model.entries import Layout, Segment
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.runs import ACROSS, START, runs_of, with_starts
 from eventlog.segments.fragments import POSITION, Reading
@@ -45,7 +46,7 @@ class Rewriting:
     """
 
     inputs: tuple[Segment, ...]
-    layout: Layout
+    layout: NamedLayout
     by: tuple[str, ...]
     adds: tuple[Add, ...]
     memory_bytes: int
