@@ -296,7 +296,7 @@ class _Attempt:
         )
         for attempt in range(_MOST_TRANSLATIONS):
             now = read if self._gone(t.head()) else self._with_vectors(t.head())
-            if now.inputs != read.inputs:  # against deletes-while-compacting-lost
+            if now.inputs != read.inputs:
                 adds = translate(t, rewriting, now.inputs)
                 made = dataclasses.replace(made, adds=adds)
                 t.session.log.staged.vouch(made.adds)

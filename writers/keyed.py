@@ -17,15 +17,16 @@ from eventlog.arguments import choice, opened
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import DELETE, OP, MergeRule, keyed_of
 from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.records import App
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
 from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import add_rows, check_missing, make_app
-from eventlog.writers.changing.deleting import delete_where
+from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.finding import Search
-from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation
+from eventlog.writers.changing.landing import ISOLATIONS, Isolation, RowChange
 
 
 def upsert(
@@ -78,25 +79,23 @@ def delete(
     isolation: Isolation = "snapshot",
     dry_run: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Delete the rows that a predicate selects, or those of keys; return the committed version.
 
     In a table without a key, give `where`. The rows are those that it selects in the newest
     version; a row that others update meanwhile is looked at again. The delete stores positions, not
     rows, and neither waits for nor fails because of appends, compactions and other deletes.
 
-    In a keyed table the deleted keys are gone from this version on, whatever was committed before
-    it; a row that is committed later counts again. Nothing is in conflict: with `where`, the keys
-    are those that it selects in the newest version, and rows of theirs that are committed meanwhile
-    are deleted, too; where `order_by` is also the time of chunks smaller than `all`, not those of
-    later times.
+    In a keyed table the keys are gone from this version on; a row that is committed later counts
+    again. Nothing is in conflict: with `where`, rows of the selected keys that are committed
+    meanwhile are deleted, too; where `order_by` is also the time of chunks smaller than `all`, not
+    those of later times.
 
     Args:
         t: the table.
         keys: of a keyed table: rows with the key columns, in any form that `append` takes; in a
             table of chunks smaller than `all` also with the event time. With the column that orders
-            rows, a delete has a place among them: later values of it count, whenever they are
-            committed.
+            rows, a delete has a place among them: later values of it count.
         where: SQL text or a pyarrow expression, as for `scan`.
         app_id: as for `append`.
         app_seq: as for `append`.
@@ -106,16 +105,14 @@ def delete(
         memory_bytes: as for `append`; with `where` also for the scan of the rows.
 
     Returns:
-        The version, with the numbers of rows and segments that were touched, where they are known:
-        in a keyed table they are 0.
+        The version; in a table without a key with the numbers of rows and segments touched.
 
     Raises:
         InvalidInput: not exactly one of `keys` and `where` is given, the table has no key and
             `keys` are given, the keys do not fit the table, or the predicate fails on a row.
         CommitConflict: see `isolation`.
-        CommitUnknown: see `append`.
+        CommitUnknown, Unavailable: see `append`.
         DataLoss: a segment or a deletion vector is missing or damaged.
-        Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
     if (keys is None) == (where is None):
@@ -131,12 +128,19 @@ def delete(
     if where is not None:
         wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
         keys = scan(t, wanted, where, version=head.version, memory_bytes=memory_bytes).to_reader()
+    return _delete_keys(t, head, rule, keys, app, memory_bytes)
+
+
+def _delete_keys(  # noqa: PLR0917 - what `delete` is given
+    t: Table, head: Snapshot, rule: MergeRule, keys: Any, app: App | None, memory_bytes: int
+) -> RowChange:
+    """Delete the rows of keys. Raises: as `delete`."""
     rows = to_reader(keys)
     check_delete_columns(rows.schema, head, rule)
     schema = deletes_schema(rows.schema, head.schema)
     deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
-    return Change(add_rows(t, reader, "delete", app, memory_bytes, None))
+    return RowChange(add_rows(t, reader, "delete", app, memory_bytes, None))
 
 
 def check_delete_columns(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:

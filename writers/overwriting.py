@@ -27,8 +27,15 @@ from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import check_missing, check_replacing, make_app, skipped, stage
-from eventlog.writers.changing.deleting import request_of
-from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation, commits_between
+from eventlog.writers.changing.deletes import request_of
+from eventlog.writers.changing.landing import (
+    ISOLATIONS,
+    Isolation,
+    Request,
+    RowChange,
+    arrivals_of,
+    commits_between,
+)
 from eventlog.writers.changing.replacing import overwrite_where
 
 _MOST_RENEWALS = 100  # each follows another writer's delete from the same segments
@@ -47,68 +54,76 @@ def overwrite(  # noqa: PLR0913 - the public API
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
-) -> Change:
+) -> RowChange:
     """Replace the rows of a time range, or those that a predicate selects.
 
-    The segments live in the range at the newest version are dropped, and `data`, which may have no
-    rows, takes their place. Segments that other writers add meanwhile are kept: in a keyed table
-    they lie above the new rows, as if they had come after the overwrite.
+    The segments live in the range are dropped, and `data`, which may have no rows, takes their
+    place. Rows that others add meanwhile are kept: in a keyed table they lie above the new ones.
 
-    With `where`, in a table without a key, the selected rows are deleted as by `delete`, and `data`
-    is added; each of its rows must pass the predicate.
+    With `where`, in a table without a key, each row of `data` must pass the predicate.
 
     Args:
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
-        start: start of the range (inclusive), at a chunk boundary; unbounded if None. See
-            `eventlog.query.moments.to_ms` for the accepted forms of a time.
+        start: start of the range (inclusive), at a chunk boundary; unbounded if None. Its forms are
+            those of `eventlog.query.moments.to_ms`.
         end: end of the range (exclusive), at a chunk boundary; unbounded if None.
         where: SQL text or a pyarrow expression, in the place of a range.
-        isolation: with `snapshot` rows that arrived after the read version are kept; with
-            `serializable` they are a conflict.
+        isolation: `snapshot` keeps rows that arrived after the read version; `serializable` makes
+            them a conflict.
         read_version: the version that `data` was computed from. Its rows are replaced; later ones
-            are kept, or are a conflict. The newest version if None: then rows added between your
-            read and this call are dropped unseen.
+            are kept, or are a conflict. None: the newest, and what came since is dropped unseen.
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
         missing: `null` if columns that `data` lacks are to be null where it replaces rows.
 
-    Returns:
-        The committed version; with `where` also the numbers of rows and segments touched.
+    Returns: the version; with `where` also the numbers of rows and segments touched.
 
     Raises:
         InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
-        CommitConflict: a segment to drop was replaced meanwhile, or with `serializable` one was
-            added to the range; or, in a keyed table, a compaction, a restore or a merge of another
-            log has changed segments above the rows. Read again, and overwrite again.
+        CommitConflict: a segment to drop was replaced, or its rows updated, or with `serializable`
+            some were added; or, in a keyed table, a compaction, a restore or a merge of another log
+            has changed segments above the rows. Read again, and overwrite again.
         Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
-        CommitUnknown: see `append`.
-        Unavailable: see `append`.
+        CommitUnknown, Unavailable: see `append`.
     """
     opened(t)
     app, missing = make_app(app_id, app_seq), check_missing(missing)
     choice(isolation, "isolation", ISOLATIONS)
-    head = t.refresh()
-    done = skipped(t, head, app)
+    done = skipped(t, t.refresh(), app)
     if done is not None:
-        return Change(done)
+        return RowChange(done)
     before = read_at(t, read_version)
     if where is not None:
-        if start is not None or end is not None:
-            raise InvalidInput("give either a range of time or where")
+        _check_alone(start, end)
         request = request_of(before, "overwrite", where, isolation, app, memory_bytes)
         return overwrite_where(t, data, request, before, missing)
-    low, high = to_range(start, end)
+    span, arrivals = to_range(start, end), arrivals_of(isolation)
+    request = Request("overwrite", None, span, arrivals, app, memory_bytes)
+    return _overwrite_range(t, data, request, before, missing)
+
+
+def _check_alone(start: Moment | None, end: Moment | None) -> None:
+    if start is not None or end is not None:
+        raise InvalidInput("give either a range of time or where")
+
+
+def _overwrite_range(
+    t: Table, data: Any, request: Request, before: Snapshot, missing: Missing | None
+) -> RowChange:
+    """Replace the rows of a range. Raises: as `overwrite`."""
+    head, (low, high) = t.head(), request.span
     drops = range_drops(before, low, high)
     rows = to_reader(data)
     if drops:
         check_replacing(head.schema, rows.schema, missing)
-    adds = stage(t, head, rows, memory_bytes, "null")
+    adds = stage(t, head, rows, request.memory_bytes, "null")
+    isolation = "snapshot" if request.arrivals == "ignore" else "serializable"
     seen = before.version
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
-    transaction = t.transaction("overwrite", actions, read_version=seen, app=app)
-    return Change(commit_renewed(t, transaction), added=sum(add.rows for add in adds))
+    transaction = t.transaction("overwrite", actions, read_version=seen, app=request.app)
+    return RowChange(commit_renewed(t, transaction), added=sum(add.rows for add in adds))
 
 
 def commit_renewed(t: Table, transaction: Transaction) -> int:
@@ -130,14 +145,12 @@ def commit_renewed(t: Table, transaction: Transaction) -> int:
             renewed: dict[str, Action] = {
                 name: drop_of(segment)
                 for name, segment in live.items()
-                # against overwrite-of-a-segment-that-came-back
                 if name in before and before[name].version == segment.version
             }
             actions = tuple(
                 renewed.get(a.id, a) if isinstance(a, Drop) else a for a in transaction.actions
             )
             head, names = t.session.head().version, [drop.id for drop in drops]
-            # against updated-rows-left-by-an-overwrite
             moved = commits_between(t, seen, head, names).moved
             if actions == transaction.actions or len(renewed) < len(drops) or moved:
                 raise

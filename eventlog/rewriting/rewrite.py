@@ -25,7 +25,7 @@ from eventlog.model.schema import to_arrow
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
-from eventlog.rewriting.runs import ACROSS, START, runs_of, with_starts
+from eventlog.rewriting.runs import ACROSS, START, rewrite_runs, with_starts
 from eventlog.segments.fragments import Reading
 from eventlog.staging.cutting import split_by_chunk
 from eventlog.staging.encoding import Recipe
@@ -104,7 +104,7 @@ def rewrite(
     schema = to_arrow(recipe.schema)
     memory = sizes.memory_bytes
     reading = _reading(t, head, schema, memory)
-    runs = runs_of(inputs, granularity)
+    runs = rewrite_runs(inputs, granularity)
     total = sum(segment.live_rows for segment in inputs)
     on_disk = (by or ACROSS not in runs) and sizes.target_bytes > writing_bytes(memory)
     with (
@@ -117,8 +117,7 @@ def rewrite(
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != total:
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
-    size = sum(add.bytes for add in adds)
-    return Rewritten(adds, written.rows, size, written, layout, tuple(by))
+    return Rewritten(adds, written.rows, sum(a.bytes for a in adds), written, layout, tuple(by))
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:

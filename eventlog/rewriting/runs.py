@@ -22,7 +22,7 @@ def enclosing_chunk(chunk: str, granularity: Granularity) -> str | None:
     return outer.name if inner.end <= outer.end else None
 
 
-def runs_of(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, list[Segment]]:
+def rewrite_runs(inputs: Sequence[Segment], granularity: Granularity) -> dict[str, list[Segment]]:
     """Return the inputs by the new chunk that contains their rows, or all of them in one run."""
     runs: dict[str, list[Segment]] = {}
     for segment in inputs:

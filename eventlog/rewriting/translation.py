@@ -23,12 +23,12 @@ from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
-from eventlog.rewriting.runs import ACROSS, START, runs_of, with_starts
+from eventlog.rewriting.runs import ACROSS, START, rewrite_runs, with_starts
 from eventlog.segments.fragments import POSITION, Reading
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.cutting import split_by_chunk
 from eventlog.staging.external_sort import sort_on_disk
-from eventlog.staging.vectors import stage_vectors
+from eventlog.staging.vector_object import stage_vectors
 
 _MARK = pa.field("\n", pa.bool_())  # no table has such a column: names are printable
 
@@ -99,7 +99,7 @@ def _in_order(
     made: Rewriting, before: VectorReader, deleted: Mapping[str, BitMap64]
 ) -> _Places | None:
     """Return the places by arithmetic; None if rows were sorted or cut into other chunks."""
-    runs = runs_of(made.inputs, made.layout.granularity)
+    runs = rewrite_runs(made.inputs, made.layout.granularity)
     if made.by or ACROSS in runs:
         return None
     places = _Places()
@@ -119,7 +119,7 @@ def _in_order(
 
 def _by_reading(t: Table, made: Rewriting, deleted: Mapping[str, BitMap64]) -> _Places:
     """Return the places by sorting and cutting the rows again, by the columns that decide."""
-    runs = runs_of(made.inputs, made.layout.granularity)
+    runs = rewrite_runs(made.inputs, made.layout.granularity)
     places = _Places()
     for chunk, inputs in runs.items():
         across = chunk == ACROSS
@@ -173,7 +173,7 @@ def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, 
         end = first[add.chunk] = start + add.rows
         inside = marked.get(add.chunk, BitMap64()) & BitMap64(range(start, end))
         positions = inside.shift(-start)
-        if len(positions) == add.rows:  # against emptied-output-kept
+        if len(positions) == add.rows:
             continue
         kept.append(add)
         if positions:

@@ -105,6 +105,7 @@ FUNCTIONS_OF_ONE_NAME = {
     "append": _DOOR,
     "delete": _DOOR,
     "overwrite": _DOOR,
+    "update": _DOOR,
     "upsert": _DOOR,
     "branches": _VERB,
     "diff": _VERB,

@@ -30,9 +30,9 @@ from eventlog.staging.incoming.streams import to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
-from eventlog.writers.changing.deleting import request_of
+from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Found, Place, Search, Selected, row_text
-from eventlog.writers.changing.landing import Change, land
+from eventlog.writers.changing.landing import RowChange, land
 from eventlog.writers.changing.updating import (
     NewValues,
     Order,
@@ -61,7 +61,7 @@ def merge(  # noqa: PLR0913 - the public API
     app_seq: int | None = None,
     dry_run: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Merge the rows of a source into the table by the values of some columns; return the version.
 
     A keyed table is the better choice where all changes come by key: its `upsert` reads nothing and
@@ -136,7 +136,7 @@ class Merging:
         if not self.on:
             raise InvalidInput("merge needs the columns to match: give on")
 
-    def begin(self, t: Table, start: Snapshot, app: App | None) -> Change | None:
+    def begin(self, t: Table, start: Snapshot, app: App | None) -> RowChange | None:
         """Return the change if the app's unit of work is done already.
 
         Raises:
@@ -145,7 +145,7 @@ class Merging:
         if keyed_of(start.layout) is not None:
             raise InvalidInput("a keyed table is merged into by `upsert`, by its key")
         done = skipped(t, start, app)
-        return None if done is None else Change(done)
+        return None if done is None else RowChange(done)
 
 
 def merging_of(
@@ -268,7 +268,7 @@ class TableMatching(ABC):
     def inserted(self) -> int:
         """Return the number of rows to add that match none."""
 
-    def land(self, start: Snapshot, app: App | None, *, dry_run: bool) -> Change:
+    def land(self, start: Snapshot, app: App | None, *, dry_run: bool) -> RowChange:
         """Commit the merge, or return what it would do. Raises: as `merge`."""
         if dry_run:
             return self._tried(start)
@@ -322,11 +322,11 @@ class TableMatching(ABC):
         found = self.gone.items()
         return sum(len(BitMap64(self.matches[place]) - gone) for place, gone in found)
 
-    def _tried(self, snapshot: Snapshot) -> Change:
+    def _tried(self, snapshot: Snapshot) -> RowChange:
         found = self.find(snapshot)
         whole = sum(one.positions is None for one in found.selected)
         updated = 0 if self.values is None else self.live_matches()
-        return Change(
+        return RowChange(
             snapshot.version,
             deleted=found.rows,
             added=updated + (self.inserted() if self.merging.inserts else 0),
@@ -389,7 +389,7 @@ class Matching(TableMatching):
                     yield from table.to_batches()
             if self.merging.inserts:
                 numbers = pa.array(list(self._unmatched()), pa.int64())
-                new = filled(self.source.take(numbers), head.schema)
+                new = as_table_rows(self.source.take(numbers), head.schema)
                 inserted = new.num_rows
                 yield from new.to_batches()
 
@@ -499,7 +499,7 @@ def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:
     return whole
 
 
-def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def as_table_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows of the source as rows of the table; columns that they lack are null."""
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)

@@ -24,7 +24,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import App, Transaction
 from eventlog.query.predicate import Where
 from eventlog.segments.vectors import VectorReader
-from eventlog.staging.vectors import stage_vectors
+from eventlog.staging.vector_object import stage_vectors
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers.changing.finding import Found, Place
@@ -36,7 +36,12 @@ _MOST_ATTEMPTS = 100  # each follows another writer's commit to the same segment
 logger = logging.getLogger(__name__)
 
 
-class Change(int):
+def arrivals_of(isolation: str) -> Literal["ignore", "refuse"]:
+    """Return what becomes of rows that are added meanwhile, by the isolation of a change."""
+    return "refuse" if isolation == "serializable" else "ignore"
+
+
+class RowChange(int):
     """The version that a change of rows committed, with what it touched.
 
     It is the newest version that was read where nothing was committed.
@@ -138,7 +143,7 @@ class Finder(Protocol):
         ...
 
 
-def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds) -> Change:
+def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds) -> RowChange:
     """Delete the rows that a request selects, add others, and return what was committed.
 
     Args:
@@ -170,7 +175,7 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
         progress.note(found)
         new, update = adds(found)
         if not found.selected and not new and request.app is None:
-            return Change(head.version)
+            return RowChange(head.version)
         actions, touched = _actions(t, found)
         marks: list[Action] = [] if update is None else [update]
         if request.arrivals != "ignore":
@@ -189,7 +194,7 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
         if version >= 0:
             added = sum(add.rows for add in new)
             size = sum(add.bytes for add in new) + touched.pop("bytes")
-            return Change(version, added=added, bytes=size, **touched)
+            return RowChange(version, added=added, bytes=size, **touched)
         head = t.session.head()
     raise AssertionError("unreachable")  # the last attempt returns or raises
 
@@ -212,7 +217,6 @@ def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) ->
             new = [a for a in transaction.actions if isinstance(a, Add)]
             rewrites = any(isinstance(a, Replace) for a in transaction.actions)
             updates = any(isinstance(a, Update) for a in transaction.actions)
-            # against moved-rows-not-followed
             if (rewrites or updates) and not followed.isdisjoint(names):
                 followed.update(add.id for add in new)
                 moved.update(add.id for add in new)
@@ -250,7 +254,7 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
     """Stage the deletion vectors for what was found.
 
     Returns:
-        The drops and deletes, and the counts of `Change`.
+        The drops and deletes, and the counts of `RowChange`.
     """
     some = [one for one in found.selected if one.positions is not None]
     before = VectorReader(
@@ -264,7 +268,7 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
     for one in found.selected:
         if one.positions is None:
             drops.append(drop_of(one.segment))
-        else:  # against earlier-deletes-forgotten
+        else:
             deleted.append((one.segment, before.deleted(one.segment) | one.positions))
     vectors = stage_vectors(t.store, t.clock, found.snapshot.version, deleted)
     deletes: list[Action] = []

@@ -18,14 +18,14 @@ from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_replacing, stage
 from eventlog.writers.changing.finding import Search, row_text
-from eventlog.writers.changing.landing import Change, Request, land
+from eventlog.writers.changing.landing import Request, RowChange, land
 
 _EXAMPLES = 3
 
 
 def overwrite_where(
     t: Table, data: Any, request: Request, start: Snapshot, missing: Missing | None
-) -> Change:
+) -> RowChange:
     """Replace the rows that a predicate selects by others, which must pass it, too.
 
     Args:

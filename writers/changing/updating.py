@@ -23,9 +23,9 @@ from eventlog.query.value_expressions import parse_value
 from eventlog.staging.cutting import chunk_starts
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage
-from eventlog.writers.changing.deleting import request_of, would_delete
+from eventlog.writers.changing.deletes import request_of, would_delete
 from eventlog.writers.changing.finding import Found, Search
-from eventlog.writers.changing.landing import Adds, Change, Isolation, land
+from eventlog.writers.changing.landing import Adds, Isolation, RowChange, land
 
 
 class NewValues(Protocol):
@@ -50,7 +50,7 @@ def update(
     isolation: Isolation = "snapshot",
     dry_run: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Give columns of the rows that a predicate selects new values; return the committed version.
 
     The old rows are deleted by their positions, and the new ones are appended, in one commit. Other
@@ -104,7 +104,7 @@ def update_where(
     dry_run: bool,
     search: Search,
     updates: Callable[[Mapping[str, NewValues]], Adds],
-) -> Change:
+) -> RowChange:
     """Give columns of the rows that a predicate selects new values.
 
     Args:
@@ -128,11 +128,11 @@ def update_where(
     values = new_values(start.stored_schema, mapping(given, "set"))
     done = skipped(t, start, app)
     if done is not None:
-        return Change(done)
+        return RowChange(done)
     request = request_of(start, "update", where, isolation, app, search.memory_bytes)
     if dry_run:
         found = would_delete(start, search)
-        return Change(found, **{**found.__dict__, "added": found.deleted})
+        return RowChange(found, **{**found.__dict__, "added": found.deleted})
     return land(t, request, start, search, updates(values))
 
 

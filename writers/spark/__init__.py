@@ -31,18 +31,18 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.store.location import open_store
 from eventlog.writers.batch import check_missing, make_app
-from eventlog.writers.changing.deleting import delete_where
+from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.joining import Matched, check_source, merging_of, values_of
-from eventlog.writers.changing.landing import Change, Isolation
+from eventlog.writers.changing.landing import Isolation, RowChange
 from eventlog.writers.changing.updating import update_where
 from eventlog.writers.spark.changing import SparkSearch, SparkUpdates
-from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
-from eventlog.writers.spark.joining import (
+from eventlog.writers.spark.dataframe_merge import (
     SparkMatching,
     bounds_of,
     conformed,
     in_table_types,
 )
+from eventlog.writers.spark.jobs import STAGED, Operation, Replacement, prepare
 from eventlog.writers.spark.save_target import Creation
 
 __all__ = ["append", "delete", "merge", "overwrite", "update", "upsert"]
@@ -184,7 +184,7 @@ def delete(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Delete rows: those of keys, or those that a predicate selects; return the committed version.
 
     In a keyed table the keys are gone from this version on, whatever was committed before it; a row
@@ -196,9 +196,7 @@ def delete(  # noqa: PLR0913 - the public API
     statistics do not decide about, and the driver commits their positions.
 
     Args:
-        keys: the key columns, and in a table of chunks smaller than `all` the event time. With the
-            column that orders rows, a delete has a place among them: later values of it count,
-            whenever they are committed. With `where` the session.
+        keys: the session; of a keyed table a DataFrame as `eventlog.writers.delete` takes rows.
         uri: see `append`.
         where: of a table without a key: SQL text; see `eventlog.writers.delete`.
         isolation: of a table without a key: see `eventlog.writers.delete`.
@@ -221,20 +219,30 @@ def delete(  # noqa: PLR0913 - the public API
         DataLoss: a segment or a deletion vector is missing or damaged.
         Unavailable: see `append`.
     """
+    options = _Options(app_id, app_seq, storage_options, memory_bytes)
     root = located(uri, branch)
-    if where is None:
-        options = _Options(app_id, app_seq, storage_options, memory_bytes)
-        return Change(_save(cast(DataFrame, keys), root, "delete", Creation(keyed=True), options))
-    app, spark = make_app(app_id, app_seq), _session(keys)
-    t = Table(open_store(root, storage_options))
-    return delete_where(
-        t,
-        where,
-        isolation=isolation,
-        app=app,
-        dry_run=dry_run,
-        search=SparkSearch(t, where, memory_bytes, spark),
+    if where is not None:
+        return _delete_selected(_session(keys), root, where, isolation, options, dry_run=dry_run)
+    frame = cast(DataFrame, keys)
+    return RowChange(_save(frame, root, "delete", Creation(keyed=True), options))
+
+
+def _delete_selected(
+    spark: SparkSession,
+    root: str,
+    where: str,
+    isolation: Isolation,
+    options: _Options,
+    *,
+    dry_run: bool,
+) -> RowChange:
+    """Delete the rows that a predicate selects. Raises: as `delete`."""
+    t, app = (
+        Table(open_store(root, options.storage_options)),
+        make_app(options.app_id, options.app_seq),
     )
+    search = SparkSearch(t, where, options.memory_bytes, spark)
+    return delete_where(t, where, isolation=isolation, app=app, dry_run=dry_run, search=search)
 
 
 def update(  # noqa: PLR0913 - the public API
@@ -250,7 +258,7 @@ def update(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Give columns of the rows that a predicate selects new values; return the committed version.
 
     Tasks look for the rows and stage the new ones. See `eventlog.writers.update`.
@@ -302,7 +310,7 @@ def merge(  # noqa: PLR0913 - the public API
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Change:
+) -> RowChange:
     """Merge a DataFrame into a table without a key by the values of some columns.
 
     Spark joins the rows; the source is kept in Spark's storage while the merge runs. See
@@ -413,14 +421,12 @@ def overwrite(  # noqa: PLR0913 - the public API
     Raises:
         InvalidInput: see `append`, `missing`; rows are outside the range; a bound is in a chunk.
         CommitConflict: a segment of the range was replaced meanwhile, or with `serializable` added.
-        CommitUnknown: see `append`.
-        TableNotFound: see `append`.
-        Unavailable: see `append`.
+        CommitUnknown, TableNotFound, Unavailable: see `append`.
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
     options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
-    replacement = Replacement(where, start, end, isolation, read_version)
-    return _save(df, located(uri, branch), "append", creation, options, replacement=replacement)
+    replaced = Replacement(where, start, end, isolation, read_version)
+    return _save(df, located(uri, branch), "append", creation, options, replacement=replaced)
 
 
 @dataclass(frozen=True, slots=True)

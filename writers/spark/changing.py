@@ -47,7 +47,7 @@ class SparkSearch(Search):
             return {}
         reading = self._reading(plan, pa.schema([POSITION]))
         found = {(s.id, s.version): BitMap64() for s in segments}
-        for row in run(self.spark, shares_of(segments), _Positions(reading).rows, _FOUND):
+        for row in run_shares(self.spark, shares_of(segments), _Positions(reading).rows, _FOUND):
             found[row.segment, row.version] = BitMap64.deserialize(bytes(row.positions))
         return found
 
@@ -110,7 +110,7 @@ class SparkUpdates:
             self.search.memory_bytes,
         )
         shares = shares_of([one.segment for one in found.selected])
-        done = run(self.search.spark, shares, task.rows, _STAGED)
+        done = run_shares(self.search.spark, shares, task.rows, _STAGED)
         adds = [add for row in done for add in _adds.decode(bytes(row.adds))]
         rows = sum(row.rows for row in done)
         if rows != found.rows:
@@ -171,7 +171,7 @@ def shares_of(segments: Sequence[Segment]) -> list[bytes]:
     return [msgspec.json.encode(share) for share in shares]
 
 
-def run(
+def run_shares(
     spark: SparkSession,
     shares: Sequence[bytes],
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],

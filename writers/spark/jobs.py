@@ -39,7 +39,7 @@ from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
 from eventlog.writers.batch import already, check_replacing, warn_restored
-from eventlog.writers.changing.deleting import request_of
+from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import land
 from eventlog.writers.changing.replacing import passing_rows

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from eventlog import Snapshot, Table
 from eventlog.arguments import choice
 from eventlog.errors import InvalidInput
@@ -13,7 +11,14 @@ from eventlog.model.records import App
 from eventlog.query.predicate import Where, parse_predicate
 from eventlog.writers.batch import skipped
 from eventlog.writers.changing.finding import Search
-from eventlog.writers.changing.landing import ISOLATIONS, Change, Isolation, Request, land
+from eventlog.writers.changing.landing import (
+    ISOLATIONS,
+    Isolation,
+    Request,
+    RowChange,
+    arrivals_of,
+    land,
+)
 
 
 def delete_where(
@@ -24,7 +29,7 @@ def delete_where(
     app: App | None,
     dry_run: bool,
     search: Search,
-) -> Change:
+) -> RowChange:
     """Delete the rows that a predicate selects in the newest version.
 
     Args:
@@ -42,7 +47,7 @@ def delete_where(
         raise InvalidInput("the table has a key: give the keys to delete")
     done = skipped(t, start, app)
     if done is not None:
-        return Change(done)
+        return RowChange(done)
     request = request_of(start, "delete", where, isolation, app, search.memory_bytes)
     if dry_run:
         return would_delete(start, search)
@@ -66,15 +71,14 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
     span = (MIN_MS, MAX_MS)
     if where is not None:
         span = parse_predicate(where, start.stored_schema).interval(start.layout.time_column)
-    arrivals: Literal["ignore", "refuse"] = "refuse" if isolation == "serializable" else "ignore"
-    return Request(operation, where, span, arrivals, app, memory_bytes)
+    return Request(operation, where, span, arrivals_of(isolation), app, memory_bytes)
 
 
-def would_delete(start: Snapshot, search: Search) -> Change:
+def would_delete(start: Snapshot, search: Search) -> RowChange:
     """Return what a search finds, committing nothing; `bytes` is 0."""
     found = search.find(start)
     whole = sum(one.positions is None for one in found.selected)
-    return Change(
+    return RowChange(
         start.version,
         deleted=found.rows,
         dropped=whole,

@@ -31,7 +31,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.writers.changing.finding import Found, Place, Selected, row_text
-from eventlog.writers.changing.joining import SOURCE, TableMatching, filled, several_match
+from eventlog.writers.changing.joining import SOURCE, TableMatching, as_table_rows, several_match
 from eventlog.writers.changing.updating import NewValues, with_values
 from eventlog.writers.spark.changing import SparkSearch, decode_shares, frame_of, shares_of
 from eventlog.writers.spark.jobs import STAGED, adds_of, stage_task
@@ -326,7 +326,7 @@ class _Stage:
     def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.Table.from_batches([batch]).rename_columns(self.given.names)
-            yield from filled(rows.cast(self.given), self.wanted).to_batches()
+            yield from as_table_rows(rows.cast(self.given), self.wanted).to_batches()
 
 
 def in_spark_types(rows: pa.Table, letter: str) -> Iterator[pa.RecordBatch]:
