@@ -59,7 +59,6 @@ def overwrite(  # noqa: PLR0913 - the public API
 
     The segments live in the range are dropped, and `data`, which may have no rows, takes their
     place. Rows that others add meanwhile are kept: in a keyed table they lie above the new ones.
-
     With `where`, in a table without a key, each row of `data` must pass the predicate.
 
     Args:
