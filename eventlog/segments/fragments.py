@@ -9,16 +9,18 @@ are retried before anything is decoded: no row is lost or doubled. A missing or 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from threading import BoundedSemaphore
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UnsetType
+from pyroaring import BitMap64
 
 from eventlog import limits
 from eventlog.decoding import Bound, decode, encoded_bytes, most_bytes
@@ -55,6 +57,9 @@ _PIECE_BYTES = 16 * 2**20
 _decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
 # Errors that decoding can raise on bytes that match the log.
 _FAILURES = (pa.ArrowException, OSError, ValueError)
+
+Only = Mapping[str, BitMap64]  # positions of rows, by the id of their segment
+_EVERYWHERE: Only = MappingProxyType({})
 
 
 def ahead_of(memory_bytes: int) -> int:
@@ -138,8 +143,15 @@ class Reading:
             table=table,
         )
 
-    def batches(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, segments: Iterable[Segment], only: Only = _EVERYWHERE
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments in the given order, and in stored order within each.
+
+        Args:
+            segments: the segments. Their deleted rows are left out.
+            only: by the id of a segment the positions of the rows that are wanted of it, also if
+                they are deleted. Of other segments all rows are wanted.
 
         Raises:
             DataLoss: a segment is missing or damaged.
@@ -147,25 +159,29 @@ class Reading:
             Unavailable: the store does not answer.
         """
         if is_large(self.filter, self.filter_columns):
-            yield from self._filter_in_bulk(segments)
+            yield from self._filter_in_bulk(segments, only)
         else:
-            yield from (batch for _, batch in self.located(segments))
+            yield from (batch for _, batch in self.located(segments, only))
 
-    def located(self, segments: Iterable[Segment]) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+    def located(
+        self, segments: Iterable[Segment], only: Only = _EVERYWHERE
+    ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
         """Yield the rows as `batches` does, each batch with the segment that has them.
 
         If `schema` has the field `POSITION`, it is filled with the positions of the rows.
 
+        Args: as `batches`.
+
         Raises: as `batches`.
         """
         segments = list(segments)
-        vectors = self._vectors(segments)
+        vectors = self._vectors(s for s in segments if s.id not in only)
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
             opened = read_ahead(
                 pool,
                 segments,
-                lambda segment: self._open(segment, vectors, fetchers),
+                lambda segment: self._open(segment, vectors, fetchers, only.get(segment.id)),
                 weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
                 most=most,
             )
@@ -213,21 +229,27 @@ class Reading:
             or not all(trusted(self.filter, read))
         )
 
-    def _filter_in_bulk(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+    def _filter_in_bulk(self, segments: Iterable[Segment], only: Only) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass, filtered many segments at a time. Raises: as `batches`."""
         names = self.schema.names
         more = [self.table_schema.field(name) for name in sorted({*self.filter_columns} - {*names})]
         schema = pa.schema([*self.schema, *more])
         rows = replace(self, schema=schema, filter=None, filter_columns=frozenset())
         yield from filter_in_bulk(
-            rows.batches(segments), self.filter, names, self.batch_rows, self.store.uri
+            rows.batches(segments, only), self.filter, names, self.batch_rows, self.store.uri
         )
 
     def _vectors(self, segments: Iterable[Segment]) -> VectorReader:
         return VectorReader(self.store, self.version, segments, self.table)
 
-    def _open(self, segment: Segment, vectors: VectorReader, fetchers: Executor) -> list[_Piece]:
-        source = _Source(self, segment, vectors, fetchers)
+    def _open(
+        self,
+        segment: Segment,
+        vectors: VectorReader,
+        fetchers: Executor,
+        only: BitMap64 | None = None,
+    ) -> list[_Piece]:
+        source = _Source(self, segment, vectors, fetchers, only)
         return source.pieces()  # against missing-segment-skipped
 
 
@@ -235,10 +257,16 @@ class _Source:
     """One opened segment: the columns to read, and how they become the requested ones."""
 
     def __init__(
-        self, reading: Reading, segment: Segment, vectors: VectorReader, fetchers: Executor
+        self,
+        reading: Reading,
+        segment: Segment,
+        vectors: VectorReader,
+        fetchers: Executor,
+        only: BitMap64 | None = None,
     ) -> None:
-        self.reading, self.segment = reading, segment
-        self.deleted = vectors.deleted(segment)  # against vector-never-read
+        self.reading, self.segment, self.only = reading, segment, only
+        # against vector-never-read
+        self.deleted = vectors.deleted(segment) if only is None else BitMap64()
         self.object = SegmentObject(
             reading.store, segment, reading.version, fetchers, table=reading.table
         )
@@ -317,6 +345,8 @@ class _Source:
     def _groups(self) -> list[int]:
         """Return the row groups that may have matching rows, by the statistics in the file."""
         reading, every = self.reading, list(range(self.footer.num_row_groups))
+        if self.only is not None:
+            every = [n for n in every if _any_within(self.only, *self.first_rows[n : n + 2])]
         if reading.filter is None or len(every) < 2 or not reading.filter_in_scan():
             return every
         if not self.file.same_names(reading.filter_columns):  # against pruned-by-another-column
@@ -328,7 +358,7 @@ class _Source:
             kept = fragment.subset(filter=reading.filter, schema=reading.table_schema)
         except (pa.ArrowException, ValueError):
             return every  # the filter fails on a bound; it may not fail on the rows
-        return [group.id for group in kept.row_groups]
+        return [group.id for group in kept.row_groups if group.id in every]
 
     def check_values(self, rows: pa.Table) -> None:
         """Refuse nulls in columns by which rows are merged, or that upserts must have.
@@ -430,7 +460,10 @@ class _Piece:
                 source.check_values(table)
                 if POSITION.name in source.reading.schema.names:
                     table = self._with_positions(table, seen - batch.num_rows)
-                deleted = self._deleted(seen - batch.num_rows, seen)
+                if source.only is not None:
+                    yield _taken(table, self._places(source.only, seen - batch.num_rows, seen))
+                    continue
+                deleted = self._places(source.deleted, seen - batch.num_rows, seen)
                 yield without_positions(table, deleted) if deleted else table
         except _FAILURES as error:
             if isinstance(error, EventLogError | MemoryError):
@@ -450,11 +483,17 @@ class _Piece:
                 yield low - place + first, high - place + first
             place += rows
 
-    def _deleted(self, start: int, end: int) -> list[int]:
-        """Return the deleted ones of the piece's rows `start` to `end`, counted from `start`."""
+    def _places(self, positions: BitMap64, start: int, end: int) -> list[int]:
+        """Return which of the piece's rows `start` to `end` have positions, counted from `start`.
+
+        Args:
+            positions: positions in the segment.
+            start: the first row of the piece.
+            end: the row after the last one.
+        """
         found, at = list[int](), 0
-        for low, high in self._spans(start, end) if self.source.deleted else ():
-            for position in self.source.deleted.iter_equal_or_larger(low):
+        for low, high in self._spans(start, end) if positions else ():
+            for position in positions.iter_equal_or_larger(low):
                 if position >= high:
                     break
                 found.append(position - low + at)
@@ -497,6 +536,17 @@ class _Piece:
                 continue
             for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
                 yield with_schema(batch, reading.schema)
+
+
+def _taken(table: pa.Table, places: list[int]) -> pa.Table:
+    if table.num_columns:
+        return table.take(pa.array(places, pa.int64()))
+    return pa.Table.from_batches([without_columns(len(places))])
+
+
+def _any_within(positions: BitMap64, start: int, end: int) -> bool:
+    """Return whether there is a position from `start` on and before `end`."""
+    return next(iter(positions.iter_equal_or_larger(start)), end) < end
 
 
 def _first_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ rewrites rows that are in the table already: neither its adds nor its drops are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import UnsetType
@@ -21,10 +21,24 @@ from eventlog.model.actions import (
     Replace,
     Restore,
     SetSchema,
+    Update,
 )
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Transaction
 from eventlog.state.fold import segment_of
+
+
+@dataclass(frozen=True, slots=True)
+class PairedUpdate:
+    """An update whose new rows stand in the order of the old ones (FORMAT.md R20.5).
+
+    Attributes:
+        touched: ids of the segments that have the old rows.
+        segments: those of the new rows, in the order of the commit.
+    """
+
+    touched: frozenset[str]
+    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,7 @@ class Appends:
         horizon: the horizon that the version set; 0 if it set none.
         rebased: the bases that merges of slices made: these may have forgotten tombstones.
         time: the time of the commit in ms UTC, before corrections of the clock.
+        updates: the updates in it whose old and new rows are pairs.
     """
 
     version: int
@@ -49,6 +64,7 @@ class Appends:
     horizon: int = 0
     rebased: tuple[Segment, ...] = ()
     time: int = 0
+    updates: tuple[PairedUpdate, ...] = ()
 
 
 def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Appends:
@@ -64,11 +80,13 @@ def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Append
     schema: Schema | None = None
     horizon = partition = 0
     rebased: list[Segment] = []
+    updates: list[PairedUpdate] = []
     for transaction in taken:
         added = [action for action in transaction.actions if isinstance(action, Add)]
         entries = [segment_of(add, version, partition + k) for k, add in enumerate(added)]
         if _changes_rows(transaction):
             change = change or transaction.operation
+            updates += _paired(transaction, entries)
         elif not _rewrites(transaction):
             new += entries
         rebased += (entry for entry in entries if _is_base(entry))
@@ -78,7 +96,23 @@ def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Append
                 schema = action.schema
             elif isinstance(action, Horizon):
                 horizon = action.version
-    return Appends(version, tuple(new), change, schema, horizon, tuple(rebased), time)
+    return Appends(
+        version,
+        tuple(new),
+        change,
+        schema,
+        horizon,
+        rebased=tuple(rebased),
+        time=time,
+        updates=tuple(updates),
+    )
+
+
+def _paired(transaction: Transaction, added: Sequence[Segment]) -> Iterator[PairedUpdate]:
+    """Yield the paired update of a transaction, if it is one."""
+    if any(isinstance(action, Update) and action.paired for action in transaction.actions):
+        touched = {a.id for a in transaction.actions if isinstance(a, Drop | DeleteRows)}
+        yield PairedUpdate(frozenset(touched), tuple(added))
 
 
 def _is_base(entry: Segment) -> bool:

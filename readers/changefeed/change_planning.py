@@ -15,7 +15,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import MergeRule, reader_rule
 from eventlog.keyed.slice_pruning import prune_runs
 from eventlog.log import chain
-from eventlog.log.diff import diff
+from eventlog.log.diff import Diff, diff
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import Correction, Schema, Segment
 from eventlog.model.records import Commit
@@ -24,7 +24,7 @@ from eventlog.readers.changefeed import change_steps
 from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Step, Written
 from eventlog.readers.changefeed.images import COLUMNS
 from eventlog.state import scan
-from eventlog.state.appends import Appends
+from eventlog.state.appends import Appends, PairedUpdate
 from eventlog.state.small.timing import effective_time
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
@@ -230,7 +230,8 @@ class _Planner:
         """Take in the next version."""
         if version.change is not None:
             self.finish()
-            self._replaced(self.at(version.version - 1), self.at(version.version))
+            before, after = self.at(version.version - 1), self.at(version.version)
+            self._replaced(before, after, version.updates)
             self.base = version.version
             return
         self.waiting += [s for s in version.segments if self._in_time(s)]
@@ -272,17 +273,35 @@ class _Planner:
             before += [s for s in version.segments if s.chunk in chunks]
             self.found += change_steps.forgotten(version.version, bases, before, after, rule)
 
-    def _replaced(self, before: Snapshot, after: Snapshot) -> None:
+    def _replaced(self, before: Snapshot, after: Snapshot, updates: Iterable[PairedUpdate]) -> None:
         between = diff(before, after)
+        rule = self.question.rule
+        if rule is None:
+            for update in updates:
+                between = self._updated(after.version, between, update)
         dropped = [s for s in between.dropped if self._in_time(s)]
         added = [s for s in between.added if self._in_time(s)]
-        rule = self.question.rule
         if rule is None:
             timed = self.question.time_column.name in self.question.schema.names
             self.found += change_steps.exchange_steps(after.version, dropped, added, timed=timed)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)
             self.found.append(change_steps.replaced(after.version, old, new, rule))
+
+    def _updated(self, version: int, between: Diff, update: PairedUpdate) -> Diff:
+        """Make steps of a paired update, and return what else the version changed."""
+        made = {segment.id for segment in update.segments}
+        old = [s for s in between.dropped if s.id in update.touched]
+        left = [s for s in between.added if s.id in update.touched]
+        new = [s for s in between.added if s.id in made]
+        for step in change_steps.update_steps(version, old, left, new):
+            # against pairs-cut-by-time
+            if any(self._in_time(segment) for segment in (*step.old, *step.new)):
+                self.found.append(step)
+        return Diff(
+            added=[s for s in between.added if s.id not in made | update.touched],
+            dropped=[s for s in between.dropped if s.id not in update.touched],
+        )
 
     def _in_time(self, segment: Segment) -> bool:
         start, end = self.question.start, self.question.end

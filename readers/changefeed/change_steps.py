@@ -5,9 +5,10 @@ Imports eventlog only. Steps can be pickled.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
@@ -32,6 +33,9 @@ class Appended:
 class Exchanged:
     """Rows of a table without a key that one version exchanged for others.
 
+    A segment on both sides is one of which rows were deleted, or brought back: its entries have
+    different vectors, and only these rows are read.
+
     Attributes:
         version: the version.
         dropped: the segments that were live before it only.
@@ -41,6 +45,25 @@ class Exchanged:
     version: int
     dropped: tuple[Segment, ...]
     added: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Rows of a table without a key that one version updated, with their new forms.
+
+    The new forms stand in the order of the old ones.
+
+    Attributes:
+        version: the version.
+        old: the entries, before it, of the segments with the old rows, in the order of scans.
+        left: the entries, after it, of those of them that are live still.
+        new: the segments with the new rows, in the order of scans.
+    """
+
+    version: int
+    old: tuple[Segment, ...]
+    left: tuple[Segment, ...]
+    new: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +98,7 @@ class Replaced:
     above: int | None = None
 
 
-Step = Appended | Exchanged | Written | Replaced
+Step = Appended | Exchanged | Updated | Written | Replaced
 
 
 def written(
@@ -203,6 +226,47 @@ def exchange_steps(
     return steps
 
 
+def only_deletes(step: Exchanged) -> bool:
+    """Return whether no rows were added or brought back, so that none cancel out."""
+    known = {segment.id: segment for segment in step.dropped}
+    # A segment that a restore brought back has another version, and perhaps fewer deleted rows.
+    # against restored-rows-taken-for-deleted
+    return all(s.id in known and known[s.id].version == s.version for s in step.added)
+
+
+def update_steps(
+    version: int, old: Iterable[Segment], left: Iterable[Segment], new: Iterable[Segment]
+) -> list[Updated]:
+    """Return the steps of a paired update, each with all old and new rows of its pairs.
+
+    Args:
+        version: the version.
+        old: the entries, before it, of the segments of which it updates rows.
+        left: the entries, after it, of those of them that are live still.
+        new: the segments that it adds.
+    """
+    remaining = {segment.id: segment for segment in left}
+    olds, news = sorted(old, key=scan_key), sorted(new, key=scan_key)
+    rows = [s.live_rows - (remaining[s.id].live_rows if s.id in remaining else 0) for s in olds]
+    ends = list(accumulate(rows))
+    new_ends = list(accumulate(s.live_rows for s in news))
+    steps = list[Updated]()
+    first = first_new = 0
+    for end in sorted({*ends} & {*new_ends}):
+        after, after_new = bisect_right(ends, end), bisect_right(new_ends, end)
+        some = tuple(olds[first:after])
+        of_some = tuple(remaining[s.id] for s in some if s.id in remaining)
+        steps.append(Updated(version, some, of_some, tuple(news[first_new:after_new])))
+        first, first_new = after, after_new
+    return steps
+
+
+def scan_key(segment: Segment) -> tuple[int, int, int, int]:
+    """Return the place of a segment in scans: by time chunk, then in the order of commits."""
+    chunk = parse_chunk(segment.chunk)
+    return chunk.start, chunk.end, segment.version, segment.partition
+
+
 def portions(step: Step, most_bytes: int) -> Iterator[Step]:
     """Yield a step in portions whose rows fit into memory, as far as it can be divided.
 
@@ -229,6 +293,8 @@ def segments_to_read(step: Step) -> list[Segment]:
             read = list(segments)
         case Exchanged(_, dropped, added):
             read = [*dropped, *added]
+        case Updated(_, old, _, new):
+            read = [*old, *new]
         case Written(_, together):
             read = [s for run in together for s in run.segments]
         case Replaced(before=before, after=after):

@@ -193,6 +193,33 @@ def exchanged(before: pa.Table, after: pa.Table, version: int) -> pa.Table:
     return pa.concat_tables(parts)
 
 
+def updated(before: pa.Table, after: pa.Table, version: int, compared: Collection[str]) -> pa.Table:
+    """Return the changes of a version that updated rows of a table without a key.
+
+    Args:
+        before: the old rows.
+        after: the new forms of these rows, in their order and in the same columns.
+        version: the version.
+        compared: as in `of_versions`.
+
+    Returns:
+        As `of_versions`: each `update_before` stands directly before its `update_after`.
+    """
+    rows = pa.concat_tables([before, after]).combine_chunks()
+    firsts = key_lookup.row_numbers(before.num_rows)
+    seconds = pc.add(firsts, before.num_rows)
+    differ = pc.invert(_alike(rows, firsts, seconds, compared))
+    firsts, seconds = firsts.filter(differ), seconds.filter(differ)
+    twice = pc.multiply(key_lookup.row_numbers(len(firsts)), 2)
+    order = pc.sort_indices(pa.concat_arrays([twice, pc.add(twice, 1)]))
+    kinds = [pa.repeat(pa.scalar(kind), len(firsts)) for kind in (BEFORE, AFTER)]
+    return _marked(
+        rows.take(pa.concat_arrays([firsts, seconds]).take(order)),
+        pa.concat_arrays(kinds).take(order),
+        pa.repeat(pa.scalar(version, pa.int64()), len(order)),
+    )
+
+
 def _windows(before: pa.Table, rows: pa.Table, key: str, most_bytes: int) -> Iterator[pa.Table]:
     """Yield the written rows in windows of whole versions.
 

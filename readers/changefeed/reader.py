@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from eventlog import Table
 from eventlog.arguments import whole
@@ -26,7 +27,14 @@ from eventlog.model.entries import Segment
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed import change_planning, change_steps, images
 from eventlog.readers.changefeed.change_planning import ChangePlan
-from eventlog.readers.changefeed.change_steps import Appended, Exchanged, Replaced, Step, Written
+from eventlog.readers.changefeed.change_steps import (
+    Appended,
+    Exchanged,
+    Replaced,
+    Step,
+    Updated,
+    Written,
+)
 from eventlog.readers.changefeed.images import COLUMNS, TIME, VERSION
 from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot, table_at
@@ -40,6 +48,7 @@ from eventlog.segments.batches import (
     take_tables,
 )
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
+from eventlog.segments.vectors import VectorReader
 from eventlog.staging.external_sort import sort_on_disk, whole_keys
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
@@ -48,6 +57,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 _HELD, _IMAGES = 2, 8
 _EXPANDED = 4  # how many times their stored size rows usually take in Arrow: a first guess
 _SORTED = 4  # times what is held at once: the memory for sorting more
+_NO_ROWS = BitMap64()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,9 @@ class ChangeReading:
                     yield self._passing(rows)
             case Exchanged(version, dropped, added):
                 yield from self._exchanged(version, dropped, added)
+            case Updated():
+                for changes in self._updated(step):
+                    yield self._passing(changes)
             case Written() | Replaced():
                 for changes in self._of_keys(step):
                     yield self._passing(changes)
@@ -165,19 +178,52 @@ class ChangeReading:
     ) -> Iterator[pa.Table]:
         # Only rows that pass are compared, and only in the columns of the result.
         reading = self.reading
+        gone, back = self._differing(dropped, added), self._differing(added, dropped)
+        dropped = [s for s in dropped if gone.get(s.id) != _NO_ROWS]
+        added = [s for s in added if back.get(s.id) != _NO_ROWS]
         if not dropped:
-            for batch in reading.batches(added):
+            for batch in reading.batches(added, back):
                 rows = pa.Table.from_batches([batch])
                 yield images.exchanged(rows.slice(0, 0), rows, version)
         elif not added:
-            for batch in reading.batches(dropped):
+            for batch in reading.batches(dropped, gone):
                 rows = pa.Table.from_batches([batch])
                 yield images.exchanged(rows, rows.slice(0, 0), version)
         else:
-            old, new = (_tables(reading.batches(segments)) for segments in (dropped, added))
+            old = _tables(reading.batches(dropped, gone))
+            new = _tables(reading.batches(added, back))
             names = [f.name for f in reading.schema if _is_sorted(f.type)]
             for one, other in self._paired(old, new, reading.schema, names):
                 yield images.exchanged(one, other, version)
+
+    def _differing(
+        self, entries: Sequence[Segment], others: Sequence[Segment]
+    ) -> dict[str, BitMap64]:
+        """Return which rows the first ones of two entries have, by the id of their segment.
+
+        Args:
+            entries: some entries.
+            others: other entries, of some of the same segments.
+        """
+        store, table = self.reading.store, self.reading.table
+        known = {segment.id: segment for segment in others}
+        both = [segment for segment in entries if segment.id in known]
+        named = [*both, *(known[segment.id] for segment in both)]
+        vectors = VectorReader(store, self.reading.version, named, table)
+        # against changes-of-the-rows-deleted-before
+        return {s.id: vectors.deleted(known[s.id]) - vectors.deleted(s) for s in both}
+
+    def _updated(self, step: Updated) -> Iterator[pa.Table]:
+        """Yield the changes of a paired update, also of rows that do not pass the filter."""
+        unfiltered = self._unfiltered()
+        if not unfiltered.schema.names:
+            return  # of no column the values differ
+        compared = {*self.reading.schema.names, *self.reading.filter_columns}
+        gone = self._differing(step.old, step.left)
+        old = _tables(unfiltered.batches(step.old, gone))
+        new = _tables(unfiltered.batches(step.new))
+        for before, after in _side_by_side(old, new):
+            yield images.updated(before, after, step.version, compared)
 
     def _paired(
         self,
@@ -304,8 +350,8 @@ def changes(  # noqa: PLR0913 - the parts of one question
 
     The rows have the columns of the table and
 
-    - `_change` (string): `insert`, `update_before`, `update_after` or `delete`. Only keyed tables
-      have updates: elsewhere nothing identifies two rows as the same one.
+    - `_change` (string): `insert`, `update_before`, `update_after` or `delete`. Without a key only
+      `update` makes updates, if its new rows stand in the order of the old ones.
     - `_version` (int64): the version that made the change.
     - `_time` (timestamp, us, UTC): when that was committed.
 
@@ -393,6 +439,21 @@ def reading_of(
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         yield pa.Table.from_batches([batch])
+
+
+def _side_by_side(
+    old: Iterator[pa.Table], new: Iterator[pa.Table]
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield the rows of both, which have equally many, in portions of equally many rows."""
+    after: pa.Table | None = None
+    for before in old:
+        done = 0
+        while done < before.num_rows:
+            while after is None or not after.num_rows:
+                after = next(new)
+            count = min(before.num_rows - done, after.num_rows)
+            yield before.slice(done, count), after.slice(0, count)
+            done, after = done + count, after.slice(count)
 
 
 def _is_sorted(kind: pa.DataType) -> bool:

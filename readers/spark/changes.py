@@ -194,9 +194,10 @@ def _parts(step: Step, target_bytes: int) -> Iterator[Step]:
     match step:
         case Appended(segments):
             yield from (Appended((segment,)) for segment in segments)
-        case Exchanged(version, dropped, added) if not dropped or not added:
-            yield from (Exchanged(version, (s,), ()) for s in dropped)
-            yield from (Exchanged(version, (), (s,)) for s in added)
+        case Exchanged(version, dropped, added) if not dropped or change_steps.only_deletes(step):
+            left = {s.id: (s,) for s in added if dropped}
+            yield from (Exchanged(version, (s,), left.get(s.id, ())) for s in dropped)
+            yield from (Exchanged(version, (), (s,)) for s in added if not dropped)
         case Written(after, runs):
             for share in slice_shares.merging_shares(runs, target_bytes, OPEN_BYTES):
                 yield Written(after, tuple(share))

@@ -8,6 +8,7 @@ from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.merges import MERGES
 from mutants.replacements import REPLACEMENTS
+from mutants.row_changes import ROW_CHANGES
 from mutants.rules import RULES
 from mutants.slices import SLICES
 from mutants.sweeps import SWEEPS
@@ -16,7 +17,7 @@ from mutants.vectors import VECTORS
 
 MUTANTS = (
     *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
-    *(*VECTORS, *BRANCHES, *COPIES, *MERGES, *EXPRESSIONS, *VECTOR_OBJECTS),
+    *(*VECTORS, *BRANCHES, *COPIES, *MERGES, *EXPRESSIONS, *VECTOR_OBJECTS, *ROW_CHANGES),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

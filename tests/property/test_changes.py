@@ -13,10 +13,12 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from support.deleting import delete_rows, deleted_positions
 from support.keyed_book import model_of
 from support.keyed_tables import DAY, ordered, predicate
 from support.random_histories import History, settings
 from support.repeatable import EXAMPLES
+from support.updating import update_rows
 
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
@@ -192,7 +194,7 @@ def check_plain_view(chance, table):
 
 def act_plain(chance, table):
     day = DAY + timedelta(days=chance.randrange(3))
-    match chance.choice("aaaaoorcd"):
+    match chance.choice("aaaaoorcdxxxu"):
         case "a":
             append(table, plain_rows(chance))
         case "o":
@@ -207,9 +209,26 @@ def act_plain(chance, table):
             segments = table.refresh().segments()
             if segments:
                 table.drop_segments([chance.choice(segments)], reason="a test")
+        case "x" | "u" as act:
+            some = some_positions(chance, table)
+            if some and act == "x":
+                delete_rows(table, some)
+            elif some:
+                rows = plain_rows(chance, sum(map(len, some.values())))
+                update_rows(table, some, lambda _: rows, paired=False)
 
 
-def plain_rows(chance):
+def some_positions(chance, table):
+    """Positions of rows that are not deleted, in some segments: never all that are left of one."""
+    found = {}
+    for segment in table.refresh().segments():
+        left = sorted(set(range(segment.rows)) - set(deleted_positions(table, segment)))
+        if len(left) > 1 and chance.randrange(2):
+            found[segment.id] = chance.sample(left, chance.randrange(1, len(left)))
+    return found
+
+
+def plain_rows(chance, least=1):
     rows = [
         {
             "at": DAY + timedelta(days=chance.randrange(3), hours=chance.randrange(3)),
@@ -217,7 +236,7 @@ def plain_rows(chance):
             "x": chance.choice([None, float("nan"), 0.0, -0.0]),
             "l": chance.choice([None, [], [1], [1, None]]),
         }
-        for _ in range(chance.randrange(1, 8))
+        for _ in range(chance.randrange(least, least + 7))
     ]
     return pa.Table.from_pylist(rows, schema=PLAIN)
 

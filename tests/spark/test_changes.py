@@ -7,8 +7,10 @@ import random
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.parted_logs import aged_by_another_log
+from support.updating import update_rows
 
 from eventlog import Table, readers
 from eventlog.clock import ManualClock
@@ -32,15 +34,26 @@ def rows(chance, count):
 
 
 def act(chance, table):
-    match chance.choice("uuuuudoc"):
+    match chance.choice("uuuuuddpoc"):
         case "u":
             append(table, rows(chance, 4))  # of a keyed table an upsert
         case "d" if table.head().layout.keyed:
             delete(table, keys=pa.table({"id": [chance.randrange(9)]}))
+        case "d":
+            delete(table, where=f"id = {chance.randrange(9)}")
+        case "p" if not table.head().layout.keyed:
+            live = {s.id: s for s in table.refresh().segments() if not s.vector}
+            update_rows(table, {name: [0] for name in live}, twice)
         case "o":
             overwrite(table, rows(chance, 3), read_version=table.refresh().version)
         case "c":
             run(table, policy=POLICY)
+
+
+def twice(found):
+    return found.set_column(
+        2, SCHEMA.field("n"), pc.multiply(found.column("n"), pa.scalar(2, "int32"))
+    )
 
 
 def history(uri, seed, count=10, **options):
@@ -136,6 +149,21 @@ def test_a_stream_begins_with_the_rows_that_are_there(local_uri, keyed):
     later = expected(table, newest)
     known = found.num_rows
     assert sum(batch.num_rows for batch in stream.drain()) == known + later.total() > known
+
+
+def test_a_delete_is_shared_out_by_segments_and_what_a_restore_brings_back_is_not(local_uri):
+    table = Table.create(local_uri, SCHEMA, time_column="ts", granularity="all")
+    for _ in range(3):
+        append(table, rows(random.Random(9), 6))
+    delete(table, where="id < 5")
+    assert len(shares(local_uri, startingVersion="4", targetBytes="1")) == 3
+    assert counted(read(local_uri, targetBytes="1")) == expected(table, 0)
+
+
+def shares(uri, **options):
+    options = {"path": uri, "readChanges": "true", **options}
+    pinned, schema = load_schema(options)
+    return make_reader(options, schema, pinned).partitions()
 
 
 def test_a_stream_that_a_vacuum_passed_says_so(local_uri):

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from support.parted_logs import aged_by_another_log
 from support.replacements import rewrite
 from support.stream_queries import TOLD, Died, Query
+from support.updating import update_rows
 
 import eventlog.writers.spark
 from eventlog import Table, readers
@@ -20,7 +21,7 @@ from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import Corrupt, InvalidInput, TableNotFound, VersionNotFound, VersionVacuumed
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.stream_source import make_stream_reader
-from eventlog.writers import append, overwrite
+from eventlog.writers import append, delete, overwrite
 from eventlog.writers.spark.source import make_writer
 
 DAYS = 5
@@ -54,13 +55,15 @@ def table(local_uri):
 
 def change(table, chance, fresh):
     """Change the table in one way or another; return the ids of rows that were appended."""
-    kind = chance.choice(["append", "append", "compact", "properties", "overwrite", "drop", "trim"])
+    kinds = ["compact", "properties", "overwrite", "drop", "trim", "delete", "update"]
+    kind = chance.choice(["append", "append", "append", *kinds])
     table.refresh()
     if kind == "append":
         ids = [next(fresh) for _ in range(chance.randint(1, 8))]
         append(table, rows(*ids))
         return ids
     live = table.head().segments()
+    whole = [segment for segment in live if segment.rows == segment.live_rows]
     if kind == "compact":
         run(table, policy=SMALL)
     elif kind == "properties":
@@ -72,9 +75,13 @@ def change(table, chance, fresh):
             return [new]  # it dropped nothing
     elif kind == "drop" and len(live) > 1:
         table.drop_segments(chance.sample(live, 1), reason="a test")
-    elif live:
+    elif kind == "delete":
+        delete(table, where=f"id % 7 = {chance.randrange(7)}")
+    elif kind == "update" and whole:
+        update_rows(table, {chance.choice(whole).id: [0]}, lambda found: found)
+    elif whole:
         keep = lambda found: pa.array([n > 0 for n in range(len(found))])
-        table.commit(rewrite(table, chance.sample(live, 1), keep=keep))
+        table.commit(rewrite(table, chance.sample(whole, 1), keep=keep))
     return []
 
 
@@ -221,18 +228,31 @@ def other_log(uri):
     return dt.datetime.fromtimestamp(between / 1000, dt.UTC).isoformat()
 
 
-def test_a_version_that_removes_rows_ends_the_stream_after_what_was_before_it(table):
+@pytest.mark.parametrize("verb", ["overwrite", "delete", "update"])
+def test_a_version_that_removes_rows_ends_the_stream_after_what_was_before_it(table, verb):
     query = Query(table.uri).start().drain()
     append(table, rows(30))
-    overwrite(table, rows(35), **FIRST_DAY)
+    if verb == "overwrite":
+        overwrite(table, rows(35), **FIRST_DAY)
+    elif verb == "delete":
+        delete(table, where="id = 3")
+    else:
+        update_rows(table, {table.refresh().segments()[0].id: [0]}, lambda found: found)
     append(table, rows(40))
     assert query.trigger()
     for _ in range(2):
-        with pytest.raises(InvalidInput, match=r"version 5 \(overwrite\).*skipChangeCommits"):
+        with pytest.raises(InvalidInput, match=rf"version 5 \({verb}\).*skipChangeCommits"):
             query.trigger()
         query.start()
     query.options["skipChangeCommits"] = "true"
     assert query.start().drain().all_ids == [*range(31), 40]
+
+
+def test_a_stream_begins_with_the_rows_that_are_not_deleted(table):
+    delete(table, where="id % 5 = 3")
+    query = Query(table.uri, maxBytesPerTrigger="1").start().drain()
+    assert query.all_ids == [n for n in range(30) if n % 5 != 3]
+    assert len(query.ends) > 2
 
 
 def test_new_columns_end_the_stream_and_a_restart_goes_on(table):

@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 from support.builders import add, commit, create, drop_of, events, live
+from support.deleting import delete_rows
 from support.replacements import rewrite
+from support.updating import update_rows
 
 from eventlog.commit import proposal
 from eventlog.format import keys
@@ -42,11 +44,15 @@ def test_a_rewrite_of_rows_is_not_new(table):
     assert appended(table, version) == Appends(version, time=time)
 
 
-@pytest.mark.parametrize("change", ["deletes", "drop", "overwrite", "restore"])
+@pytest.mark.parametrize("change", ["deletes", "drop", "overwrite", "restore", "rows", "update"])
 def test_what_removes_rows_or_brings_them_back_is_a_change(table, change):
     if change == "deletes":
         keep = lambda rows: pa.array([n > 0 for n in range(len(rows))])
         version = table.commit(rewrite(table, live(table.head()), keep=keep))
+    elif change == "rows":
+        version = delete_rows(table, {live(table.head())[0].id: [1]})
+    elif change == "update":
+        version = update_rows(table, {live(table.head())[0].id: [1]}, lambda rows: rows)
     elif change == "overwrite":
         version = overwrite(table, events(1, first=9), start="1970-01-01", end="1970-01-02")
     else:
@@ -55,6 +61,17 @@ def test_what_removes_rows_or_brings_them_back_is_a_change(table, change):
     found = appended(table, version)
     assert found.segments == ()
     assert found.change is not None
+
+
+def test_an_update_names_its_old_and_new_rows_if_they_are_pairs(table):
+    first, second = live(table.head())
+    paired = update_rows(table, {first.id: [1]}, lambda rows: rows)
+    other = update_rows(table, {second.id: [1]}, lambda rows: rows, paired=False)
+    (update,) = appended(table, paired).updates
+    assert update.touched == {first.id}
+    assert [s.version for s in update.segments] == [paired]
+    assert appended(table, paired).change == "update"
+    assert not appended(table, other).updates
 
 
 def test_an_overwrite_of_nothing_is_an_append(table):

@@ -1,0 +1,27 @@
+"""Mutants of what follows from deleted rows: changes, plans of compaction, translated deletes."""
+
+from mutants.swap import becomes, mutant
+
+ROW_CHANGES = (
+    mutant(
+        "changes-of-the-rows-deleted-before",
+        "W14",
+        "the changes of a delete are the rows that no earlier delete has",
+        becomes("{s.id: vectors.deleted(known[s.id]) for s in both}"),
+        "test_a_second_update_of_a_segment_has_its_own_pairs_only",
+    ),
+    mutant(
+        "pairs-cut-by-time",
+        "W14",
+        "a pair of rows is read whole, also where its rows lie in different chunks",
+        becomes("all(self._in_time(segment) for segment in (*step.old, *step.new))"),
+        "test_pairs_are_whole_where_their_rows_lie_in_different_chunks",
+    ),
+    mutant(
+        "restored-rows-taken-for-deleted",
+        "W14",
+        "rows that a restore brings back may cancel out with deleted ones",
+        becomes("all(s.id in known for s in step.added)"),
+        "test_rows_cancel_out_only_where_some_are_added_or_come_back",
+    ),
+)
