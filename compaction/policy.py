@@ -32,6 +32,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         target_bytes: largest size of a segment. 1 KiB to 5 GiB.
         small_ratio: a segment of at least this share of `target_bytes` is good: it is not rewritten
             to make it larger (hysteresis). Above 0, at most 1; at 1 only full segments are good.
+        deleted_ratio: a segment is rewritten once more than this share of its rows is deleted. From
+            0, where one deleted row is enough, to 1, where that is never a reason.
         min_gain: small segments are merged if that reduces their number by at least this many per
             `target_bytes` rewritten. At most 1,000; 0 merges whenever the number falls.
         granularity: cut every segment to this granularity. None keeps the present ones: small
@@ -64,6 +66,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     target_bytes: int = 128 * MIB
     small_ratio: float = 0.75
+    deleted_ratio: float = 0.2
     min_gain: float = 0.5
     granularity: Granularity | None = None
     sort_by: tuple[str, ...] | None = None
@@ -98,6 +101,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         # In this form both refuse NaN too.
         if not arguments.is_number(self.small_ratio) or not 0 < self.small_ratio <= 1:
             raise InvalidInput("policy small_ratio must be above 0 and at most 1")
+        if not arguments.is_number(self.deleted_ratio) or not 0 <= self.deleted_ratio <= 1:
+            raise InvalidInput("policy deleted_ratio must be from 0 to 1")
         if not arguments.is_number(self.min_gain) or not 0 <= self.min_gain <= _MAX_GAIN:
             raise InvalidInput(f"policy min_gain must be from 0 to {_MAX_GAIN}")
         if self.granularity is not None:
@@ -133,6 +138,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         parts = {
             "target_bytes": self.target_bytes,
             "small_ratio": float(self.small_ratio),
+            "deleted_ratio": float(self.deleted_ratio),
             "min_gain": float(self.min_gain),
             "cut": self.granularity,
             "granularity": self.granularity or granularity,

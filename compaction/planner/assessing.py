@@ -180,6 +180,9 @@ def _is_fixed(verdict: ChunkVerdict, ended: Sequence[Result], needed: Sequence[S
     """
     if not needed or any(result.end != "done" for result in ended):
         return False
+    # against deletes-meanwhile-taken-for-rewritten
+    if verdict.sparse:
+        return False
     made = {name for result in ended for name in result.made}
     # Segments that no task of this run made may still gain: rows added meanwhile, perhaps in the
     # same commit as a task, and inputs of tasks that were not performed.

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.compaction.planner.scoring import ChunkVerdict, aged, worth
-from eventlog.compaction.planner.spans import LARGE, SMALL, TargetChunk, groups, home
+from eventlog.compaction.planner.spans import LARGE, SPARSE, TargetChunk, groups, home, is_odd
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
 from eventlog.format.frames.entry_columns import to_segments
@@ -45,6 +45,7 @@ class Inputs:
     ids: list[str]
     sizes: list[int]
     large: list[bool]
+    sparse: list[bool]
     rows: Mapping[TimeChunk, list[int]]
 
 
@@ -98,14 +99,14 @@ def inputs_of(
     wanted = {target.chunk: target for target, _ in scored}
     homes = {own: home(own, granularity) for own in stored_chunks(entries)}
     homes = {own: belongs for own, belongs in homes.items() if belongs in wanted}
-    # All segments of a chunk with another granularity than the policy's; else small and large ones.
+    # All segments of a chunk with another granularity than the policy's; else those that are odd.
     all_of = [
         own
         for own, belongs in homes.items()
         if policy.granularity is not None and (own != belongs or wanted[belongs].coarser)
     ]
-    odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
-    taken = pc.or_(in_chunks(entries, all_of), pc.and_(in_chunks(entries, homes), odd))
+    here = pc.and_(in_chunks(entries, homes), is_odd(entries))
+    taken = pc.or_(in_chunks(entries, all_of), here)
     order = [(name, "ascending") for name in ("chunk_start", "chunk_end", "version", "partition")]
     kept = entries.filter(taken).sort_by(order)
     rows: dict[TimeChunk, list[int]] = {chunk: [] for chunk in wanted}
@@ -117,7 +118,7 @@ def inputs_of(
     for target, verdict in scored:
         if verdict.left:  # exactly one segment has this size: the others are much smaller
             rows[target.chunk] = [r for r in rows[target.chunk] if sizes[r] != verdict.left]
-    return Inputs(kept, ids, sizes, large, rows)
+    return Inputs(kept, ids, sizes, large, kept.column(SPARSE).to_pylist(), rows)
 
 
 def bound(chunks: Sequence[Scored], policy: Policy) -> Iterator[list[Scored]]:
@@ -211,7 +212,8 @@ def expected_outputs(task: Task, policy: Policy) -> tuple[int, bool]:
     sizes: dict[TimeChunk, int] = {}
     for segment in task.inputs:
         chunk = home(parse_chunk(segment.chunk), task.granularity)
-        sizes[chunk] = sizes.get(chunk, 0) + segment.bytes
+        live = max(1, segment.bytes * segment.live_rows // max(1, segment.rows))
+        sizes[chunk] = sizes.get(chunk, 0) + live
     least = sum(-(-size // policy.target_bytes) for size in sizes.values())
     return least, all(chunk.granularity == task.granularity for chunk in sizes)
 
@@ -278,13 +280,14 @@ def _cut_chunk(draft: Draft, inputs: Inputs, policy: Policy) -> list[Draft]:
     """Cut the draft of one chunk into several.
 
     Large and small segments are separated, so that the small ones are merged into as few as
-    possible. A single small segment left over is kept as it is.
+    possible. A single small segment left over is kept as it is, unless it is sparse.
     """
     foreign = draft.scored[0][1].rule == "granularity"
     large = [row for row in draft.rows if inputs.large[row]]
     small = [row for row in draft.rows if not inputs.large[row]]
     runs = _runs(large, inputs, policy)
-    runs += [run for run in _runs(small, inputs, policy) if foreign or len(run) > 1]
+    small_runs = _runs(small, inputs, policy)
+    runs += [r for r in small_runs if foreign or len(r) > 1 or inputs.sparse[r[0]]]
     return _in_parts(draft, runs, inputs)
 
 
@@ -334,7 +337,8 @@ def _urgency(draft: Draft, policy: Policy, now_ms: int) -> float:
         last = draft.scored[-1][0].chunk
         width = last.end - last.start
         return width / (width + max(0, now_ms - last.end))
-    return worth(sum(verdict.saved for _, verdict in draft.scored), _cost(draft))
+    saved = sum(verdict.saved for _, verdict in draft.scored)
+    return worth(saved, _cost(draft), sum(verdict.freed for _, verdict in draft.scored))
 
 
 def _cost(draft: Draft) -> int:

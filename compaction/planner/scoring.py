@@ -7,9 +7,11 @@ repeatedly.
 Rules, of which the first that applies decides:
 
 - `empty`: no rows.
-- `rewritten`: stable; a task under this policy made exactly this content, whatever its sizes.
+- `rewritten`: stable; a task under this policy made exactly these segments, whatever their sizes,
+  and few of their rows were deleted since.
 - `granularity`: compact; the policy names a granularity, and segments have another one.
 - `oversize`: compact; a segment is above the target and can be divided.
+- `deleted`: compact; of a segment more rows are deleted than the policy lets stay.
 - `one`: stable; one segment, not above the target.
 - `exact`: stable; n segments, none above the target, and n = ceil(bytes / target).
 - `good`: stable; the number could fall only by rewriting segments that are already good.
@@ -39,8 +41,8 @@ from eventlog.state.small.assessment import is_current
 
 Act = Literal["empty", "stable", "compact", "no opinion"]
 Rule = Literal[
-    "empty", "rewritten", "granularity", "oversize", "one", "exact", "good", "gain", "uneven",
-    "small", "overlap",
+    "empty", "rewritten", "granularity", "oversize", "deleted", "one", "exact", "good", "gain",
+    "uneven", "small", "overlap",
 ]  # fmt: skip
 
 # The cost of one more file for a query (a request, a footer), as the number of bytes read in the
@@ -62,8 +64,11 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
         rule: the rule that decided.
         priority: 0 to 1, for `compact` only: the savings of queries against the cost, before
             ageing.
-        segments, rows, bytes: live segments in it, without a coarser segment that covers it.
+        segments, rows, bytes: live segments in it, without a coarser segment that covers it; of
+            their rows those that are not deleted.
         small, good, large: number of segments below the good size, up to the target, above it.
+        sparse: number of other segments, of which too many rows are deleted.
+        deleted: number of deleted rows.
         largest: size of the largest segment.
         foreign: number of segments of another granularity than the target.
         newest: the version that last added a segment to it; -1 if it is empty.
@@ -71,6 +76,7 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
         inputs, input_bytes: number and size of the segments to rewrite.
         outputs: expected number of new segments; more if they are cut finer.
         saved: number of segments that queries no longer read.
+        freed: about how many bytes of deleted rows queries no longer read.
         left: size of a small segment that is left out because it is many times larger than the
             others; 0 if none is.
         state: the chunk's state as recorded in the log.
@@ -87,6 +93,8 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
     small: int
     good: int
     large: int
+    sparse: int
+    deleted: int
     largest: int
     foreign: int
     newest: int
@@ -96,6 +104,7 @@ class ChunkVerdict(Struct, frozen=True, kw_only=True):
     input_bytes: int
     outputs: int
     saved: int
+    freed: int
     left: int
     state: ChunkState | None
     sentence: str
@@ -122,8 +131,9 @@ def score(
     saved = chosen.splits + max(0, chosen.segments + chosen.splits - outputs)
     rule = _rule(target, chosen, saved, policy)
     noted = trusted and state is not None and state.state == "stable"
-    # against rewritten-chunk-forgotten, note-believed-for-ever
-    if noted and state is not None and is_current(state, sums.newest, sums.segments):
+    current = state is not None and is_current(state, sums.newest, sums.segments)
+    # against rewritten-chunk-forgotten, note-believed-for-ever, note-believed-beside-deletes
+    if noted and current and not sums.sparse:
         rule = "empty" if rule == "empty" else "rewritten"
     act = _ACTS[rule]
     if act == "stable" and (target.earlier or target.later):
@@ -135,13 +145,15 @@ def score(
         chunk=target.chunk.name,
         act=act,
         rule=rule,
-        priority=worth(saved, chosen.bytes) if compact else 0.0,
+        priority=worth(saved, chosen.bytes, chosen.deleted_bytes) if compact else 0.0,
         segments=sums.segments,
         rows=sums.rows,
         bytes=sums.bytes,
         small=sums.small,
-        good=sums.segments - sums.small - sums.large,
+        good=sums.segments - sums.small - sums.large - sums.sparse,
         large=sums.large,
+        sparse=sums.sparse,
+        deleted=sums.deleted,
         largest=sums.largest,
         foreign=target.foreign,
         newest=sums.newest,
@@ -151,6 +163,7 @@ def score(
         input_bytes=chosen.bytes if compact else 0,
         outputs=outputs if compact else 0,
         saved=saved if compact else 0,
+        freed=chosen.deleted_bytes if compact else 0,
         left=left_out_bytes(target, policy),
         state=state,
         sentence="",
@@ -183,22 +196,24 @@ def left_out_bytes(target: TargetChunk, policy: Policy) -> int:
         return 0
     others = sums.odd_bytes - sums.top
     uneven = sums.top >= UNEVEN_SHARE * policy.target_bytes and sums.top > UNEVEN_TIMES * others
-    return sums.top if uneven and sums.small > 1 else 0
+    return sums.top if uneven and sums.small + sums.sparse > 1 else 0
 
 
 def parts(sums: Sums, policy: Policy) -> int:
     """Return the fewest segments for these rows: ceil(bytes / target), at most one per row."""
-    return min(sums.rows, -(-sums.bytes // policy.target_bytes))
+    left = max(1, sums.bytes - sums.deleted_bytes)
+    return min(sums.rows, -(-left // policy.target_bytes))
 
 
-def worth(saved: int, input_bytes: int) -> float:
+def worth(saved: int, input_bytes: int, freed: int = 0) -> float:
     """Return the priority of a rewrite, 0 to 1: gain / (gain + cost), both in bytes.
 
     Args:
         saved: segments that a query of the chunk no longer reads, `FILE_COST` bytes each.
         input_bytes: the bytes that the rewrite reads, and about those that it writes.
+        freed: the bytes of deleted rows among them.
     """
-    gain = saved * FILE_COST
+    gain = saved * FILE_COST + freed
     return gain / (gain + input_bytes) if gain else 0.0
 
 
@@ -217,6 +232,7 @@ _ACTS: dict[Rule, Act] = {
     "rewritten": "stable",
     "granularity": "compact",
     "oversize": "compact",
+    "deleted": "compact",
     "one": "stable",
     "exact": "stable",
     "good": "stable",
@@ -235,6 +251,8 @@ def _rule(target: TargetChunk, chosen: Sums, saved: int, policy: Policy) -> Rule
         return "granularity"
     if sums.large:
         return "oversize"
+    if sums.sparse:
+        return "deleted"
     if sums.segments == 1:
         return "one"
     if sums.segments == parts(sums, policy) and sums.largest <= policy.target_bytes:
@@ -277,6 +295,10 @@ _SENTENCES: dict[Rule, Callable[[ChunkVerdict, Policy], str]] = {
     "oversize": lambda v, p: (
         f"{_held(v)}, {v.large:,} above {size_text(p.target_bytes)} (the largest "
         f"{size_text(v.largest)}): {_rewrite(v, p)}"
+    ),
+    "deleted": lambda v, p: (
+        f"{_held(v)}, {v.sparse:,} with more than {p.deleted_ratio:.0%} of their rows deleted "
+        f"({v.deleted:,} in all): {_rewrite(v, p)}"
     ),
     "one": lambda v, p: (
         f"{_held(v)}, not above {size_text(p.target_bytes)}"

@@ -12,7 +12,7 @@ granularities are either nested or disjoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.compaction.policy import Policy
+from eventlog.format.frames.entry_columns import with_live_rows
 from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
 from eventlog.model.entries import Granularity
 
-# Columns that `classified` adds: at most one of the first two is true.
-SMALL, LARGE, SPLITS = "small", "large", "splits"
+# Columns that `classified` adds: at most one of the first three is true.
+SMALL, LARGE, SPARSE, SPLITS = "small", "large", "sparse", "splits"
+LIVE, DELETED, DELETED_BYTES = "live_rows", "deleted", "deleted_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,16 @@ class Sums:
     """Sums over segments.
 
     Attributes:
-        segments, rows, bytes: totals of all segments.
+        segments, rows, bytes: totals of all segments; of their rows those that are not deleted.
         newest: the greatest version that added a segment; -1 without segments.
         largest: size of the largest segment.
         small: number of segments below the good size.
         large: number of segments above the target that have enough rows to be divided.
+        sparse: number of segments of which so many rows are deleted that they are rewritten.
         splits: number of segments that dividing all large ones would add.
-        odd_rows, odd_bytes: totals of the small and the large segments together.
+        deleted: number of deleted rows.
+        deleted_bytes: about how many of the bytes are those of deleted rows.
+        odd_rows, odd_bytes, odd_deleted_bytes: totals of the small, large and sparse segments.
         top: size of the largest small segment.
     """
 
@@ -49,9 +54,13 @@ class Sums:
     largest: int = 0
     small: int = 0
     large: int = 0
+    sparse: int = 0
     splits: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
     odd_rows: int = 0
     odd_bytes: int = 0
+    odd_deleted_bytes: int = 0
     top: int = 0
 
     def plus(self, other: Sums) -> Sums:
@@ -60,19 +69,13 @@ class Sums:
         return Sums(*(max(a, b) if name in _GREATEST else a + b for name, a, b in pairs))
 
     def odd(self) -> Sums:
-        """Return the sums over the small and the large segments only."""
-        return Sums(
-            segments=self.small + self.large,
+        """Return the sums over the small, the large and the sparse segments only."""
+        return replace(
+            self,
+            segments=self.small + self.large + self.sparse,
             rows=self.odd_rows,
             bytes=self.odd_bytes,
-            newest=self.newest,
-            largest=self.largest,
-            small=self.small,
-            large=self.large,
-            splits=self.splits,
-            odd_rows=self.odd_rows,
-            odd_bytes=self.odd_bytes,
-            top=self.top,
+            deleted_bytes=self.odd_deleted_bytes,
         )
 
 
@@ -122,40 +125,60 @@ class Span:
 
 
 def classified(entries: pa.Table, policy: Policy) -> pa.Table:
-    """Return the entries with the columns `small`, `large` (booleans) and `splits` (a number)."""
-    size, rows = entries.column("bytes"), entries.column("rows")
+    """Return the entries with more columns: `SMALL`, `LARGE`, `SPARSE` (booleans), and numbers.
+
+    A segment is small or large by the bytes that are stored, sparse by its deleted rows.
+    """
+    size, stored = entries.column("bytes"), entries.column("rows")
+    rows = with_live_rows(entries).column("rows")
+    deleted = pc.subtract(stored, rows)
+    share = pc.divide(deleted.cast(pa.float64()), pc.max_element_wise(stored, 1))
+    deleted_bytes = pc.floor(pc.multiply(share, size)).cast(pa.int64(), safe=False)
+    sparse = pc.greater(share, policy.deleted_ratio)  # against deleted-rows-never-due
     target = policy.target_bytes
     # ceil(size / target), but never more segments than rows.
     parts = pc.divide(pc.add(size, target - 1), target)
     parts = pc.min_element_wise(parts, rows)
     large = pc.and_(pc.greater(size, target), pc.greater(rows, 1))
+    large = pc.and_(large, pc.invert(sparse))
     splits = pc.if_else(large, pc.subtract(parts, 1), 0)
-    small = pc.less(size, policy.good_bytes)
+    small = pc.and_(pc.less(size, policy.good_bytes), pc.invert(sparse))
     return (
         entries.append_column(SMALL, small)
         .append_column(LARGE, large)
+        .append_column(SPARSE, sparse)
+        .append_column(LIVE, rows)
+        .append_column(DELETED, deleted)
+        .append_column(DELETED_BYTES, deleted_bytes)
         .append_column(SPLITS, splits.cast(pa.int64()))
     )
 
 
+def is_odd(entries: pa.Table) -> pa.ChunkedArray:
+    """Return which `classified` entries are small, large or sparse."""
+    odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
+    return pc.or_(odd, entries.column(SPARSE))
+
+
 def sums_by_chunk(entries: pa.Table) -> list[tuple[TimeChunk, Sums]]:
     """Return the sums over each stored time chunk of `classified` entries, in time order."""
-    odd = pc.or_(entries.column(SMALL), entries.column(LARGE))
+    odd = is_odd(entries)
     columns = {
         "start": entries.column("chunk_start"),
         "end": entries.column("chunk_end"),
         "version": entries.column("version"),
-        "rows": entries.column("rows"),
+        "rows": entries.column(LIVE),
         "bytes": entries.column("bytes"),
-        SMALL: entries.column(SMALL).cast(pa.int64()),
-        LARGE: entries.column(LARGE).cast(pa.int64()),
-        SPLITS: entries.column(SPLITS),
-        "odd_rows": pc.if_else(odd, entries.column("rows"), 0),
+        **{name: entries.column(name).cast(pa.int64()) for name in (SMALL, LARGE, SPARSE)},
+        **{name: entries.column(name) for name in (SPLITS, DELETED, DELETED_BYTES)},
+        "odd_rows": pc.if_else(odd, entries.column(LIVE), 0),
         "odd_bytes": pc.if_else(odd, entries.column("bytes"), 0),
+        "odd_deleted_bytes": pc.if_else(odd, entries.column(DELETED_BYTES), 0),
         "top": pc.if_else(entries.column(SMALL), entries.column("bytes"), 0),
     }
     wanted = [("rows", "count"), ("rows", "sum"), ("bytes", "sum"), ("version", "max")]
-    summed = (SMALL, LARGE, SPLITS, "odd_rows", "odd_bytes")
+    counted = (SMALL, LARGE, SPARSE, SPLITS, DELETED, DELETED_BYTES)
+    summed = (*counted, "odd_rows", "odd_bytes", "odd_deleted_bytes")
     wanted += [("bytes", "max"), *((name, "sum") for name in summed), ("top", "max")]
     grouped = (
         pa.table(columns)

@@ -282,7 +282,7 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChunkState(Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of compaction's analysis of one time chunk; stale once the chunk has changed.
+    """The result of compaction's analysis of one time chunk; stale once its segments are others.
 
     Attributes:
         state: stable; unstable (it needs compaction); deferred (its task was shed under load).

@@ -1,6 +1,6 @@
 """Mutants of what follows from deleted rows: changes, plans of compaction, translated deletes."""
 
-from mutants.swap import becomes, mutant
+from mutants.swap import becomes, mutant, never, without
 
 ROW_CHANGES = (
     mutant(
@@ -23,5 +23,26 @@ ROW_CHANGES = (
         "rows that a restore brings back may cancel out with deleted ones",
         becomes("all(s.id in known for s in step.added)"),
         "test_rows_cancel_out_only_where_some_are_added_or_come_back",
+    ),
+    mutant(
+        "deleted-rows-never-due",
+        "K8",
+        "a segment of which many rows are deleted is rewritten",
+        becomes("pc.greater(share, 1.0)"),
+        "test_a_segment_is_rewritten_once_enough_rows_are_deleted",
+    ),
+    mutant(
+        "note-believed-beside-deletes",
+        "K8",
+        "a chunk recorded as stable is due once many rows of a segment are deleted",
+        without(2),
+        "test_a_chunk_noted_as_stable_is_due_once_many_of_its_rows_are_deleted",
+    ),
+    mutant(
+        "deletes-meanwhile-taken-for-rewritten",
+        "K8",
+        "what a task made is not stable if many of its rows were deleted meanwhile",
+        never,
+        "test_what_a_task_made_is_not_stable_if_many_rows_were_deleted_meanwhile",
     ),
 )

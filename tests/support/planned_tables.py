@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import ceil
 
+from msgspec import UNSET, structs
+
 from eventlog.compaction.planner.assessing import Result, noted
 from eventlog.compaction.planner.chunk_planning import KnownChunks, plan_entries, renewed_entries
 from eventlog.compaction.planner.plans import Plan
@@ -10,7 +12,7 @@ from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.format.frames import entry_columns
 from eventlog.model.chunks import TimeChunk, chunk_of, parse_chunk
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, Vector
 from eventlog.model.records import Meta
 from eventlog.state.small.assessment import assess
 
@@ -36,6 +38,14 @@ class PlannedTable:
         """One commit that adds segments of these sizes."""
         self.version += 1
         return [self._add(chunk, size, rows, n) for n, size in enumerate(sizes)]
+
+    def delete(self, segment: Segment, rows: int) -> Segment:
+        """One commit that deletes rows of a live segment; returns its entry."""
+        self.version += 1
+        now = self.live[segment.id]
+        vector = Vector(self.version - 1, HASH[:32], 4, 50, now.rows - now.live_rows + rows, HASH)
+        self.live[segment.id] = structs.replace(now, vector=vector)
+        return self.live[segment.id]
 
     def known(self) -> KnownChunks:
         return KnownChunks(
@@ -98,7 +108,7 @@ class PlannedTable:
         return renewed_entries(task, entries, self.known(), policy, 0)
 
     def rows(self) -> int:
-        return sum(segment.rows for segment in self.live.values())
+        return sum(segment.live_rows for segment in self.live.values())
 
     def _add(self, chunk: str, size: int, rows: int, partition: int) -> Segment:
         self.made += 1
@@ -111,6 +121,8 @@ class PlannedTable:
 def _pieces(segment: Segment, task: Task) -> Iterable[tuple[TimeChunk, int, int]]:
     """The chunks that get an input's rows: its own, or evenly the first few that it covers."""
     own = parse_chunk(segment.chunk)
+    size = segment.bytes * segment.live_rows // max(1, segment.rows)
+    segment = structs.replace(segment, rows=segment.live_rows, bytes=size, vector=UNSET)
     first = chunk_of(own.start, task.granularity)
     if first.end >= own.end:
         yield first, segment.bytes, segment.rows

@@ -50,12 +50,13 @@ at_version = click.option(
 def policy_options(function: _Function) -> _Function:
     """Add the options of a `Policy` to a verb, which receives it as `policy`."""
 
-    def called(
+    def called(  # noqa: PLR0913 - one parameter per option
         place: Place,
         *,
         target_mb: float | None,
         granularity: str | None,
         sort_by: str | None,
+        deleted_ratio: float | None,
         order: str | None,
         max_task_mb: float | None,
         max_tasks: int | None,
@@ -66,6 +67,7 @@ def policy_options(function: _Function) -> _Function:
             "target_bytes": _bytes(target_mb),
             "granularity": granularity,
             "sort_by": tuple(parse_names(sort_by, "--sort-by")) if sort_by else None,
+            "deleted_ratio": deleted_ratio,
             "order": order,
             "max_task_bytes": _bytes(max_task_mb),
             "max_tasks": max_tasks,
@@ -95,6 +97,11 @@ _OPTIONS = (
         help="Recut segments of other granularities.",
     ),
     click.option("--sort-by", metavar="A,B", help="Columns to sort by; default: the table's."),
+    click.option(
+        "--deleted-ratio",
+        type=click.FloatRange(0, 1),
+        help="Rewrite segments with a larger share of deleted rows (0.2).",
+    ),
     click.option("--order", type=click.Choice(ORDERS), help="Which tasks run first (priority)."),
     click.option("--max-task-mb", type=_MB, help="Largest size of a task, MiB (2048)."),
     click.option(
@@ -182,15 +189,18 @@ def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
             ]
             terminal.json_line({**_verdict_json(chunk.verdict), "sizes": by_size})
         return
+    deleted = ["deleted"] if any(chunk.verdict.deleted for chunk in report.chunks) else []
     names = [f"<{size_text(bound)}" for bound in bounds[:-1]]
     names += ["good", f">{size_text(policy.target_bytes)}"]
     terminal.table(
-        ("chunk", "segments", "rows", "bytes", *names, "act", "rule", "priority", "noted"),
+        ("chunk", "segments", "rows", *deleted, "bytes", *names, "act", "rule", "priority",
+         "noted"),
         (
             (
                 v.chunk,
                 terminal.with_thousands(v.segments),
                 terminal.with_thousands(v.rows),
+                *(terminal.with_thousands(v.deleted) for _ in deleted),
                 size_text(v.bytes),
                 *(terminal.with_thousands(n) if n else "" for n in counts),
                 v.act,
@@ -200,8 +210,8 @@ def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
             )
             for v, counts in ((chunk.verdict, chunk.counts) for chunk in report.chunks)
         ),
-        right=("segments", "rows", "bytes", *names, "priority"),
-    )
+        right=("segments", "rows", *deleted, "bytes", *names, "priority"),
+    )  # fmt: skip
     unstable = sum(chunk.verdict.act == "compact" for chunk in report.chunks)
     total = count_text(len(report.chunks), "chunk")
     terminal.note(f"{total} at version {report.version}; {unstable:,} to compact")
@@ -428,8 +438,9 @@ def _show_verdict(verdict: ChunkVerdict, place: Place) -> None:
             ("act", v.act),
             ("rule", v.rule),
             ("priority", f"{v.priority:.6f}" if v.act == "compact" else None),
-            ("segments", f"{v.segments:,}: {v.small:,} small, {v.good:,} good, {v.large:,} large"),
+            ("segments", _segment_counts(v)),
             ("rows", terminal.with_thousands(v.rows)),
+            ("deleted", count_text(v.deleted, "row") if v.deleted else None),
             ("bytes", f"{size_text(v.bytes)}, the largest {size_text(v.largest)}"),
             ("granularity", f"{v.foreign:,} of another" if v.foreign else None),
             ("overlaps", binds or None),
@@ -439,6 +450,13 @@ def _show_verdict(verdict: ChunkVerdict, place: Place) -> None:
             ("why", v.sentence),
         ]
     )
+
+
+def _segment_counts(v: ChunkVerdict) -> str:
+    counts = [(v.small, "small"), (v.good, "good"), (v.large, "large")]
+    if v.sparse:
+        counts.append((v.sparse, "with many deleted rows"))
+    return f"{v.segments:,}: " + ", ".join(f"{count:,} {kind}" for count, kind in counts)
 
 
 def _rewrite_text(v: ChunkVerdict) -> str | None:

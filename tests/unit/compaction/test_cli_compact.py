@@ -11,7 +11,7 @@ from eventlog.clock import SystemClock
 from eventlog.compaction import Policy, plan, run, runner
 from eventlog.format import keys
 from eventlog.store.local import LocalStore
-from eventlog.writers import append, overwrite
+from eventlog.writers import append, delete, overwrite
 
 # No task takes in all segments of `table` and of `another_month`.
 TWO_TASKS = ("--target-mb", "0.002", "--max-task-mb", "0.008")
@@ -52,6 +52,27 @@ def test_a_run_that_only_takes_notes_says_so(tmp_path):
     append(t, builders.events(2))
     assert compact(t).stdout == "nothing to compact; noted in version 2\n"
     assert compact(t).stdout == "nothing to compact\n"
+
+
+def test_segments_with_deleted_rows_are_shown_and_rewritten_by_their_share(table):
+    compact(table)
+    cli = CliRunner()
+    deleted = lambda: cli.invoke(build(), ["chunks", table.uri]).stdout.split("\n")[0]
+    assert "deleted" not in deleted()
+    delete(table, where="name = 'row 0'")  # one of three of the day
+    assert "deleted" in deleted()
+    shown = cli.invoke(build(), ["compact", table.uri, "--explain", "1970-01-01"])
+    assert "1 row" in shown.stdout
+    assert "with many deleted rows" in shown.stdout
+    kept = cli.invoke(build(), ["compact", table.uri, "--deleted-ratio", "0.5", "--json"])
+    assert json.loads(kept.stdout)["tasks"] == []
+    wrong = cli.invoke(build(), ["compact", table.uri, "--deleted-ratio", "20"])
+    assert wrong.exit_code == 2
+    assert "0<=x<=1" in wrong.stderr
+    verdicts = cli.invoke(build(), ["chunks", table.uri, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["deleted"] for line in verdicts] == [1, 0]
+    assert statuses(compact(table, "--json")) == ["done"]
+    assert [s.rows for s in table.refresh().segments()] == [2, 3]
 
 
 def test_one_failed_task_is_a_failure_whatever_else_was_done(table):

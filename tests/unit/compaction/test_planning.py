@@ -2,6 +2,7 @@
 
 import pytest
 from support.builders import add, commit, create, reopen
+from support.deleting import delete_rows
 from support.planned_tables import TABLE, PlannedTable
 
 from eventlog.compaction.planner.assessing import REFRESH, Result, noted, record
@@ -285,6 +286,39 @@ def test_a_chunk_whose_task_fails_rests_longer_each_time_and_then_runs_alone():
 
 
 @pytest.mark.hazard("K8")
+def test_a_chunk_noted_as_stable_is_due_once_many_of_its_rows_are_deleted():
+    made = PlannedTable(shrink=0.55)
+    made.add(DAY, *[30_000] * 40)
+    cut = Policy(target_bytes=T, max_task_bytes=20 * T)
+    (result,) = made.run(cut)
+    noted = made.meta.chunks[DAY]
+    segment = made.live[result.made[0]]
+    made.delete(segment, segment.rows // 10)  # few: it was not worth a rewrite before, either
+    assert made.plan(cut).verdicts[0].rule == "rewritten"
+    made.delete(segment, segment.rows // 2)
+    assert made.plan(cut).verdicts[0].rule == "deleted"
+    assert made.meta.chunks[DAY] == noted
+    (again,) = made.run(cut)
+    assert segment.id in {s.id for s in again.task.inputs}
+    assert not any(s.live_rows < s.rows for s in made.live.values())
+    assert made.plan(cut).tasks == ()
+
+
+@pytest.mark.hazard("K8")
+def test_what_a_task_made_is_not_stable_if_many_rows_were_deleted_meanwhile():
+    made = PlannedTable()
+    made.add(DAY, *[30_000] * 4)
+    policy = Policy(target_bytes=T, max_task_bytes=20 * T)
+    (task,) = tasks(made, policy)
+    result = made.finish(task, policy)
+    for name in result.made:
+        made.delete(made.live[name], made.live[name].rows // 2)
+    made.note([result], policy)
+    assert made.meta.chunks[DAY].state == "unstable"
+    assert len(tasks(made, policy)) == 1
+
+
+@pytest.mark.hazard("K8")
 def test_what_a_task_left_is_stable_whatever_its_sizes():
     made = PlannedTable(shrink=0.55)
     made.add(DAY, *[30_000] * 40)
@@ -413,6 +447,21 @@ def test_a_late_segment_makes_exactly_its_chunk_unstable():
     found = plan(table)
     assert [task.chunks for task in found.tasks] == [("2013-01-14",)]
     assert [verdict.chunk for verdict in found.verdicts] == ["2013-01-14"]
+
+
+def test_deletes_alone_are_looked_at():
+    table = create(MemoryStore("memory://deletes"))
+    commit(table, *(add(table, f"2013-01-{day:02}", rows=10) for day in range(1, 29)))
+    record(table, Policy())
+    assert plan(table).tasks == ()
+    few, many = (s for s in table.head().segments() if s.chunk in ("2013-01-14", "2013-01-20"))
+    delete_rows(table, {few.id: [3, 9], many.id: [0, 1, 2]})
+    found = plan(table)
+    assert [(v.chunk, v.rule, v.rows) for v in found.verdicts] == [
+        ("2013-01-14", "one", 8),
+        ("2013-01-20", "deleted", 7),
+    ]
+    assert [[s.id for s in task.inputs] for task in found.tasks] == [[many.id]]
 
 
 def test_a_drop_alone_is_looked_at():

@@ -1,8 +1,10 @@
 """Every rule of the score, at its boundaries (scenario S3.1)."""
 
 import pytest
+from msgspec import structs
 from support.planned_tables import PlannedTable
 
+from eventlog.compaction.planner.candidates import expected_outputs
 from eventlog.compaction.planner.scoring import FILE_COST, aged, score, worth
 from eventlog.compaction.planner.spans import (
     Span,
@@ -181,15 +183,99 @@ def test_a_chunk_that_overlaps_has_no_opinion_while_its_sizes_are_stable(hour, e
 
 
 def test_a_note_holds_a_chunk_stable_while_it_is_as_it_was():
-    target = TargetChunk(
-        parse_chunk(DAY), Sums(3, 30, 300, 7, 100, 3, 0, 0, 30, 300), Sums(), False, False, False
+    sums = Sums(
+        segments=3, rows=30, bytes=300, newest=7, largest=100, small=3, odd_rows=30, odd_bytes=300
     )
+    target = TargetChunk(parse_chunk(DAY), sums, Sums(), False, False, False)
     assert score(target, POLICY).act == "compact"
     assert score(target, POLICY, ChunkState("stable", 7, 3)).rule == "rewritten"
     for stale in (ChunkState("stable", 6, 3), ChunkState("stable", 7, 2)):
         assert score(target, POLICY, stale).act == "compact"
     assert score(target, POLICY, ChunkState("stable", 7, 3), trusted=False).act == "compact"
     assert score(target, POLICY, ChunkState("unstable", 7, 3)).act == "compact"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "deleted", "rule"),
+    [
+        (0.2, 200, "one"),
+        (0.2, 201, "deleted"),
+        (0, 0, "one"),
+        (0, 1, "deleted"),
+        (1, 999, "one"),
+    ],
+)
+def test_a_segment_is_rewritten_once_enough_rows_are_deleted(ratio, deleted, rule):
+    made = PlannedTable()
+    (segment,) = made.add(DAY, 90_000)
+    if deleted:
+        made.delete(segment, deleted)
+    policy = structs.replace(POLICY, deleted_ratio=ratio)
+    found = verdicts(made, policy)[DAY]
+    assert (found.rule, found.act) == (rule, "compact" if rule == "deleted" else "stable")
+    assert (found.segments, found.rows, found.deleted) == (1, 1000 - deleted, deleted)
+    assert (found.small, found.good, found.large, found.sparse) == (0, *GOOD_OR_SPARSE[rule])
+    if rule == "deleted":
+        assert (found.inputs, found.outputs, found.saved) == (1, 1, 0)
+        assert found.freed == 90 * deleted
+        # What queries no longer read against what it costs.
+        assert found.priority == found.freed / (found.freed + 90_000)
+
+
+GOOD_OR_SPARSE = {"one": (1, 0, 0), "deleted": (0, 0, 1)}
+
+
+def test_good_segments_beside_one_with_many_deleted_rows_stay():
+    made = PlannedTable()
+    good, sparse = made.add(DAY, 90_000, 95_000)
+    sparse = made.delete(sparse, 300)
+    made.delete(good, 200)
+    (task,) = made.plan(POLICY).tasks
+    assert task.inputs == (sparse,)
+    assert task.rows == 700
+    assert "1 with more than 20% of their rows deleted (500 in all)" in task.reason
+    made.finish(task, POLICY)
+    assert made.plan(POLICY).tasks == ()
+    assert made.rows() == 1500
+
+
+def test_deleted_rows_do_not_count_for_what_comes_out():
+    made = PlannedTable()
+    (large,) = made.add(DAY, 3 * T)
+    assert verdicts(made)[DAY].outputs == 3
+    made.delete(large, 700)
+    found = verdicts(made)[DAY]
+    assert (found.rule, found.outputs, found.large, found.saved) == ("deleted", 1, 0, 0)
+    (task,) = made.plan(POLICY).tasks
+    assert expected_outputs(task, POLICY) == (1, True)
+    # Two that no longer fill one are merged.
+    made = PlannedTable()
+    for segment in made.add(DAY, 80_000, 80_000):
+        made.delete(segment, 500)
+    found = verdicts(made)[DAY]
+    assert (found.outputs, found.saved) == (1, 1)
+
+
+def test_a_sparse_segment_is_rewritten_without_one_that_is_many_times_larger():
+    made = PlannedTable()
+    (large,), (sparse,) = made.add(DAY, 50_000), made.add(DAY, 4_000)
+    made.delete(sparse, 900)
+    (task,) = made.plan(POLICY).tasks
+    assert [s.id for s in task.inputs] == [sparse.id]
+    made.finish(task, POLICY)
+    assert large.id in made.live
+    assert made.plan(POLICY).tasks == ()
+
+
+def test_a_sparse_segment_that_is_left_over_from_a_cut_is_rewritten():
+    policy = Policy(target_bytes=T, max_task_bytes=4 * T, small_ratio=0.75)
+    made = PlannedTable()
+    made.add(DAY, *[7 * T // 10] * 5)
+    (sparse,) = made.add(DAY, 3 * T)
+    made.delete(sparse, 500)
+    tasks = made.plan(policy).tasks
+    assert any(s.id == sparse.id for task in tasks for s in task.inputs)
+    assert len(tasks) > 1
 
 
 def test_priority_weighs_what_queries_save_against_what_it_costs():
