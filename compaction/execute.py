@@ -27,7 +27,7 @@ from eventlog.keyed.slice_changes import inputs_problem
 from eventlog.keyed.slices import ineffective
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Action, Merge, Release, Replace
+from eventlog.model.actions import Action, Drop, Merge, Release, Replace
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
@@ -116,7 +116,8 @@ def perform(
     task share the claim. It ends with the attempt that took it, or with the one that commits. A
     conflicting claim whose holder is presumed dead is broken first
     (`eventlog.table.leases.is_silent`); what this handle observed in earlier calls counts as well.
-    Segments added to the chunks meanwhile stay beside the new ones.
+    Segments added to the chunks meanwhile stay beside the new ones. Rows of the inputs that are
+    deleted meanwhile are deleted in the new segments, too, which then have deletion vectors.
 
     Args:
         t: the table.
@@ -226,6 +227,7 @@ class _Attempt:
         self._renewed_s = self._started_s
         self._deadline_s = inf if deadline_s is None else self._started_s + deadline_s
         self._lease: Lease | None = None
+        self._read = task.version  # the version as of which the inputs were read
 
     def run(self, work: Callable[[Task, Pulse], Rewritten | MergedSlices]) -> Outcome:
         """Do the rest of the task."""
@@ -248,13 +250,14 @@ class _Attempt:
                 # against taken-over-without-a-sign
                 if claimed.joined:  # its first holder may be dead
                     self._renew()
+            self._read = t.head().version
             task = self._with_vectors(t.head())
             made = work(task, self._pulse)
             self._pulse()
             head = t.refresh()
             # against fenced-outputs-given-up
             t.session.log.staged.vouch(made.adds)
-            version = self._commit(task, made)
+            version, made = self._commit(task, made)
             if self._lease is not None:
                 self._lease.forget()
         if task.buckets is not None:
@@ -271,44 +274,73 @@ class _Attempt:
     def _with_vectors(self, head: Snapshot) -> Task:
         """Return the task with its inputs as they are in `head`: rows of theirs may be deleted.
 
-        The task of a keyed table stays as it is: its segments have no deletion vectors.
+        Inputs that are not live are left out. The task of a keyed table stays as it is: its
+        segments have no deletion vectors.
         """
         if self._task.buckets is not None:
             return self._task
         live = head.live([drop_of(segment) for segment in self._task.inputs])
-        return replace(self._task, inputs=tuple(live[s.id] for s in self._task.inputs))
+        gone = {segment.id for segment in self._gone(head)}
+        inputs = tuple(live[s.id] for s in self._task.inputs if s.id not in gone)
+        return replace(self._task, inputs=inputs)
 
-    def _commit(self, read: Task, made: Rewritten | MergedSlices) -> int:
+    def _commit(
+        self, read: Task, made: Rewritten | MergedSlices
+    ) -> tuple[int, Rewritten | MergedSlices]:
         """Commit the outputs; with deletes that landed while they were made, or are committed.
 
         Args:
             read: the task with its inputs as they were read.
             made: the outputs.
 
+        Returns:
+            The version, and the outputs that it has.
+
         Raises:
-            CommitConflict: an input was dropped, or replaced, or rows are deleted all the time.
+            CommitConflict: no input is left, one was replaced, or rows are deleted all the time.
         """
         t = self._t
         if isinstance(made, MergedSlices):
-            return commit_staged(t.session, replacement(t, read, made, self._lease))
+            return commit_staged(t.session, replacement(t, read, made, self._lease)), made
         rewriting = Rewriting(
             read.inputs, made.layout, made.by, made.adds, self._policy.memory_bytes
         )
         for attempt in range(_MOST_TRANSLATIONS):
-            now = read if self._gone(t.head()) else self._with_vectors(t.head())
-            if now.inputs != read.inputs:
+            now = self._left(read, t.head())
+            if now.inputs != read.inputs:  # against deletes-while-compacting-lost
                 adds = translate(t, rewriting, now.inputs)
-                made = dataclasses.replace(made, adds=adds)
+                made = dataclasses.replace(made, adds=adds, bytes=sum(add.bytes for add in adds))
                 t.session.log.staged.vouch(made.adds)
             try:
-                return commit_staged(t.session, replacement(t, now, made, self._lease))
+                return commit_staged(t.session, replacement(t, now, made, self._lease)), made
             except CommitConflict:
-                again = t.head()
-                if self._gone(again) or self._with_vectors(again) == now:
-                    raise
-                if attempt == _MOST_TRANSLATIONS - 1:
+                if self._left(read, t.head()) == now or attempt == _MOST_TRANSLATIONS - 1:
                     raise
         raise AssertionError("unreachable")  # the last attempt returns or raises
+
+    def _left(self, read: Task, head: Snapshot) -> Task:
+        """Return the task with the inputs that are left of those that were read.
+
+        Where a delete or an overwrite dropped an input, its rows are gone as others are. It is the
+        task as it was read, whose commit is void, if none is left or if another rewrite took one:
+        then the rows are elsewhere, and so is the gain.
+        """
+        now = self._with_vectors(head)
+        gone = {segment.id for segment in self._gone(head)}
+        if gone and (not now.inputs or self._rewritten(gone, head)):
+            return read
+        return now
+
+    def _rewritten(self, gone: set[str], head: Snapshot) -> bool:
+        """Return whether a rewrite dropped one of these segments since the inputs were read."""
+        log = self._t.session.log
+        for version in range(self._read + 1, head.version + 1):
+            for transaction in log.taken(log.read(version)[0]):
+                dropped = {a.id for a in transaction.actions if isinstance(a, Drop)}
+                rewrites = any(isinstance(a, Replace) for a in transaction.actions)
+                if rewrites and not dropped.isdisjoint(gone):
+                    return True  # against inputs-of-another-rewrite-taken-for-deleted
+        return False
 
     def _gone(self, head: Snapshot) -> list[Segment]:
         """Return the inputs that are no longer live.

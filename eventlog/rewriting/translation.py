@@ -75,8 +75,8 @@ def translate(t: Table, made: Rewriting, now: Sequence[Segment]) -> tuple[Add, .
     Args:
         t: the table.
         made: the rewrite.
-        now: the entries of its inputs at the newest version, in the same order; their vectors have
-            grown.
+        now: the entries, at the newest version, of the inputs that are live still; their vectors
+            may have grown. All rows of the others count as deleted.
 
     Raises:
         DataLoss: an input or a deletion vector is missing or damaged.
@@ -85,10 +85,13 @@ def translate(t: Table, made: Rewriting, now: Sequence[Segment]) -> tuple[Add, .
     head = t.head()
     before = VectorReader(t.store, head.version, made.inputs, head.header.table)
     after = VectorReader(t.store, head.version, now, head.header.table)
-    deleted = {
-        old.id: after.deleted(new) - before.deleted(old)
-        for old, new in zip(made.inputs, now, strict=True)
-    }
+    live = {segment.id: segment for segment in now}
+    deleted = {}
+    for old in made.inputs:
+        new = live.get(old.id)
+        gone = BitMap64(range(old.rows)) if new is None else after.deleted(new)
+        # against rows-deleted-before-marked-again
+        deleted[old.id] = gone - before.deleted(old)
     places = _in_order(made, before, deleted)
     if places is None:
         places = _by_reading(t, made, deleted)
@@ -173,7 +176,7 @@ def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, 
         end = first[add.chunk] = start + add.rows
         inside = marked.get(add.chunk, BitMap64()) & BitMap64(range(start, end))
         positions = inside.shift(-start)
-        if len(positions) == add.rows:
+        if len(positions) == add.rows:  # against emptied-output-kept
             continue
         kept.append(add)
         if positions:

@@ -45,4 +45,32 @@ ROW_CHANGES = (
         never,
         "test_what_a_task_made_is_not_stable_if_many_rows_were_deleted_meanwhile",
     ),
+    mutant(
+        "deletes-while-compacting-lost",
+        "K7",
+        "rows that are deleted while a rewrite runs are deleted in what it made",
+        never,
+        "test_rows_that_are_deleted_while_it_runs_stay_deleted",
+    ),
+    mutant(
+        "emptied-output-kept",
+        "K6",
+        "a new segment of which all rows were deleted meanwhile is not committed",
+        never,
+        "test_outputs_of_which_all_rows_were_deleted_are_not_committed",
+    ),
+    mutant(
+        "rows-deleted-before-marked-again",
+        "K6",
+        "rows that were deleted before a rewrite have no place in what it made",
+        becomes("gone"),
+        "test_rows_that_were_deleted_before_are_not_in_the_outputs",
+    ),
+    mutant(
+        "inputs-of-another-rewrite-taken-for-deleted",
+        "K2",
+        "a task ends where another rewrite took one of its inputs",
+        becomes("False"),
+        "test_an_input_that_another_rewrite_took_is_still_the_end_of_a_task",
+    ),
 )

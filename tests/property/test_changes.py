@@ -13,12 +13,12 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from support.deleting import delete_rows, deleted_positions
+from support.deleting import delete_rows
 from support.keyed_book import model_of
 from support.keyed_tables import DAY, ordered, predicate
 from support.random_histories import History, settings
 from support.repeatable import EXAMPLES
-from support.updating import update_rows
+from support.updating import some_positions, update_rows
 
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
@@ -216,16 +216,6 @@ def act_plain(chance, table):
             elif some:
                 rows = plain_rows(chance, sum(map(len, some.values())))
                 update_rows(table, some, lambda _: rows, paired=False)
-
-
-def some_positions(chance, table):
-    """Positions of rows that are not deleted, in some segments: never all that are left of one."""
-    found = {}
-    for segment in table.refresh().segments():
-        left = sorted(set(range(segment.rows)) - set(deleted_positions(table, segment)))
-        if len(left) > 1 and chance.randrange(2):
-            found[segment.id] = chance.sample(left, chance.randrange(1, len(left)))
-    return found
 
 
 def plain_rows(chance, least=1):

@@ -1,5 +1,6 @@
 """Updates of rows by their positions: deletes and new rows in one commit."""
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
@@ -56,3 +57,20 @@ def update_rows(
         *adds,
         operation=operation,
     )
+
+
+def some_positions(chance: random.Random, table: Table, most: float = 1.0) -> dict[str, list[int]]:
+    """Choose rows that are not deleted, never all that are left of a segment, by its id.
+
+    Args:
+        chance: chooses.
+        table: the table.
+        most: the greatest share of the rows of a segment.
+    """
+    found = {}
+    for segment in table.refresh().segments():
+        left = sorted(set(range(segment.rows)) - set(deleted_positions(table, segment)))
+        count = min(len(left) - 1, int(len(left) * most * chance.random()))
+        if count > 0:
+            found[segment.id] = chance.sample(left, count)
+    return found
