@@ -17,6 +17,7 @@ from eventlog.model.chunks import chunk_of, parse_chunk
 from eventlog.rewriting.rewrite import Rewritten
 from eventlog.rewriting.row_digest import NOTHING
 from eventlog.rewriting.runs import enclosing_chunk
+from eventlog.staging.encoding import Recipe
 
 SMALL = Policy(
     target_bytes=1024,
@@ -57,7 +58,8 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
         step = -(-len(rows) // count)
         adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
     count = sum(add.rows for add in adds)
-    return Rewritten(tuple(adds), count, sum(add.bytes for add in adds), NOTHING)
+    layout = structs.replace(Recipe.of(t.head()).layout, granularity=granularity)
+    return Rewritten(tuple(adds), count, sum(add.bytes for add in adds), NOTHING, layout, ())
 
 
 def spread(segment, granularity, rows):
