@@ -12,7 +12,7 @@ from eventlog.compaction import Policy, plan, run
 from eventlog.errors import InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
-from eventlog.writers import append
+from eventlog.writers import append, delete
 
 DAY_US = 86_400_000_000
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
@@ -43,6 +43,18 @@ def jobs(spark):
     """The jobs of the session so far, by id."""
     tracker = spark.sparkContext.statusTracker()
     return {number: tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(None)}
+
+
+def test_executors_leave_out_deleted_rows(spark, local_uri, elsewhere):
+    t = Table.create(local_uri, SCHEMA, time_column="at")
+    for number in range(3):
+        append(t, days(0, 4, number))
+    delete(t, where="n IN (0, 12, 31)")
+    report = run(t, driver="spark", spark=spark)
+    assert [outcome.status for outcome in report.outcomes] == ["done"]
+    left = [10 * d + k for d in range(4) for k in range(3)]
+    assert sorted(scan(t).to_table()["n"].to_pylist()) == [n for n in left if n not in (0, 12, 31)]
+    assert all(s.rows == s.live_rows for s in t.refresh().segments())
 
 
 @pytest.mark.scenario("S3.7")
