@@ -27,8 +27,16 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
-from eventlog.staging.upsert_rows import MISSING, Missing, check_complete, incoming
+from eventlog.staging.upsert_rows import (
+    MISSING,
+    Missing,
+    check_complete,
+    incoming,
+    replacing_incomplete,
+)
 from eventlog.state.small import rules
+from eventlog.store.memory import MemoryStore
+from eventlog.store.port import Body
 from eventlog.table.stage_again import commit_staged
 
 logger = logging.getLogger(__name__)
@@ -130,11 +138,7 @@ def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None)
     """
     lacking = [name for name in table.names if name not in given.names]
     if lacking and missing is None:
-        raise InvalidInput(
-            f"column {', '.join(map(repr, lacking))} is missing, so its values in the rows that "
-            "these replace would be lost. Give all columns; or, if you mean null, give "
-            "missing='null' (Spark: option missing)"
-        )
+        raise InvalidInput(replacing_incomplete(lacking))
 
 
 def make_app(app_id: str | None, app_seq: int | None) -> App | None:
@@ -250,6 +254,7 @@ def stage(
     missing: Missing | None = None,
     *,
     as_given: bool = False,
+    kept: bool = True,
 ) -> list[Add]:
     """Stage rows as segments in the epoch of `head`. No commit refers to them yet.
 
@@ -260,6 +265,7 @@ def stage(
         memory_bytes: see `append`.
         missing: see `append`.
         as_given: keep the rows of a chunk in their order, whatever the layout's is.
+        kept: store the segments; otherwise the rows are checked, and the segments only measured.
 
     Raises:
         InvalidInput: the rows do not fit the table; or without `missing` they would erase values.
@@ -267,6 +273,7 @@ def stage(
         Unavailable: the store does not answer.
     """
     session, reader = t.session, to_reader(rows)
+    store = session.store if kept else _Unkept()
     recipe = Recipe.of(head, fills=missing is not None)
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
@@ -279,7 +286,7 @@ def stage(
         # Verify the handle in parallel: the commit would have to wait for it.
         with (
             session.verifying(),
-            Stager(session.store, session.clock, recipe, memory_bytes) as stager,
+            Stager(store, session.clock, recipe, memory_bytes) as stager,
         ):
             for batch in batches(reader, wanted, time_column):
                 stager.write(batch)
@@ -289,5 +296,14 @@ def stage(
         with contextlib.suppress(EventLogError):
             session.refresh()
         raise
-    session.log.staged.vouch(adds)
+    if kept:
+        session.log.staged.vouch(adds)
     return adds
+
+
+class _Unkept(MemoryStore):
+    """A store that answers every PUT, and keeps nothing: for segments that are only measured."""
+
+    def put_if_absent(self, key: str, body: Body) -> bool:  # noqa: ARG002
+        """Keep nothing; see `ObjectStore.put_if_absent`."""
+        return True

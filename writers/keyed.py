@@ -140,7 +140,8 @@ def _delete_keys(  # noqa: PLR0917 - what `delete` is given
     schema = deletes_schema(rows.schema, head.schema)
     deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
-    return RowChange(add_rows(t, reader, "delete", app, memory_bytes, None))
+    version = add_rows(t, reader, "delete", app, memory_bytes, None)
+    return RowChange(version, committed=version > head.version)
 
 
 def check_delete_columns(given: pa.Schema, head: Snapshot, rule: MergeRule) -> None:

@@ -5,6 +5,7 @@ Imports eventlog only. The rows are staged once, whatever commits land meanwhile
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,6 @@ from eventlog.writers.changing.landing import (
     Isolation,
     Request,
     RowChange,
-    arrivals_of,
     commits_between,
 )
 from eventlog.writers.changing.replacing import overwrite_where
@@ -54,6 +54,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    dry_run: bool = False,
 ) -> RowChange:
     """Replace the rows of a time range, or those that a predicate selects.
 
@@ -64,20 +65,19 @@ def overwrite(  # noqa: PLR0913 - the public API
     Args:
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
-        start: start of the range (inclusive), at a chunk boundary; unbounded if None. Its forms are
-            those of `eventlog.query.moments.to_ms`.
+        start: the first time, at a chunk boundary (`query.moments.to_ms`); unbounded if None.
         end: end of the range (exclusive), at a chunk boundary; unbounded if None.
         where: SQL text or a pyarrow expression, in the place of a range.
-        isolation: `snapshot` keeps rows that arrived after the read version; `serializable` makes
-            them a conflict.
+        isolation: `snapshot` keeps rows that came after the read version, `serializable` refuses.
         read_version: the version that `data` was computed from. Its rows are replaced; later ones
             are kept, or are a conflict. None: the newest, and what came since is dropped unseen.
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
         missing: `null` if columns that `data` lacks are to be null where it replaces rows.
+        dry_run: read and check `data`, store and commit nothing, and return what would be replaced.
 
-    Returns: the version; with `where` also the numbers of rows and segments touched.
+    Returns: the version, with the numbers of rows (if keyed: before they are merged) and segments.
 
     Raises:
         InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
@@ -94,12 +94,12 @@ def overwrite(  # noqa: PLR0913 - the public API
     if done is not None:
         return RowChange(done)
     before = read_at(t, read_version)
+    of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
+    request = dataclasses.replace(of, dry_run=dry_run)
     if where is not None:
         _check_alone(start, end)
-        request = request_of(before, "overwrite", where, isolation, app, memory_bytes)
         return overwrite_where(t, data, request, before, missing)
-    span, arrivals = to_range(start, end), arrivals_of(isolation)
-    request = Request("overwrite", None, span, arrivals, app, memory_bytes)
+    request = dataclasses.replace(request, span=to_range(start, end))
     return _overwrite_range(t, data, request, before, missing)
 
 
@@ -117,12 +117,20 @@ def _overwrite_range(
     rows = to_reader(data)
     if drops:
         check_replacing(head.schema, rows.schema, missing)
-    adds = stage(t, head, rows, request.memory_bytes, "null")
+    adds = stage(t, head, rows, request.memory_bytes, "null", kept=not request.dry_run)
     isolation = "snapshot" if request.arrivals == "ignore" else "serializable"
     seen = before.version
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
+    touched = {
+        "deleted": sum(segment.live_rows for segment in to_segments(before.entries(low, high))),
+        "dropped": len(drops),
+        "added": sum(add.rows for add in adds),
+        "bytes": sum(add.bytes for add in adds),
+    }
+    if request.dry_run:
+        return RowChange(seen, committed=False, **touched)
     transaction = t.transaction("overwrite", actions, read_version=seen, app=request.app)
-    return RowChange(commit_renewed(t, transaction), added=sum(add.rows for add in adds))
+    return RowChange(commit_renewed(t, transaction), committed=True, **touched)
 
 
 def commit_renewed(t: Table, transaction: Transaction) -> int:

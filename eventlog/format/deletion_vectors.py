@@ -141,6 +141,11 @@ def has_vectors(body: bytes, vectors: Iterable[Vector]) -> bool:
     )
 
 
+def vector_bytes(positions: BitMap64) -> int:
+    """Return the number of bytes of the vector of some positions."""
+    return len(_encode_blob(positions))
+
+
 def united(parts: Iterable[BitMap64]) -> BitMap64:
     """Return the positions that any of the vectors deletes."""
     return BitMap64().union(*parts)

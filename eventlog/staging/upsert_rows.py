@@ -94,6 +94,15 @@ def incomplete(lacking: Sequence[str], rule: MergeRule | None) -> str:
     return f"{_columns(lacking)}: {_erasure(rule)}"
 
 
+def replacing_incomplete(lacking: Sequence[str]) -> str:
+    """Return the message for rows that replace others, in a table without a key, and lack these."""
+    return (
+        f"column {', '.join(map(repr, lacking))} is missing, so its values in the rows that these "
+        "replace would be lost. Give all columns; or, if you mean null, give missing='null' "
+        "(Spark: option missing, shell: --missing null)"
+    )
+
+
 def _columns(lacking: Sequence[str]) -> str:
     names = ", ".join(map(repr, lacking))
     return f"columns {names} are missing" if len(lacking) > 1 else f"column {names} is missing"

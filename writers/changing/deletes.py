@@ -18,6 +18,7 @@ from eventlog.writers.changing.landing import (
     RowChange,
     arrivals_of,
     land,
+    would_change,
 )
 
 
@@ -50,7 +51,7 @@ def delete_where(
         return RowChange(done)
     request = request_of(start, "delete", where, isolation, app, search.memory_bytes)
     if dry_run:
-        return would_delete(start, search)
+        return would_change(search.find(start))
     return land(t, request, start, search, lambda _: ((), None))
 
 
@@ -72,15 +73,3 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
     if where is not None:
         span = parse_predicate(where, start.stored_schema).interval(start.layout.time_column)
     return Request(operation, where, span, arrivals_of(isolation), app, memory_bytes)
-
-
-def would_delete(start: Snapshot, search: Search) -> RowChange:
-    """Return what a search finds, committing nothing; `bytes` is 0."""
-    found = search.find(start)
-    whole = sum(one.positions is None for one in found.selected)
-    return RowChange(
-        start.version,
-        deleted=found.rows,
-        dropped=whole,
-        changed=len(found.selected) - whole,
-    )

@@ -32,7 +32,7 @@ from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Found, Place, Search, Selected, row_text
-from eventlog.writers.changing.landing import RowChange, land
+from eventlog.writers.changing.landing import RowChange, land, would_change
 from eventlog.writers.changing.updating import (
     NewValues,
     Order,
@@ -324,15 +324,9 @@ class TableMatching(ABC):
 
     def _tried(self, snapshot: Snapshot) -> RowChange:
         found = self.find(snapshot)
-        whole = sum(one.positions is None for one in found.selected)
         updated = 0 if self.values is None else self.live_matches()
-        return RowChange(
-            snapshot.version,
-            deleted=found.rows,
-            added=updated + (self.inserted() if self.merging.inserts else 0),
-            dropped=whole,
-            changed=len(found.selected) - whole,
-        )
+        inserted = self.inserted() if self.merging.inserts else 0
+        return would_change(found, updated=updated, inserted=inserted)
 
 
 @dataclass

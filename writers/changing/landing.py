@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
 from eventlog.errors import CommitConflict
+from eventlog.format.deletion_vectors import vector_bytes
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add, DeleteRows, Drop, Replace, Unchanged, Update
 from eventlog.model.chunks import parse_chunk
@@ -44,26 +45,33 @@ def arrivals_of(isolation: str) -> Literal["ignore", "refuse"]:
 class RowChange(int):
     """The version that a change of rows committed, with what it touched.
 
-    It is the newest version that was read where nothing was committed.
+    It is the newest version that was read where nothing was committed. Of a dry run, the numbers
+    are those of what would be done, and `bytes` is an estimate.
 
     Attributes:
+        committed: whether this call committed the version: not in a dry run, nor if the unit of
+            work was done already, nor if there was nothing to do.
         deleted: number of rows deleted, the old forms of updated ones among them.
         added: number of rows added, the new forms of updated ones among them.
+        updated: number of rows that were given new values.
         dropped: number of segments of which all rows were deleted.
         changed: number of segments of which some rows were deleted.
         bytes: number of bytes that were stored beside the commit.
     """
 
+    committed: bool
     deleted: int
     added: int
+    updated: int
     dropped: int
     changed: int
     bytes: int
 
-    def __new__(cls, version: int, **touched: int) -> Self:
+    def __new__(cls, version: int, *, committed: bool = False, **touched: int) -> Self:
         """Return the change that was committed as `version`."""
         self = super().__new__(cls, version)
-        for name in ("deleted", "added", "dropped", "changed", "bytes"):
+        self.committed = committed
+        for name in ("deleted", "added", "updated", "dropped", "changed", "bytes"):
             setattr(self, name, touched.get(name, 0))
         return self
 
@@ -81,6 +89,7 @@ class Request:
         app: the idempotence key, if there is one.
         memory_bytes: about how many bytes to hold.
         transaction: the id of the transaction; None makes one.
+        dry_run: of overwrites: commit nothing.
     """
 
     operation: str
@@ -90,6 +99,7 @@ class Request:
     app: App | None
     memory_bytes: int
     transaction: str | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +202,43 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
             logger.info("finding the rows again: %s", conflict.message)
             version = -1 if landed is None else landed
         if version >= 0:
-            added = sum(add.rows for add in new)
-            size = sum(add.bytes for add in new) + touched.pop("bytes")
-            return RowChange(version, added=added, bytes=size, **touched)
+            touched["added"] = sum(add.rows for add in new)
+            touched["updated"] = 0 if update is None else update.rows
+            touched["bytes"] += sum(add.bytes for add in new)
+            return RowChange(version, committed=True, **touched)
         head = t.session.head()
     raise AssertionError("unreachable")  # the last attempt returns or raises
+
+
+def would_change(
+    found: Found, *, updated: int = 0, inserted: int = 0, inserted_bytes: int | None = None
+) -> RowChange:
+    """Return what a change would do, committing nothing.
+
+    Its `bytes` are an estimate: a new form of a row takes what a row of the changed segments does.
+
+    Args:
+        found: the rows that are deleted.
+        updated: the number of them that have new forms.
+        inserted: the number of other new rows.
+        inserted_bytes: their bytes; None: as many as other rows of the table take.
+    """
+    parts = [one.positions for one in found.selected if one.positions is not None]
+    share = sum(one.segment.bytes * one.rows // one.segment.rows for one in found.selected)
+    if inserted_bytes is None:
+        totals = found.snapshot.totals
+        inserted_bytes = totals.bytes * inserted // max(totals.rows, 1)
+    return RowChange(
+        found.snapshot.version,
+        deleted=found.rows,
+        added=updated + inserted,
+        updated=updated,
+        dropped=len(found.selected) - len(parts),
+        changed=len(parts),
+        bytes=sum(vector_bytes(positions) for positions in parts)
+        + share * updated // max(found.rows, 1)
+        + inserted_bytes,
+    )
 
 
 def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) -> Meanwhile:

@@ -18,7 +18,7 @@ from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_replacing, stage
 from eventlog.writers.changing.finding import Search, row_text
-from eventlog.writers.changing.landing import Request, RowChange, land
+from eventlog.writers.changing.landing import Request, RowChange, land, would_change
 
 _EXAMPLES = 3
 
@@ -53,8 +53,12 @@ def overwrite_where(
     given = batches(reader, head.schema, head.layout.time_column)
     checked = passing_rows(given, head.schema, head.layout.time_column, predicate, t.uri)
     rows = pa.RecordBatchReader.from_batches(head.schema, checked)
-    adds = stage(t, head, rows, request.memory_bytes, "null")
+    adds = stage(t, head, rows, request.memory_bytes, "null", kept=not request.dry_run)
     search = Search(t, request.where, request.memory_bytes)
+    if request.dry_run:
+        size = sum(add.bytes for add in adds)
+        inserted = sum(add.rows for add in adds)
+        return would_change(search.find(start), inserted=inserted, inserted_bytes=size)
     return land(t, request, start, search, lambda _: (adds, None))
 
 

@@ -23,9 +23,9 @@ from eventlog.query.value_expressions import parse_value
 from eventlog.staging.cutting import chunk_starts
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage
-from eventlog.writers.changing.deletes import request_of, would_delete
+from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Found, Search
-from eventlog.writers.changing.landing import Adds, Isolation, RowChange, land
+from eventlog.writers.changing.landing import Adds, Isolation, RowChange, land, would_change
 
 
 class NewValues(Protocol):
@@ -131,8 +131,8 @@ def update_where(
         return RowChange(done)
     request = request_of(start, "update", where, isolation, app, search.memory_bytes)
     if dry_run:
-        found = would_delete(start, search)
-        return RowChange(found, **{**found.__dict__, "added": found.deleted})
+        found = search.find(start)
+        return would_change(found, updated=found.rows)
     return land(t, request, start, search, updates(values))
 
 

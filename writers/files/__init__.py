@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
@@ -19,19 +20,43 @@ from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
-from eventlog.staging.upsert_rows import deletes_only, incomplete, missing_columns
+from eventlog.staging.upsert_rows import (
+    deletes_only,
+    incomplete,
+    missing_columns,
+    replacing_incomplete,
+)
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition
 from eventlog.writers.files.sources import FORMATS, STDIN, InputFile, OpenInput
 from eventlog.writers.files.texts import is_text
 
-__all__ = ["FORMATS", "STDIN", "FileRows", "open_rows", "with_progress", "with_row_count"]
+__all__ = [
+    "FORMATS",
+    "STDIN",
+    "FileRows",
+    "Lacking",
+    "open_rows",
+    "with_progress",
+    "with_row_count",
+]
 
 _BATCH_ROWS = 64 * 1024
+_REPLACED = (
+    "which would lose its value in the rows that are replaced. Give every object the field, as "
+    "null if that is meant; or say --missing null"
+)
+_KEPT = (
+    "so it is not clear whether the row keeps its value. Give every object the field; or give "
+    "Parquet, CSV or Arrow files without that column, and the rows keep its values"
+)
 _SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
 
 Advance = Callable[[int], None]
+# What becomes of a column that a file lacks, or an object of JSON: it is null; it is refused; or
+# it is refused unless all files lack it.
+Lacking = Literal["null", "refused", "alike"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +76,13 @@ class _Target:
     nulls: tuple[str, ...]
     rule: MergeRule | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
+    lacking: Lacking = "null"
+
+    def missing(self, given: Iterable[str]) -> list[str]:
+        """Return the columns that rows of the given columns lack, but need."""
+        if self.lacking == "refused":
+            return [name for name in self.wanted.names if name not in set(given)]
+        return missing_columns(self.wanted, self.rule, given)
 
 
 def open_rows(
@@ -61,6 +93,7 @@ def open_rows(
     *,
     nulls: Sequence[str] = (),
     complete: MergeRule | None = None,
+    lacking: Lacking = "null",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> FileRows:
     """Return the rows of all files, in the order given.
@@ -78,13 +111,15 @@ def open_rows(
         nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
         complete: the merge rule of the keyed table that the rows are for, if they must not erase
             values of columns that a file, or an object of JSON, lacks.
+        lacking: in tables without a key: what becomes of a column that a file or an object of JSON
+            lacks. With `alike` files may lack columns, but all the same ones, and objects none.
         memory_bytes: bound on the memory for rows, those that wait to be written included.
 
     Raises:
         InvalidInput: a file cannot be read completely or does not fit the table, or the files have
             several formats. Reading the stream may raise it too.
     """
-    table = _Target(wanted, time_column, tuple(nulls), complete, memory_bytes)
+    table = _Target(wanted, time_column, tuple(nulls), complete, memory_bytes, lacking)
     if STDIN in files:
         if len(files) > 1:
             raise InvalidInput("'-' reads standard input and cannot be combined with files")
@@ -136,12 +171,18 @@ def with_row_count(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchRea
 
 def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
     """Return the rows of several files, after checking the columns of each."""
-    schemas, total = [], 0
+    schemas, total = list[pa.Schema](), 0
     if not sources:  # a folder of empty files only, whose writer had finished
         return FileRows(_reader(table.wanted, iter(())), 0)
     for source in sources:
         part = _open(source, table)
         part.close()
+        if table.lacking == "alike" and schemas and set(schemas[0].names) != set(part.schema.names):
+            raise source.refused(
+                f"it has the columns {', '.join(part.schema.names)}, and {sources[0].path} has "
+                f"{', '.join(schemas[0].names)}: in rows that change others a column that is "
+                "missing means another thing than null. Give them separately"
+            )
         schemas.append(part.schema)
         total = -1 if part.rows is None or total < 0 else total + part.rows
     schema = _common_schema(sources, schemas, table)
@@ -166,8 +207,7 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         if source.kind == "csv":
             part = csv_rows.open_csv(source, table.wanted, table.time_column, table.nulls)
         elif source.kind == "json":
-            needed = missing_columns(table.wanted, table.rule, (OP, *source.partition.values))
-            part = json_rows.open_json(source, table.wanted, table.time_column, needed)
+            part = _open_json(source, table)
         elif source.kind == "arrow":
             part = arrow_rows.open_arrow(source)
         else:
@@ -178,7 +218,9 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
     try:
         check_columns(part.schema, table.wanted, table.time_column)
         names = part.schema.names
-        lacking = missing_columns(table.wanted, table.rule, (OP, *names))
+        lacking = table.missing((OP, *names))
+        if lacking and table.rule is None:
+            raise InvalidInput(replacing_incomplete(lacking))
         if lacking and OP not in names:
             raise InvalidInput(incomplete(lacking, table.rule))
         if lacking:
@@ -188,6 +230,19 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         why = error.message if isinstance(error, EventLogError) else f"a column's name: {error}"
         raise source.refused(why) from None
     return part
+
+
+def _open_json(source: InputFile, table: _Target) -> OpenInput:
+    """Open a file of JSON, whose objects may each lack other fields."""
+    known = (OP, *source.partition.values)
+    if table.rule is not None:
+        needed, why = missing_columns(table.wanted, table.rule, known), json_rows.ERASED
+    elif table.lacking == "null":
+        needed, why = [], ""
+    else:
+        needed = [name for name in table.wanted.names if name not in known]
+        why = _REPLACED if table.lacking == "refused" else _KEPT
+    return json_rows.open_json(source, table.wanted, table.time_column, needed, why)
 
 
 def _deletes(

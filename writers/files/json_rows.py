@@ -29,11 +29,20 @@ _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
 _MINUS_ZERO = re.compile(rb"(?<![eE])-0(?![0-9.eE])")
 _TEXT_OR_MINUS_ZERO = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _MINUS_ZERO.pattern)
 _SHOWN = 80
+ERASED = (  # why an object must have all fields that the rule `last` or `first` would make null
+    "which would erase the value of its key. Give every object the field, as null if that is "
+    "meant; or say --missing null; or make a table of the merge rule `partial`, where values are "
+    "kept"
+)
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
 def open_json(
-    source: InputFile, wanted: pa.Schema, time_column: str, needed: Sequence[str] = ()
+    source: InputFile,
+    wanted: pa.Schema,
+    time_column: str,
+    needed: Sequence[str] = (),
+    why: str = ERASED,
 ) -> OpenInput:
     """Open a file of JSON lines. Its event times stay text, which the append parses.
 
@@ -44,9 +53,11 @@ def open_json(
         wanted: the table's columns.
         time_column: the column of the event times.
         needed: the fields that an object must have, perhaps as null, unless it is a delete.
+        why: the reason, and what to do, as the end of a message.
     """
     schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])
-    return OpenInput(schema, _batches(source, _Lines(schema, time_column, frozenset(needed))))
+    lines = _Lines(schema, time_column, frozenset(needed), why)
+    return OpenInput(schema, _batches(source, lines))
 
 
 def _batches(source: InputFile, lines: _Lines) -> Iterator[pa.RecordBatch]:
@@ -74,8 +85,11 @@ def _batches(source: InputFile, lines: _Lines) -> Iterator[pa.RecordBatch]:
 class _Lines:
     """Reads lines as rows of a schema."""
 
-    def __init__(self, schema: pa.Schema, time_column: str, needed: frozenset[str]) -> None:
-        self._schema, self._time_column, self._needed = schema, time_column, needed
+    def __init__(
+        self, schema: pa.Schema, time_column: str, needed: frozenset[str], why: str
+    ) -> None:
+        self._schema, self._time_column = schema, time_column
+        self._needed, self._why = needed, why
         self._names = frozenset(schema.names)
         self._exact = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
         # Decimals and floats that a double would round first need the written digits; otherwise
@@ -108,12 +122,7 @@ class _Lines:
             if not self._needed <= row.keys() and row.get(OP) != DELETE:
                 left = self._needed - row.keys()
                 lacking = ", ".join(repr(name) for name in self._schema.names if name in left)
-                raise ValueError(
-                    f"line {number} has no {lacking[:_SHOWN]}, which would erase the value of its "
-                    "key. Give every object the field, as null if that is meant; or say "
-                    "--missing null; or make a table of the merge rule `partial`, where values are "
-                    "kept"
-                )
+                raise ValueError(f"line {number} has no {lacking[:_SHOWN]}, {self._why}")
         if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)
         try:

@@ -9,16 +9,16 @@ from eventlog.cli.verbs import (
     copies,
     fsck,
     reading,
+    rows,
     tables,
     upkeep,
     vacuum,
-    writing,
 )
 
 VERBS = (
     *tables.VERBS,
     *reading.VERBS,
-    *writing.VERBS,
+    *rows.VERBS,
     *compaction.VERBS,
     *vacuum.VERBS,
     *upkeep.VERBS,

@@ -1,0 +1,14 @@
+"""The verbs that write rows.
+
+Needs the extra `cli`.
+
+file_options  the options of input files and of units of work
+adding        append, upsert, and what deletes of keys share with them
+row_changes   delete, update, overwrite, merge-rows
+"""
+
+from eventlog.cli.verbs.rows import adding, row_changes
+
+VERBS = (*adding.VERBS, *row_changes.VERBS)
+
+__all__ = ["VERBS"]

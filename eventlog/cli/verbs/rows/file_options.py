@@ -1,0 +1,139 @@
+"""The options of input files and of units of work, and the rows of the files.
+
+Needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import click
+import pyarrow as pa
+
+from eventlog.cli import terminal
+from eventlog.keyed.rule import MergeRule
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.staging.upsert_rows import MISSING
+from eventlog.writers.files import FORMATS, Lacking, open_rows, with_progress, with_row_count
+
+MEGABYTE = 2**20
+
+_WORK: list[Callable[[Any], Any]] = [
+    click.option("--app-id", help="With --app-seq: an (id, sequence) takes effect once."),
+    click.option(
+        "--app-seq", type=click.IntRange(min=0), help="Must grow with every unit of work."
+    ),
+    click.option(
+        "--memory-mb",
+        type=click.IntRange(min=1),
+        default=DEFAULT_MEMORY_BYTES // MEGABYTE,
+        show_default=True,
+        help="Memory limit for rows, in MiB.",
+    ),
+]
+_FILES: list[Callable[[Any], Any]] = [
+    click.option(
+        "--format", "file_format", type=click.Choice(FORMATS), help="Default: by file name."
+    ),
+    click.option(
+        "--null",
+        "nulls",
+        multiple=True,
+        metavar="TEXT",
+        help="CSV: unquoted text that means null, such as NA.",
+    ),
+    click.option(
+        "--rows",
+        "expected",
+        type=click.IntRange(min=0),
+        help="Commit only if the input has this many rows.",
+    ),
+    *_WORK,
+]
+replaced_columns = click.option(
+    "--missing", type=click.Choice(MISSING), help="The value of columns that the rows lack."
+)
+
+
+class Input(NamedTuple):
+    """The options of input files, as a verb gets them."""
+
+    files: Sequence[str]
+    file_format: str | None
+    nulls: Sequence[str]
+    expected: int | None
+    app_id: str | None
+    app_seq: int | None
+    memory_mb: int
+
+
+@dataclass
+class InputRows:
+    """The rows of input files.
+
+    Attributes:
+        reader: reads them, once.
+        read: the number of rows that were read so far.
+    """
+
+    reader: pa.RecordBatchReader
+    read: int = 0
+
+
+def of_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of input files, which `Input` has."""
+    for option in reversed(_FILES):
+        command = option(command)
+    return command
+
+
+def of_work(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb without files the options `app_id`, `app_seq` and `memory_mb`."""
+    for option in reversed(_WORK):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def rows_of(
+    given: Input,
+    wanted: pa.Schema,
+    time_column: str,
+    *,
+    complete: MergeRule | None = None,
+    lacking: Lacking = "null",
+) -> Iterator[InputRows]:
+    """A context with the rows of the files, which shows its progress.
+
+    Args:
+        given: the options.
+        wanted: see `open_rows`.
+        time_column: see `open_rows`.
+        complete: see `open_rows`.
+        lacking: see `open_rows`.
+
+    Raises:
+        InvalidInput: see `open_rows`.
+    """
+    rows = open_rows(
+        given.files,
+        wanted,
+        time_column,
+        given.file_format,
+        nulls=given.nulls,
+        complete=complete,
+        lacking=lacking,
+        memory_bytes=given.memory_mb * MEGABYTE,
+    )
+    reader = rows.reader if given.expected is None else with_row_count(rows.reader, given.expected)
+    with terminal.progress() as advance:
+
+        def count(number: int) -> None:
+            found.read = number
+            advance("rows", number, rows.total)
+
+        found = InputRows(with_progress(reader, count))
+        yield found
