@@ -100,7 +100,7 @@ def delete(
         app_id: as for `append`.
         app_seq: as for `append`.
         isolation: of a table without a key: with `snapshot` rows that others add meanwhile stay,
-            with `serializable` they are a conflict where they lie in the time of the predicate.
+            where nothing moves them beside selected ones; with `serializable` they are a conflict.
         dry_run: of a table without a key: commit nothing, and return what would be deleted.
         memory_bytes: as for `append`; with `where` also for the scan of the rows.
 

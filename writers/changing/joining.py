@@ -24,9 +24,9 @@ from eventlog.model.schema import from_arrow, list_names
 from eventlog.query.sql.parsing import qualified
 from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
-from eventlog.staging.incoming.casting import conform
+from eventlog.staging.incoming.casting import check_columns, conform
 from eventlog.staging.incoming.problems import Problem
-from eventlog.staging.incoming.streams import to_reader
+from eventlog.staging.incoming.streams import batches, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
@@ -68,8 +68,8 @@ def merge(  # noqa: PLR0913 - the public API
     conflicts with nothing. Here the rows of the table are read whose values of `on` lie between
     those of the source.
 
-    The merge takes effect as of the version before its own: rows that others add while it runs are
-    matched, too.
+    Rows that others add while it runs are matched, too; where matched rows are ignored, those that
+    others delete meanwhile still count as matched.
 
     Args:
         t: a table without a key.
@@ -179,14 +179,18 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     """
     table, given = head.schema, to_reader(source)
     check_source(given.schema, head, on, inserts=inserts)
+    time_column = head.layout.time_column
     shared = pa.schema([f for f in table if f.name in given.schema.names])
     if not inserts:
         shared = pa.schema([f.with_nullable(True) for f in shared])
+    check_columns(
+        pa.schema([f for f in given.schema if f.name in shared.names]), shared, time_column
+    )
     others = pa.schema([f for f in given.schema if f.name not in table.names])
     parts = []
-    for batch in given:
+    for batch in batches(given, pa.schema([*shared, *others]), time_column):
         # Without new rows the source needs no event time.
-        cast = conform(batch, shared, head.layout.time_column, time_required=inserts)
+        cast = conform(batch, shared, time_column, time_required=inserts)
         if isinstance(cast, Problem):
             raise InvalidInput(
                 f"column {cast.column!r}: {cast.count} {cast.why}, for example {cast.example}; "
@@ -221,9 +225,13 @@ def check_source(given: pa.Schema, head: Snapshot, on: Sequence[str], *, inserts
         kind = table.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
             raise InvalidInput(f"merge on {name!r} of type {kind}, whose values are not compared")
-    lacking = [f.name for f in table if not f.nullable and f.name not in given.names]
+    needed = [f.name for f in table if not f.nullable or f.name == head.layout.time_column]
+    lacking = [name for name in needed if name not in given.names]
     if inserts and lacking:
-        raise InvalidInput(f"the source lacks column {lacking[0]!r}, which new rows need")
+        raise InvalidInput(
+            f"the source lacks column {lacking[0]!r}, which new rows need: add it, or give "
+            "when_not_matched='ignore'"
+        )
 
 
 @dataclass
@@ -458,7 +466,7 @@ def values_of(
             "column"
         )
     changed = [name for name in source.names if name not in on]
-    return {name: _FromSource(qualified(SOURCE, name)) for name in changed}
+    return {name: _FromSource(qualified(SOURCE, name)) for name in changed} or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +489,7 @@ def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:
     parts = []
     for name in on:
         values = source.column(name)
-        distinct = pc.unique(values).drop_null() if len(values) else values.slice(0, 0)
+        distinct = pc.unique(values).drop_null()
         if len(distinct) <= _FEW:
             parts.append(pc.field(name).isin(distinct))
         else:
