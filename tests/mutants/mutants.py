@@ -1,6 +1,7 @@
 """The mutants: the protocol with one guard removed at a time, and the tests that fail."""
 
 from mutants.branches import BRANCHES
+from mutants.changed_rows import CHANGED_ROWS
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
@@ -17,7 +18,16 @@ from mutants.vectors import VECTORS
 
 MUTANTS = (
     *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
-    *(*VECTORS, *BRANCHES, *COPIES, *MERGES, *EXPRESSIONS, *VECTOR_OBJECTS, *ROW_CHANGES),
+    *(
+        *VECTORS,
+        *BRANCHES,
+        *COPIES,
+        *MERGES,
+        *EXPRESSIONS,
+        *VECTOR_OBJECTS,
+        *ROW_CHANGES,
+        *CHANGED_ROWS,
+    ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

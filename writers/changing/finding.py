@@ -110,6 +110,7 @@ class Search:
             positions = None
             if not whole:
                 positions = searched[segment.id, segment.version]
+                # against rows-that-others-deleted-found
                 if (segment.id, segment.version) in known and positions:
                     positions = positions - vectors.deleted(segment)
                 if not positions:

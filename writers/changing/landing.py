@@ -134,6 +134,7 @@ class _Progress:
 
     def may_have(self, segment: Segment) -> bool:
         """Return whether a segment is searched: it may have rows that were there at the start."""
+        # against rows-that-came-meanwhile-changed
         return self.every or segment.version <= self.start.version or segment.id in self.moved
 
 
@@ -188,7 +189,7 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
             return RowChange(head.version)
         actions, touched = _actions(t, found)
         marks: list[Action] = [] if update is None else [update]
-        if request.arrivals != "ignore":
+        if request.arrivals != "ignore":  # against rows-unseen-when-it-landed
             marks.append(Unchanged(*request.span))
         attempted = replace(
             transaction, read_version=head.version, actions=(*marks, *actions, *new)
@@ -259,6 +260,7 @@ def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) ->
             new = [a for a in transaction.actions if isinstance(a, Add)]
             rewrites = any(isinstance(a, Replace) for a in transaction.actions)
             updates = any(isinstance(a, Update) for a in transaction.actions)
+            # against moved-rows-not-followed
             if (rewrites or updates) and not followed.isdisjoint(names):
                 followed.update(add.id for add in new)
                 moved.update(add.id for add in new)
@@ -311,7 +313,8 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
         if one.positions is None:
             drops.append(drop_of(one.segment))
         else:
-            deleted.append((one.segment, before.deleted(one.segment) | one.positions))
+            gone = before.deleted(one.segment) | one.positions  # against earlier-deletes-forgotten
+            deleted.append((one.segment, gone))
     vectors = stage_vectors(t.store, t.clock, found.snapshot.version, deleted)
     deletes: list[Action] = []
     for (segment, _), vector in zip(deleted, vectors, strict=True):
