@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `propert
 
 from support import forked_histories as forked  # noqa: E402 - found by the line before
 from support import united_histories as united  # noqa: E402 - likewise
+from support.changed_rows import play_changes, rare_changes  # noqa: E402 - likewise
 from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
 from support.doubled_histories import play_doubled, rare_doubled  # noqa: E402 - likewise
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
@@ -27,6 +28,7 @@ from support.random_histories import play, rare  # noqa: E402 - likewise
 MAX_TOLD = 5
 KINDS = {
     "keyed": (play, rare),
+    "rows": (play_changes, rare_changes),
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
     "deep": (play_deep, rare_deep),
