@@ -121,7 +121,9 @@ def delete(
     head = t.head() if keys is not None else t.refresh()
     if where is not None and keyed_of(head.layout) is None:
         search = Search(t, where, memory_bytes)
-        return delete_where(t, where, isolation=isolation, app=app, dry_run=dry_run, search=search)
+        return delete_where(
+            t, head, where, isolation=isolation, app=app, dry_run=dry_run, search=search
+        )
     if dry_run or choice(isolation, "isolation", ISOLATIONS) != "snapshot":
         raise InvalidInput("isolation and dry_run are for tables without a key")
     rule = rule_or_refuse(head, t.uri)

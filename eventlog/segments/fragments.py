@@ -164,18 +164,24 @@ class Reading:
             yield from (batch for _, batch in self.located(segments, only))
 
     def located(
-        self, segments: Iterable[Segment], only: Only = _EVERYWHERE
+        self,
+        segments: Iterable[Segment],
+        only: Only = _EVERYWHERE,
+        vectors: VectorReader | None = None,
     ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
         """Yield the rows as `batches` does, each batch with the segment that has them.
 
         If `schema` has the field `POSITION`, it is filled with the positions of the rows.
 
-        Args: as `batches`.
+        Args:
+            segments: as for `batches`.
+            only: as for `batches`.
+            vectors: the deletion vectors of the segments, where they are read already.
 
         Raises: as `batches`.
         """
         segments = list(segments)
-        vectors = self._vectors(s for s in segments if s.id not in only)
+        vectors = vectors or self._vectors(s for s in segments if s.id not in only)
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
             opened = read_ahead(

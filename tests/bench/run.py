@@ -35,6 +35,7 @@ WORKLOADS = {
     "vacuum": (330, 30),
     "follow": (300, 30),
     "branches": (200, 60),
+    "changes": (300, 60),
     "keyed": (400, 60),
     "arrow": (110, 30),
     "spark": (420, 200),
@@ -119,6 +120,7 @@ def _work(options):
     import appends
     import arrow_cost
     import branching
+    import changing
     import contention
     import crowd
     import following
@@ -141,6 +143,7 @@ def _work(options):
         "vacuum": vacuums.run,
         "follow": following.run,
         "branches": branching.run,
+        "changes": changing.run,
         "keyed": keyed.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,

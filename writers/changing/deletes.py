@@ -24,6 +24,7 @@ from eventlog.writers.changing.landing import (
 
 def delete_where(
     t: Table,
+    start: Snapshot,
     where: Where,
     *,
     isolation: Isolation,
@@ -35,6 +36,7 @@ def delete_where(
 
     Args:
         t: the table.
+        start: its newest version.
         where: the predicate.
         isolation: see `eventlog.writers.delete`.
         app: the idempotence key, if there is one.
@@ -43,7 +45,6 @@ def delete_where(
 
     Raises: as `eventlog.writers.delete`.
     """
-    start = t.refresh()
     if keyed_of(start.layout) is not None:
         raise InvalidInput("the table has a key: give the keys to delete")
     done = skipped(t, start, app)

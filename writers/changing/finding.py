@@ -54,11 +54,13 @@ class Found:
         selected: the segments with such rows, in the order of scans.
         searched: the positions that were found in each segment that was read, none among them:
             as long as the segment is live, only deletes change them.
+        vectors: the deletion vectors of the segments.
     """
 
     snapshot: Snapshot
     selected: tuple[Selected, ...] = ()
     searched: Mapping[Place, BitMap64] = field(default_factory=dict)
+    vectors: VectorReader | None = None
 
     @property
     def rows(self) -> int:
@@ -102,9 +104,9 @@ class Search:
         time_column = snapshot.layout.time_column
         candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
         unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
-        searched = {**known, **self._positions(plan, unknown)}
-        old = [s for s, whole in candidates if not whole and (s.id, s.version) in known]
-        vectors = VectorReader(self.t.store, snapshot.version, old, snapshot.header.table)
+        segments = [s for s, _ in candidates]
+        vectors = VectorReader(self.t.store, snapshot.version, segments, snapshot.header.table)
+        searched = {**known, **self._positions(plan, unknown, vectors)}
         selected = []
         for segment, whole in candidates:
             positions = None
@@ -118,7 +120,7 @@ class Search:
                 if len(positions) == segment.live_rows:
                     positions = None
             selected.append(Selected(segment, positions))
-        return Found(snapshot, tuple(selected), searched)
+        return Found(snapshot, tuple(selected), searched, vectors)
 
     def rows(self, found: Found, schema: pa.Schema) -> Iterator[tuple[Segment, pa.RecordBatch]]:
         """Yield the rows that were found, in the order of scans, with their segments.
@@ -130,16 +132,20 @@ class Search:
         Raises: as `find`.
         """
         reading = self._reading(self._plan(found.snapshot), schema)
-        yield from reading.located([one.segment for one in found.selected])
+        yield from reading.located(
+            [one.segment for one in found.selected], vectors=found.vectors
+        )
 
     def _plan(self, snapshot: Snapshot) -> ScanPlan:
         return plan_scan(snapshot, columns=[], where=self.where)
 
-    def _positions(self, plan: ScanPlan, segments: list[Segment]) -> dict[Place, BitMap64]:
+    def _positions(
+        self, plan: ScanPlan, segments: list[Segment], vectors: VectorReader
+    ) -> dict[Place, BitMap64]:
         """Return the positions of the selected rows of these segments that are not deleted."""
         found = {(s.id, s.version): BitMap64() for s in segments}
         reading = self._reading(plan, pa.schema([POSITION]))
-        for segment, batch in reading.located(segments):
+        for segment, batch in reading.located(segments, vectors=vectors):
             found[segment.id, segment.version] |= positions_in(batch)
         return found
 

@@ -316,7 +316,7 @@ class TableMatching(ABC):
             if wanted:
                 whole = len(wanted) == segment.live_rows
                 selected.append(Selected(segment, None if whole else wanted))
-        return Found(snapshot, tuple(selected))
+        return Found(snapshot, tuple(selected), vectors=vectors)
 
     def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
         """Return the staged segments of new and updated rows, and the action of the update."""

@@ -300,13 +300,9 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
     Returns:
         The drops and deletes, and the counts of `RowChange`.
     """
-    some = [one for one in found.selected if one.positions is not None]
-    before = VectorReader(
-        t.store,
-        found.snapshot.version,
-        [one.segment for one in some],
-        found.snapshot.header.table,
-    )
+    some = [one.segment for one in found.selected if one.positions is not None]
+    version, table = found.snapshot.version, found.snapshot.header.table
+    before = found.vectors or VectorReader(t.store, version, some, table)
     deleted: list[tuple[Segment | Add, BitMap64]] = []
     drops: list[Action] = []
     for one in found.selected:

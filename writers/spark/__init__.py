@@ -242,7 +242,10 @@ def _delete_selected(
         make_app(options.app_id, options.app_seq),
     )
     search = SparkSearch(t, where, options.memory_bytes, spark)
-    return delete_where(t, where, isolation=isolation, app=app, dry_run=dry_run, search=search)
+    start = t.refresh()
+    return delete_where(
+        t, start, where, isolation=isolation, app=app, dry_run=dry_run, search=search
+    )
 
 
 def update(  # noqa: PLR0913 - the public API

@@ -23,6 +23,7 @@ from eventlog.model.entries import Segment
 from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
 from eventlog.readers.spark.workers import activate, explained
 from eventlog.segments.fragments import POSITION, Reading
+from eventlog.segments.vectors import VectorReader
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
 from eventlog.state.scan import ScanPlan
@@ -41,7 +42,12 @@ class SparkSearch(Search):
 
     spark: SparkSession
 
-    def _positions(self, plan: ScanPlan, segments: list[Segment]) -> dict[Place, BitMap64]:
+    def _positions(
+        self,
+        plan: ScanPlan,
+        segments: list[Segment],
+        vectors: VectorReader,  # noqa: ARG002 - tasks read those of their own segments
+    ) -> dict[Place, BitMap64]:
         """See `Search`."""
         if not segments:
             return {}
