@@ -127,10 +127,16 @@ def delete(
     if dry_run or choice(isolation, "isolation", ISOLATIONS) != "snapshot":
         raise InvalidInput("isolation and dry_run are for tables without a key")
     rule = rule_or_refuse(head, t.uri)
-    if where is not None:
-        wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
-        keys = scan(t, wanted, where, version=head.version, memory_bytes=memory_bytes).to_reader()
-    return _delete_keys(t, head, rule, keys, app, memory_bytes)
+    given = keys if where is None else _keys_where(t, head, rule, where, memory_bytes)
+    return _delete_keys(t, head, rule, given, app, memory_bytes)
+
+
+def _keys_where(
+    t: Table, head: Snapshot, rule: MergeRule, where: Where, memory_bytes: int
+) -> pa.RecordBatchReader:
+    """Return the keys that a predicate selects."""
+    wanted = list(dict.fromkeys([*rule.key, *timed_by(head.layout)]))
+    return scan(t, wanted, where, version=head.version, memory_bytes=memory_bytes).to_reader()
 
 
 def _delete_keys(  # noqa: PLR0917 - what `delete` is given

@@ -132,9 +132,7 @@ class Search:
         Raises: as `find`.
         """
         reading = self._reading(self._plan(found.snapshot), schema)
-        yield from reading.located(
-            [one.segment for one in found.selected], vectors=found.vectors
-        )
+        yield from reading.located([one.segment for one in found.selected], vectors=found.vectors)
 
     def _plan(self, snapshot: Snapshot) -> ScanPlan:
         return plan_scan(snapshot, columns=[], where=self.where)
