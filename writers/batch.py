@@ -273,7 +273,7 @@ def stage(
         Unavailable: the store does not answer.
     """
     session, reader = t.session, to_reader(rows)
-    store = session.store if kept else _Unkept()
+    store = session.store if kept else _Unkept()  # against dry-run-that-stores
     recipe = Recipe.of(head, fills=missing is not None)
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))

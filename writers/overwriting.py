@@ -127,7 +127,7 @@ def _overwrite_range(
         "added": sum(add.rows for add in adds),
         "bytes": sum(add.bytes for add in adds),
     }
-    if request.dry_run:
+    if request.dry_run:  # against dry-run-of-a-range-that-commits
         return RowChange(seen, committed=False, **touched)
     transaction = t.transaction("overwrite", actions, read_version=seen, app=request.app)
     return RowChange(commit_renewed(t, transaction), committed=True, **touched)

@@ -73,4 +73,32 @@ ROW_CHANGES = (
         becomes("False"),
         "test_an_input_that_another_rewrite_took_is_still_the_end_of_a_task",
     ),
+    mutant(
+        "dry-run-that-stores",
+        "W15",
+        "a dry run of an overwrite stores no segment",
+        becomes("session.store"),
+        "test_overwrite_of_a_range",
+    ),
+    mutant(
+        "dry-run-of-a-range-that-commits",
+        "W15",
+        "a dry run of an overwrite commits nothing",
+        never,
+        "test_a_dry_run_of_an_overwrite_checks_the_rows",
+    ),
+    mutant(
+        "files-of-other-columns-merged",
+        "W15",
+        "files of a merge have the same columns: one that is missing in some is not null",
+        never,
+        "test_files_of_a_merge_of_rows_have_the_same_columns",
+    ),
+    mutant(
+        "replaced-values-lost-by-a-file",
+        "W15",
+        "a file whose rows replace others has all columns, unless null is meant",
+        never,
+        "test_an_overwrite_refuses_rows_that_lack_columns",
+    ),
 )

@@ -80,7 +80,7 @@ class _Target:
 
     def missing(self, given: Iterable[str]) -> list[str]:
         """Return the columns that rows of the given columns lack, but need."""
-        if self.lacking == "refused":
+        if self.lacking == "refused":  # against replaced-values-lost-by-a-file
             return [name for name in self.wanted.names if name not in set(given)]
         return missing_columns(self.wanted, self.rule, given)
 
@@ -177,6 +177,7 @@ def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
     for source in sources:
         part = _open(source, table)
         part.close()
+        # against files-of-other-columns-merged
         if table.lacking == "alike" and schemas and set(schemas[0].names) != set(part.schema.names):
             raise source.refused(
                 f"it has the columns {', '.join(part.schema.names)}, and {sources[0].path} has "
