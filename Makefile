@@ -128,9 +128,9 @@ mutants: $(STAMP) ## the protocol with one guard removed at a time: which test f
 fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
 	@PYTHONPATH=tests $(PYTHON) tests/fuzz/run.py $(SECONDS) --save fuzz-crashes
 
-soak: $(STAMP) ## faults and kill -9, then compaction beside appends, twice: MINUTES=1 each, SEED=…
+soak: $(STAMP) ## faults and kill -9, then changes of rows and compaction beside appends: MINUTES=1 each, SEED=…
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
-	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/integration tests/spark
+	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/soak/test_changed_rows.py tests/integration tests/spark
 
 tables: $(STAMP) ## update the tables of hazards and scenarios in tests/README.md from the marks
 	@$(PYTHON) tests/tidy/coverage.py

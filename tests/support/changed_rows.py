@@ -172,12 +172,13 @@ class Changes:
         free = [n for n in numbers if n not in self.coming]
         some = self.chance.sample(free, min(len(free), self.chance.randint(0, 5)))
         new = {n: (self.chance.randint(10, 19), hour_of(n)) for n in some}
+        births = dict(self.births)
         with self.finding(numbers) as found:
             overwrite(self.table, rows_of(new), where=where)
+        if any(n in self.rows and self.births[n] != births.get(n) for n in new):
+            raise Doubled  # others added them meanwhile
         for number in found():
             del self.rows[number]
-        if new.keys() & self.rows.keys():  # others added them meanwhile
-            raise Doubled
         self.bear(new)
 
     def merge(self):
