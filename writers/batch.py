@@ -37,6 +37,7 @@ from eventlog.staging.upsert_rows import (
 from eventlog.state.small import rules
 from eventlog.store.memory import MemoryStore
 from eventlog.store.port import Body
+from eventlog.table.evolving import evolve_for
 from eventlog.table.stage_again import commit_staged
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def append(
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> int:
     """Append rows and return the committed version. An append never conflicts with other commits.
 
@@ -67,8 +69,10 @@ def append(
             a time, with increasing sequences.
         app_seq: 0 or more; must grow with every unit of work of the app.
         memory_bytes: bound on the memory for rows in bytes, whatever their number.
-        missing: in a keyed table: see `upsert`. Otherwise a nullable column that `data` lacks is
-            null in its rows, which replace none.
+        missing: in a keyed table: see `upsert`. Otherwise a nullable column that `data` lacks has
+            its default in the rows, which replace none: null, where it has no other.
+        evolve: first give the table the columns and the wider types of `data` that it lacks, in a
+            commit of their own (`Table.add_columns`, `Table.widen_column`).
 
     Raises:
         InvalidInput: the rows do not fit the table; the message names column, count and an example.
@@ -79,8 +83,11 @@ def append(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    app = make_app(app_id, app_seq)
-    return add_rows(t, data, "append", app, memory_bytes, check_missing(missing))
+    app, meaning = make_app(app_id, app_seq), check_missing(missing)
+    if evolve and already(t.head(), app) is None:
+        data = to_reader(data)
+        evolve_for(t.session, data.schema)
+    return add_rows(t, data, "append", app, memory_bytes, meaning)
 
 
 def check_missing(missing: Any) -> Missing | None:

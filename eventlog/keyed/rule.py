@@ -269,10 +269,17 @@ def stored_rule(layout: Layout, schema: Schema) -> MergeRule | None:
 
 
 def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
-    """Return why a keyed table cannot get this schema, if it cannot (FORMAT.md R15.2)."""
-    keyed = None if layout is None else keyed_of(layout)
-    if layout is None or keyed is None:
+    """Return why a table of this layout cannot get this schema, if it cannot (FORMAT.md R15.2)."""
+    if layout is None:
         return None
+    keyed, known = keyed_of(layout), {column.id for column in schema.columns}
+    for number, role in roles_of(layout).items():
+        if number not in known:  # against layout-without-its-column
+            return f"it drops the column of id {number}, which is {role} of the table"
+    if keyed is None:
+        return None
+    if problem := _default_problem(keyed, schema):
+        return problem
     names = {column.name for column in schema.columns}
     reserved = [name for name in RESERVED if name in names]
     if reserved:
@@ -281,6 +288,35 @@ def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
     for column in schema.columns:
         if column.id in merged_by and column.nullable:
             return f"column {column.name!r} must stay required: rows are merged by it"
+    return None
+
+
+def roles_of(layout: Layout) -> dict[int, str]:
+    """Return for each column that a table cannot be without what it is."""
+    roles = dict.fromkeys(layout.order_by, "in the order")
+    keyed = keyed_of(layout)
+    if keyed is not None:
+        setting = keyed.merge
+        if not isinstance(setting, UnsetType):
+            functions = () if isinstance(setting.functions, UnsetType) else setting.functions
+            groups = () if isinstance(setting.groups, UnsetType) else setting.groups
+            named = {one.column for one in functions}
+            named |= {number for group in groups for number in (group.order, *group.columns)}
+            roles |= dict.fromkeys(sorted(named), "in the merge rule")
+        roles |= dict.fromkeys(keyed.key, "in the key")
+    return roles | {layout.time_column: "the time column"}
+
+
+def _default_problem(keyed: Keyed, schema: Schema) -> str | None:
+    """Return which default a merge rule does not permit, or None."""
+    merge = "last" if isinstance(keyed.merge, UnsetType) else keyed.merge.rule
+    for column in schema.columns if merge in ("partial", "aggregate") else ():
+        has_none = isinstance(column.initial, UnsetType) and isinstance(column.write, UnsetType)
+        if not has_none:  # against default-that-is-merged
+            return (
+                f"column {column.name!r} cannot have a default under {MERGE}={merge}: it would "
+                "count as a value of each row"
+            )
     return None
 
 

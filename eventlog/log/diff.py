@@ -40,10 +40,12 @@ class Diff:
     Attributes:
         added: the segments that are live only in the second version.
         dropped: the segments that are live only in the first version.
+        columns: what changed of the columns, in words.
     """
 
     added: list[Segment]
     dropped: list[Segment]
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from eventlog.merging import log_acts
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.planning.carried import Pair
+from eventlog.model.actions import SetSchema
+from eventlog.model.entries import Schema
 from eventlog.model.records import origins_of
 from eventlog.session.session import Session
 
@@ -130,7 +132,16 @@ class OriginMarks:
             seen,
             frozenset(ours),
             origins_of(head.meta).keys() <= {mark.name},
+            self._schema_before(head, steps),
         )
+
+    def _schema_before(self, head: Snapshot, steps: Sequence[AppliedStep]) -> Schema:
+        """Return the source's schema before some of its commits."""
+        newest = self._from.stored_schema
+        actions = (a for step in steps for act in step.acts for a in act.transaction.actions)
+        if newest == head.stored_schema or not any(isinstance(a, SetSchema) for a in actions):
+            return newest
+        return self._source.log.snapshot(steps[0].version - 1).stored_schema
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
         """Return whether a commit is one of the target's since the fork point."""

@@ -7,7 +7,7 @@ again, and several merges may run at once (MERGING.md "Merging histories").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from eventlog.errors import (
@@ -26,7 +26,7 @@ from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark, OriginMarks
 from eventlog.merging.planner_inputs import PlannerInputs, live_segments, overwritten_chunks
 from eventlog.merging.planning.by_state.one_by_one import objection
-from eventlog.merging.planning.by_state.sides import LeftOut, Take
+from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
 from eventlog.merging.planning.forms import object_key
@@ -272,13 +272,14 @@ class Merger:
         self._ties = None if rule is None else ties_of(rule)
         steps = self._source_commits.steps(first, self._source_head.version)
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
+        self._before = pair.before
         above = self._ties == "repeat" and pair.is_upper
         self._in_one = self._at_once or self._ties == "refuse" or above
         plan, past_read = self._plan(pair, head, steps)
         planned = plan.transactions
         why: _Why | None = plan.conflict
         if why is None and (past_read or not pair.alone or _brings_back(steps)):
-            sides = self._inputs.sides(self._source_head, head)
+            sides = self._sides(head)
             keyed = self._ties is not None
             why = objection(*sides, planned, alone=pair.alone, keyed=keyed)
         if why is None and not self._has_all(planned, steps):
@@ -300,6 +301,11 @@ class Merger:
         if why is not None and union is not None:
             self._unite(union, origin, why)
         self._looked = self._source_head.version
+
+    def _sides(self, head: Snapshot) -> tuple[Side, Side]:
+        """Return the source and this head of the target, as a union compares them."""
+        source, target = self._inputs.sides(self._source_head, head)
+        return replace(source, before=self._before), target
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.
@@ -374,7 +380,7 @@ class Merger:
         self._try(lambda: self._commits.commit_union(carried, head, mark))
 
     def _union(self, head: Snapshot, why: _Why) -> Union:
-        source, target = self._inputs.sides(self._source_head, head)
+        source, target = self._sides(head)
         try:
             return unite(
                 source,

@@ -28,25 +28,46 @@ Splits = Annotated[int, Bounds(ge=1, le=12)]  # of 1 bucket to 4,096
 ColumnType = str | dict[str, Any]
 
 
+# A value of a column, encoded as in `eventlog.model.columns.defaults`.
+Default = Int | str | bool
+
+
 class Column(Struct, frozen=True, forbid_unknown_fields=True):
-    """One column of the table. Its id is never reused in the same table."""
+    """One column of the table. Its id is never reused in the same table.
+
+    Attributes:
+        id: its id.
+        name: its name.
+        type: its type.
+        nullable: whether a row may lack a value.
+        initial: the value of rows in segments that lack the column; absent for null.
+        write: the value that writers store for rows that lack the column; absent for null.
+    """
 
     id: Count
     name: str
     type: ColumnType
     nullable: bool = True
+    initial: Default | UnsetType = UNSET
+    write: Default | UnsetType = UNSET
 
 
 class Schema(Struct, frozen=True, forbid_unknown_fields=True):
     """The columns of a table. `id` increases by one with every change.
 
-    `retired` has the ids of columns and fields that were dropped, ascending; absent while there are
-    none.
+    Attributes:
+        id: its number.
+        columns: the columns, in their order.
+        retired: the ids of columns and fields that were dropped, ascending; absent while there are
+            none.
+        by_id: whether only their field ids show which columns of older segments are which, and
+            what they stand for: names, types or what is absent do not. Absent while they do.
     """
 
     id: Count
     columns: tuple[Column, ...]
     retired: tuple[Count, ...] | UnsetType = UNSET
+    by_id: Literal[True] | UnsetType = UNSET
 
 
 class MergeFunction(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
-import msgspec
 import pyarrow as pa
 from msgspec import UnsetType
 
-from eventlog import arguments, limits
+from eventlog import limits
 from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.columns.column_types import (
     FIELD_ID,
     TIME_TYPES,
-    InnerField,
     all_fields,
     arrow_type,
     inner_fields,
     stored_type,
     type_problem,
-    with_fields,
 )
-from eventlog.model.columns.ids import LAST, all_ids, first_ids, ids_in, with_added_ids
-from eventlog.model.entries import Column, ColumnType, Schema
+from eventlog.model.columns.ids import LAST, all_ids, first_ids
+from eventlog.model.entries import Column, Schema
 
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _MAX_NAME = limits.NAME_CHARACTERS
@@ -41,77 +38,12 @@ def from_arrow(schema: pa.Schema) -> Schema:
         InvalidInput: there are no columns, a name is not a valid column name or is reserved, or the
             format does not have a type.
     """
-    return Schema(1, first_ids(_columns([(None, field) for field in schema])))
+    return Schema(1, first_ids(arrow_columns(schema)))
 
 
 def retired_ids(schema: Schema) -> tuple[int, ...]:
     """Return the ids of columns and fields that were dropped, ascending."""
     return () if isinstance(schema.retired, UnsetType) else schema.retired
-
-
-def extend(schema: Schema, wanted: pa.Schema) -> Schema:
-    """Return the successor of `schema` that also has the new columns of `wanted`.
-
-    Columns keep their order and ids. New columns must be nullable, and come last. A required column
-    may become nullable.
-
-    Raises:
-        Corrupt: two columns of `schema` have one name or one id.
-        InvalidInput: a column is missing from `wanted`, has another type, or is new and not
-            nullable, or has a reserved name.
-    """
-    to_arrow(schema)
-    wanted = arguments.schema(wanted)
-    old = {column.name: column for column in schema.columns}
-    missing = [name for name in old if name not in wanted.names]
-    if missing:
-        raise InvalidInput(f"columns cannot be removed from a table: {', '.join(missing)}")
-    order = [*old]
-    fields = sorted(wanted, key=lambda f: order.index(f.name) if f.name in old else len(order))
-    taken = {*all_ids(schema), *retired_ids(schema)}
-    columns = with_added_ids(_columns([(old.get(f.name), f) for f in fields]), taken)
-    successor = Schema(schema.id + 1, columns, schema.retired)
-    reason = check_successor(schema, successor)
-    if reason:
-        raise InvalidInput(reason)
-    return successor
-
-
-def check_successor(old: Schema, new: Schema) -> str | None:
-    """Return why `new` cannot follow `old`, or None: every segment of `old` must stay readable."""
-    if new.id != old.id + 1:
-        return f"schema {new.id} does not follow schema {old.id}"
-    if new.retired != old.retired:  # against dropped-id-forgotten
-        return "its retired ids are not those of dropped columns"
-    after = {column.id: column for column in new.columns}
-    for column in old.columns:
-        kept = after.pop(column.id, None)
-        if kept is None or kept.name != column.name:
-            return f"column {column.name!r} is missing from the new schema"
-        if kept.type != column.type:
-            return f"column {column.name!r} cannot change its type"
-        if column.nullable and not kept.nullable:
-            return f"column {column.name!r} cannot become required: older segments may hold nulls"
-    for column in after.values():
-        if not column.nullable:
-            return f"new column {column.name!r} must be nullable: older segments do not have it"
-    return _form_problem(new) or _id_problem(old, new)
-
-
-def _id_problem(old: Schema, new: Schema) -> str | None:
-    """Return which added column or field has not the id that it gets; None: there is none."""
-    before = {*all_ids(old)}
-    taken = {*before, *retired_ids(new)}
-    unnumbered = tuple(_without_new_ids(column, before) for column in new.columns)
-    for column, expected in zip(new.columns, with_added_ids(unnumbered, taken), strict=True):
-        if column != expected:  # against added-column-with-any-id
-            wrong, right = next(
-                pair
-                for pair in zip(ids_in(column), ids_in(expected), strict=True)
-                if len({*pair}) > 1
-            )
-            return f"column {column.name!r} brings id {wrong}, where {right} is the next one"
-    return None
 
 
 def first_problems(schema: Schema) -> list[str]:
@@ -228,23 +160,23 @@ def list_names(schema: Schema) -> str:
     return ", ".join(column.name for column in schema.columns)
 
 
-def _columns(fields: list[tuple[Column | None, pa.Field]]) -> tuple[Column, ...]:
-    """Return the columns of a schema; the ids of new ones, and of their fields, are 0.
+def arrow_columns(fields: Iterable[pa.Field]) -> tuple[Column, ...]:
+    """Return new columns with these Arrow fields; their ids, and those of their fields, are 0.
 
-    Args:
-        fields: the Arrow field of each column, and the column as it is now; None: it is new.
+    Raises:
+        InvalidInput: see `from_arrow`.
     """
     seen: set[str] = set()
     columns = []
-    for old, field in fields:
-        _check_name(field.name, "a column")
+    for field in fields:
+        check_field_name(field.name, "a column")
         if field.name.lower() in seen:
             raise InvalidInput(
                 f"column {field.name!r} occurs twice, perhaps in other capitals: capitals alone do "
                 "not tell columns apart. Rename one"
             )
         seen.add(field.name.lower())
-        if old is None and field.name.lower() in RESERVED:
+        if field.name.lower() in RESERVED:
             raise InvalidInput(
                 f"{field.name!r} cannot be the name of a column: the changes of a table have a "
                 f"column {field.name.lower()!r} of their own. Rename it"
@@ -253,15 +185,18 @@ def _columns(fields: list[tuple[Column | None, pa.Field]]) -> tuple[Column, ...]
         _check_fields(field.type, field.name)
         if problem := type_problem(kind):
             raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
-        if old is not None and arrow_type(old.type) == arrow_type(kind):
-            kind = old.type
-        columns.append(Column(0 if old is None else old.id, field.name, kind, field.nullable))
+        columns.append(Column(0, field.name, kind, field.nullable))
     if not columns:
         raise InvalidInput("a table needs at least one column, its event time")
     return tuple(columns)
 
 
-def _check_name(name: str, what: str) -> None:
+def check_field_name(name: str, what: str) -> None:
+    """Check the name of a column, or of a field of a struct.
+
+    Raises:
+        InvalidInput: it is not valid; the message says what it is of.
+    """
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise InvalidInput(
             f"{name[:80]!r} is not a valid name for {what}: names have 1 to {_MAX_NAME} printable "
@@ -283,7 +218,7 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
         return
     field_names = [field.name for field in kind]
     for name in field_names:
-        _check_name(name, f"a field of column {column!r}")
+        check_field_name(name, f"a field of column {column!r}")
     lower = [name.lower() for name in field_names]
     twice = [name for name in field_names if lower.count(name.lower()) > 1]
     if twice:
@@ -293,7 +228,7 @@ def _check_fields(kind: pa.DataType, column: str) -> None:
         )
 
 
-def _form_problem(schema: Schema) -> str | None:
+def form_problem(schema: Schema) -> str | None:
     """Return why a schema is invalid, whatever schema came before it, or None."""
     for column in schema.columns:
         if problem := type_problem(column.type):
@@ -322,19 +257,6 @@ def _shared(schema: Schema) -> str | None:
 
 def _name_twice(names: list[str]) -> bool:
     return len({_ascii_lower(name) for name in names}) < len(names)
-
-
-def _without_new_ids(column: Column, known: Collection[int]) -> Column:
-    """Return a column with 0 for its id, and those of its fields, unless they are known."""
-
-    def of(number: int) -> int:
-        return number if number in known else 0
-
-    def stripped(stored: ColumnType) -> ColumnType:
-        fields = [InnerField(of(f.id), f.name, stripped(f.type)) for f in inner_fields(stored)]
-        return with_fields(stored, fields) if fields else stored
-
-    return msgspec.structs.replace(column, id=of(column.id), type=stripped(column.type))
 
 
 def _outside(schema: Schema) -> str | None:

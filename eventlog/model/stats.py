@@ -111,6 +111,12 @@ def merge_stats(parts: Iterable[tuple[int, tuple[ColumnStats, ...]]]) -> tuple[C
     return tuple(_merged([rows for rows, _ in known], column) for column in columns)
 
 
+def live_stats(stats: Iterable[ColumnStats], schema: Schema) -> tuple[ColumnStats, ...]:
+    """Return the statistics of columns that a schema has: others cannot be committed (F6)."""
+    live = {column.id for column in schema.columns}
+    return tuple(one for one in stats if one.column in live)
+
+
 def has_text_bounds(column_type: Any) -> bool:
     """Say whether bounds of this column type are text rather than integers."""
     return bool(column_type == "string")

@@ -1,7 +1,7 @@
 """The columns of a segment's file as those of the table: found by id, in the table's types.
 
-Names, order and nesting are those of the version that is read. A column that the file lacks is
-null (FORMAT.md section 4.3).
+Names, order and nesting are those of the version that is read. A column that the file lacks has its
+initial default (FORMAT.md R7.10).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog.errors import DataLoss
 from eventlog.format.conversion import field_id, file_fields, leaf_count, match_columns
 from eventlog.keyed.rule import OP, VERSION
 from eventlog.model.columns.column_types import InnerField, arrow_type, inner_fields
+from eventlog.model.columns.defaults import decode_default
 from eventlog.model.entries import ColumnType, Schema
 from eventlog.segments.batches import has_text, without_columns
 
@@ -42,7 +44,7 @@ class FileColumns:
         self.stored = parquet.to_arrow_schema()
         more = _OF_LOGS if keyed else {}
         self.places = match_columns(parquet, self.stored, schema.columns, more)
-        self._types = {column.name: column.type for column in schema.columns}
+        self._columns = {column.name: column for column in schema.columns}
 
     def check_present(self, needed: Iterable[str]) -> None:
         """Check that the file has these columns.
@@ -70,13 +72,21 @@ class FileColumns:
             at += count
         return indexes
 
-    def same_names(self, names: Iterable[str]) -> bool:
-        """Return whether columns have these names in the file, too, and no other column has one."""
-        there = self.stored.names
-        return all(
-            there[self.places[name]] == name if name in self.places else name not in there
-            for name in names
-        )
+    def same_columns(self, names: Iterable[str]) -> bool:
+        """Return whether columns have these names, and their types, in the file, too.
+
+        A column that the file lacks is the same if it is null in all rows, and the file has no
+        other column of its name.
+        """
+        return all(map(self._is_same, names))
+
+    def _is_same(self, name: str) -> bool:
+        place, column = self.places.get(name), self._columns.get(name)
+        if place is None:
+            has_nulls = column is None or isinstance(column.initial, UnsetType)
+            return has_nulls and name not in self.stored.names
+        field = self.stored.field(place)
+        return column is None or (field.name == name and field.type == arrow_type(column.type))
 
     def conformed(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         """Return rows with exactly this schema.
@@ -100,15 +110,23 @@ class FileColumns:
             if place is not None:
                 stored = self.stored.field(place).type
                 column = rows.column(places.index(place))
-                wanted = self._types.get(field.name, "")
+                known = self._columns.get(field.name)
+                wanted = "" if known is None else known.type
                 columns.append(_converted(column, stored, wanted, field.type))
             elif field.nullable:
-                columns.append(pa.nulls(rows.num_rows, field.type))
+                columns.append(self._absent(field, rows.num_rows))
             else:
                 raise ValueError(f"column {field.name!r} is missing")
         if not columns:
             return pa.Table.from_batches([without_columns(rows.num_rows)])
         return pa.Table.from_arrays(columns, schema=schema)
+
+    def _absent(self, field: pa.Field, rows: int) -> pa.Array:
+        """Return the values of a column that the file lacks."""
+        column = self._columns.get(field.name)
+        if column is None or isinstance(column.initial, UnsetType):
+            return pa.nulls(rows, field.type)
+        return pa.repeat(decode_default(column, column.initial), rows)
 
 
 def _converted(

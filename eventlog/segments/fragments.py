@@ -355,7 +355,7 @@ class _Source:
             every = [n for n in every if _any_within(self.only, *self.first_rows[n : n + 2])]
         if reading.filter is None or len(every) < 2 or not reading.filter_in_scan():
             return every
-        if not self.file.same_names(reading.filter_columns):  # against pruned-by-another-column
+        if not self.file.same_columns(reading.filter_columns):  # against pruned-by-another-column
             return every
         import pyarrow.dataset as ds  # noqa: PLC0415 - loads pandas where that is installed
 

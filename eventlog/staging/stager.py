@@ -26,6 +26,7 @@ from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
 from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
+from eventlog.staging.incoming.absent_columns import with_defaults, write_defaults
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.uploads import Uploads
@@ -71,6 +72,7 @@ class Stager:
         memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
         self._store, self._clock, self._recipe = store, clock, recipe
         self._wanted = to_arrow(recipe.schema)
+        self._defaults = write_defaults(recipe.schema)
         # Splitting copies rows, encoding holds them beside their Parquet bytes, and the allocator
         # retains freed memory. By measurement, a quarter of the bound for waiting rows keeps the
         # total within it.
@@ -122,6 +124,8 @@ class Stager:
     def _conformed(self, batch: pa.RecordBatch) -> pa.Table | Problem:
         """Return the rows in the form in which they are held, or the first problem in them."""
         rule, layout = self._recipe.rule, self._recipe.layout
+        names = batch.schema.names
+        batch = with_defaults(batch, self._defaults)
         if rule is None:
             return conform(batch, self._wanted, layout.time_column)
         wanted = upsert_rows.incoming(self._wanted, rule, batch.schema)
@@ -131,7 +135,6 @@ class Stager:
         if isinstance(table, Problem):
             return table
         chunked_by = None if layout.granularity == "all" else layout.time_column
-        names = batch.schema.names
         lacking = (
             [] if self._recipe.fills else upsert_rows.missing_columns(self._wanted, rule, names)
         )

@@ -19,7 +19,8 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, AppReset, Drop, Restore, SameSegments
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.stats import live_stats
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
 from eventlog.state.small.holds import check_kept
@@ -96,8 +97,11 @@ def restoration(
                 version=target.version,
             )
     drops: list[Action] = [drop_of(s) for s in change.dropped if s.id not in back]
+    # against statistics-of-dropped-columns-restored
     adds: list[Action] = [
-        _as_live(add_of(s), now.get(s.id)) for s in change.added if s.id not in back
+        _of_columns(_as_live(add_of(s), now.get(s.id)), head.stored_schema)
+        for s in change.added
+        if s.id not in back
     ]
     resets = _resets(head, target, forget_units=forget_units)
     # Marks that are only stamped with the restore's version need no commit of their own.
@@ -113,6 +117,11 @@ def _as_live(add: Add, live: Segment | None) -> Add:
     if live is None:
         return add
     return msgspec.structs.replace(add_of(live), vector=add.vector)
+
+
+def _of_columns(add: Add, schema: Schema) -> Add:
+    """Return an add with the statistics of columns that the table has now."""
+    return msgspec.structs.replace(add, stats=live_stats(add.stats, schema))
 
 
 def _resets(head: Snapshot, target: Snapshot, *, forget_units: bool) -> dict[str, AppReset]:

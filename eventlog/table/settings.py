@@ -1,4 +1,4 @@
-"""Changes of a table's settings: properties, columns, granularity, clock.
+"""Changes of a table's settings: properties, granularity, buckets, clock.
 
 Each change is a commit of its own, and conflicts if another writer changed the same setting.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-
 from eventlog.arguments import mapping, whole
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.keyed.rule import MAX_BUCKETS, check_keyed, keyed_of
-from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties, SetSchema
+from eventlog.keyed.rule import MAX_BUCKETS, keyed_of
+from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
-from eventlog.model.schema import extend, stored_time_column
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.session import Session
 from eventlog.state.small import timing
@@ -34,16 +31,6 @@ def set_properties(session: Session, properties: Mapping[str, str | None]) -> in
         )
     changes = property_changes(properties, head.meta.properties, head.stored_schema)
     return session.commit(session.transaction("properties", [SetProperties(changes)]))
-
-
-def add_columns(session: Session, schema: pa.Schema) -> int:
-    """See `Table.add_columns`."""
-    head = session.refresh()
-    stored_time_column(head.stored_schema, head.layout.time_column)
-    _ = head.merge_rule  # it fits
-    successor = extend(head.stored_schema, schema)
-    check_keyed(head.layout, successor)
-    return session.commit(session.transaction("schema", [SetSchema(successor)]))
 
 
 def set_granularity(session: Session, granularity: str) -> int:

@@ -1,8 +1,9 @@
-"""Slow writers: staged objects below the fence are staged again, and then committed.
+"""Slow writers: staged objects that a newer version does not take are changed, and committed.
 
 A segment below the fence, or an object of deletion vectors, can no longer be committed under its
 own key, and vacuum may delete it at any time. Its bytes are copied to a fresh key in the current
-epoch (FORMAT.md R12.8). Nothing is deleted here (hazard C7).
+epoch (FORMAT.md R12.8). Nothing is deleted here (hazard C7). The statistics of columns that were
+dropped meanwhile are left out.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.format.deletion_vectors import has_vectors, join_vectors, references
 from eventlog.log.history import find_transaction
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, DeleteRows
 from eventlog.model.entries import Vector
 from eventlog.model.records import Transaction
+from eventlog.model.stats import live_stats
 from eventlog.session.session import Session
 from eventlog.store.parallel import COPY_THREADS, each
 from eventlog.store.retry import put_once
@@ -31,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def commit_staged(session: Session, transaction: Transaction) -> int:
-    """Commit a transaction of staged segments, staging again those that have been fenced.
+    """Commit a transaction of staged segments, also after a fence or after columns were dropped.
 
     The transaction keeps its id, so it takes effect once, even if its first form was committed.
 
@@ -45,9 +48,7 @@ def commit_staged(session: Session, transaction: Transaction) -> int:
         try:
             return session.commit(transaction)
         except CommitConflict as conflict:
-            if not any(
-                _fenced(action, session.head().meta.fence) for action in transaction.actions
-            ):
+            if not any(_outdated(action, session.head()) for action in transaction.actions):
                 raise
             # Another process may have committed it already; the fence conflict hides that.
             head = session.head().version
@@ -56,13 +57,16 @@ def commit_staged(session: Session, transaction: Transaction) -> int:
             )
             if landed is not None:
                 return landed
-            logger.info("staging fenced segments again: %s", conflict)
+            logger.info("changing staged segments for a newer version: %s", conflict)
             transaction = restaged(session, transaction)
     return session.commit(transaction)
 
 
 def restaged(session: Session, transaction: Transaction) -> Transaction:
-    """Return the transaction with every fenced object copied to the epoch of the newest version.
+    """Return the transaction as the newest version takes it.
+
+    Every fenced object is copied to its epoch, and statistics of columns that it does not have are
+    left out.
 
     Raises:
         CommitConflict: an upload is missing or damaged.
@@ -72,7 +76,12 @@ def restaged(session: Session, transaction: Transaction) -> Transaction:
     fence, copies = head.meta.fence, _Copies(session, head.version, transaction.id)
 
     def again(action: Action) -> Action:
-        if isinstance(action, Add) and action.epoch < fence:
+        if not isinstance(action, Add):
+            return action
+        stats = live_stats(action.stats, head.stored_schema)
+        if stats != action.stats:
+            action = msgspec.structs.replace(action, stats=stats)
+        if action.epoch < fence:
             return copies.segment(action)
         return action
 
@@ -102,6 +111,14 @@ def restaged(session: Session, transaction: Transaction) -> Transaction:
 
 def _key(add: Add) -> str:
     return keys.segment_key(add.epoch, add.chunk, add.id)
+
+
+def _outdated(action: Action, head: Snapshot) -> bool:
+    """Return whether an object is fenced, or has statistics of a column that was dropped."""
+    if _fenced(action, head.meta.fence) or not isinstance(action, Add):
+        return _fenced(action, head.meta.fence)
+    # against append-lost-to-a-dropped-column
+    return live_stats(action.stats, head.stored_schema) != action.stats
 
 
 def _fenced(action: Action, fence: int) -> bool:

@@ -9,8 +9,9 @@ can be pickled and sent to other processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.merging.merger import Merged, publish
 from eventlog.merging.planning.by_state.sides import Take
 from eventlog.model.actions import Action
+from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction
 from eventlog.query.moments import Moment, to_ms
@@ -36,7 +38,7 @@ from eventlog.state.delta import drop_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.port import ObjectStore
-from eventlog.table import pins_and_claims, restoration, settings
+from eventlog.table import evolving, pins_and_claims, restoration, settings
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
@@ -226,6 +228,8 @@ class Table:
     def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.
 
+        Also what changed of the columns, in words.
+
         Raises:
             Corrupt: they are neighbours, and one of them is of another log.
             VersionNotFound: there is no such version.
@@ -234,7 +238,8 @@ class Table:
         low, high = sorted((one, other), key=lambda snapshot: snapshot.version)
         if high.version == low.version + 1:  # against difference-to-another-log
             chain.check_named(low.header, low.commit_hash, high.header, self.uri)
-        return diff.diff(one, other)
+        columns = schema_changes(one.stored_schema, other.stored_schema)
+        return replace(diff.diff(one, other), columns=tuple(columns))
 
     def commit(self, transaction: Transaction) -> int:
         """Commit a transaction and return the version that contains it.
@@ -575,18 +580,97 @@ class Table:
         """
         return settings.set_properties(self.session, properties)
 
-    def add_columns(self, schema: pa.Schema) -> int:
-        """Add the new columns of `schema` to the table, and return the committed version.
+    def add_columns(
+        self,
+        fields: pa.Schema | Iterable[pa.Field],
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        within: str | Sequence[str] = (),
+    ) -> int:
+        """Add columns to the table, and return the committed version.
 
         Args:
-            schema: the existing columns and the new ones. New columns must be nullable.
+            fields: the new columns, which must be nullable, and come after the others. A column
+                that the table has already, of the same type, is left as it is.
+            defaults: by name of a new column, the value of rows that exist and of rows to come that
+                lack the column; or a mapping with `initial` for the former and `write` for the
+                latter. Null without.
+            within: a struct that gets the fields: the name of a column, or a list of names that
+                leads to a field (`element`, `key` and `value` inside of lists and maps).
 
         Raises:
-            CommitConflict: another writer changed the schema in the meantime.
-            InvalidInput: a column is missing, has another type, or is new and not nullable, or has
-                a name that is reserved.
+            CommitConflict: another writer changed the same columns in the meantime.
+            InvalidInput: a column exists with another type, is not nullable, or has a name, type or
+                default that is not possible.
         """
-        return settings.add_columns(self.session, schema)
+        return evolving.add_columns(self.session, fields, defaults, within)
+
+    def drop_columns(self, names: Iterable[str | Sequence[str]]) -> int:
+        """Drop columns, and return the committed version.
+
+        Older versions keep them. A column that is added later under the name of one that was
+        dropped is another column, without its values.
+
+        Args:
+            names: of columns; a field inside of a column is a list of names.
+
+        Raises:
+            CommitConflict: another writer changed the same columns in the meantime.
+            InvalidInput: there is no such column, or the table cannot be without it: the time
+                column, and those of the key, the order or the merge rule.
+        """
+        return evolving.drop_columns(self.session, names)
+
+    def rename_column(self, old: str | Sequence[str], new: str) -> int:
+        """Rename a column, and return the committed version; no segment is written again.
+
+        Args:
+            old: its name; a field inside of a column is a list of names.
+            new: its new name.
+
+        Raises:
+            CommitConflict: another writer changed the same columns in the meantime.
+            InvalidInput: there is no such column, or the name is taken, reserved or not valid.
+        """
+        return evolving.rename_column(self.session, old, new)
+
+    def widen_column(self, name: str | Sequence[str], to: pa.DataType) -> int:
+        """Give a column a wider type, and return the committed version.
+
+        int8, int16, int32 and int64 become a longer one of them, float32 becomes float64, and a
+        decimal one of more digits and the same scale. No segment is written again.
+
+        Args:
+            name: its name; a field inside of a column is a list of names.
+            to: the wider type.
+
+        Raises:
+            CommitConflict: another writer changed the same columns in the meantime.
+            InvalidInput: there is no such column, or the type is not wider.
+        """
+        return evolving.widen_column(self.session, name, to)
+
+    def reorder_columns(self, names: Iterable[str], *, within: str | Sequence[str] = ()) -> int:
+        """Put columns first, in this order, and return the committed version.
+
+        Args:
+            names: of columns. The others follow in the order that they have.
+            within: a struct whose fields are reordered; see `add_columns`.
+
+        Raises:
+            CommitConflict: another writer reordered them in the meantime.
+            InvalidInput: there is no such column, or one is named twice.
+        """
+        return evolving.reorder_columns(self.session, names, within)
+
+    def relax_columns(self, names: Iterable[str]) -> int:
+        """Let columns be null that could not, and return the committed version.
+
+        Raises:
+            CommitConflict: another writer changed the same columns in the meantime.
+            InvalidInput: there is no such column; or rows are merged by it.
+        """
+        return evolving.relax_columns(self.session, names)
 
     def set_granularity(self, granularity: str) -> int:
         """Set the size of time chunks for new rows, and return the committed version.

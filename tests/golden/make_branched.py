@@ -54,6 +54,7 @@ def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     with ExitStack() as stack:
+        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
         for place in ("session.session", "table.pins_and_claims"):
             name = f"eventlog.{place}.writer_name"
             stack.enter_context(patch(name, lambda: "golden@example"))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import eventlog
 import eventlog.session.session
+import eventlog.staging.stager
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.store.memory import MemoryStore
@@ -46,6 +47,7 @@ def _rows(*rows):
 
 def _store():
     eventlog.session.session.writer_name = lambda: "writer@example"
+    eventlog.staging.stager._UPLOADS = 1  # so that ids are drawn in one order
     store, clock = MemoryStore(), ManualClock(1_357_000_000_000, seed=7)
     table = Table.create(
         store.uri,

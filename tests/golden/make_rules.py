@@ -170,7 +170,6 @@ def schemas(t: Table) -> list[Transaction]:
     no_successors = [
         Schema(3, (at, n, new)),
         Schema(2, (at, n), ()),
-        Schema(2, (at, n), (number("added"),)),
         Schema(2, (at, n, Column(number("N"), "N", "string", True))),
         Schema(2, (at, n, change(new, nullable=False))),
         Schema(2, (at, n, change(new, id=3))),

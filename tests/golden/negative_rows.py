@@ -240,6 +240,14 @@ def segments() -> list[Value]:
     log = '"kind":"log"'
     bare = lambda rows: rows.drop_columns(["at"])
     nameless = lambda rows: rows.append_column("more", pa.nulls(rows.num_rows, pa.int64()))
+
+    def moved(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("many")
+        field = rows.schema.field(place)
+        inner = field.type.value_field.with_metadata({b"PARQUET:field_id": b"99"})
+        kind = pa.list_(inner)
+        return rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
+
     first = lambda rows: rows.schema.field(0).with_name("more")
     twice = lambda rows: rows.append_column(first(rows), rows.column(0))
     return [
@@ -248,6 +256,7 @@ def segments() -> list[Value]:
         newest("keyed").segment(operation, like=log).case("an _op in upper case", "R15.6", LOST),
         newest("whole").segment(bare).case("a required column not there", "4.3", LOST),
         newest("whole").segment(nameless).case("a column without a field id", "R7.10", LOST),
+        newest("evolved").segment(moved).case("elements of another field id", "R7.10", LOST),
         newest("whole").segment(twice).case("two columns of one field id", "4.3", LOST),
         _creator("year", "R7.7", "a byte of a segment that means nothing"),
         newest("year")

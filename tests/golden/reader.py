@@ -13,6 +13,7 @@ import re
 import struct
 import zlib
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from itertools import pairwise
 
@@ -279,6 +280,12 @@ def column_type(value):
     need(not has_float(value), "R5.1")
 
 
+def default_value(value):
+    """A default, whatever its type is."""
+    if not isinstance(value, bool | str):
+        integer(value)
+
+
 def free(value):
     """Any value of JSON."""
 
@@ -314,8 +321,18 @@ spill = record(sha256=hex64, size=count, adds=count, drops=count, vectors=some)
 unread_spill = record(sha256=text, size=count, adds=count, drops=count, vectors=some)
 schema = record(
     id=count,
-    columns=many(record(id=count, name=text, type=column_type, nullable=boolean)),
+    columns=many(
+        record(
+            id=count,
+            name=text,
+            type=column_type,
+            nullable=boolean,
+            initial=absent_or(default_value),
+            write=absent_or(default_value),
+        )
+    ),
     retired=absent_or(many(count)),
+    by_id=absent_or(choice(True)),
 )
 merge_rule = record(
     rule=text,
@@ -1080,7 +1097,14 @@ class Reader:
         found = by_id(table, () if keyed is None else ("_op", "_version"))
         for column in columns:
             intact(column["id"] in found or column["nullable"], "4.3")
-            made.append(found.get(column["id"]))
+            there = found.get(column["id"])
+            if there is None and "initial" in column:
+                value = default_of(column["type"], column["initial"])
+                kind = arrow_of(column["type"])
+                there = pa.chunked_array([pa.array([value] * table.num_rows, kind)])
+            elif there is not None and isinstance(column["type"], dict):
+                there = rebuilt(there, column["type"])
+            made.append(there)
         if keyed is not None:
             return None
         blank = [pa.nulls(table.num_rows) if values is None else values for values in made]
@@ -1172,6 +1196,81 @@ def by_id(table, unnumbered):
         intact(int(number) not in found, "4.3")
         found[int(number)] = column
     return found
+
+
+def default_of(kind, encoded):
+    """The value that a default stands for (R7.12)."""
+    if kind in ("float32", "float64"):
+        bits = encoded if encoded >= 0 else encoded ^ 0x7FFF_FFFF_FFFF_FFFF
+        return struct.unpack(">d", struct.pack(">q", bits))[0]
+    if kind.startswith("decimal"):
+        scale = int(re.findall(r"\d+", kind)[1])
+        return Decimal((int(encoded.startswith("-")), [*map(int, encoded.lstrip("-"))], -scale))
+    if kind == "binary":
+        return bytes.fromhex(encoded)
+    return encoded
+
+
+def number_of(field):
+    """The id of a field of a file."""
+    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+
+
+def ends_of(stored, kind):
+    """The ids of elements, keys and values in a file and in the table, at any depth."""
+    if isinstance(kind, str):
+        return
+    if "struct" in kind:
+        there = {number_of(field): field.type for field in stored}
+        parts = [(there.get(part["id"]), part) for part in kind["struct"]]
+    else:
+        fields = [stored.value_field] if "list" in kind else [stored.key_field, stored.item_field]
+        inner = [kind["list"]] if "list" in kind else kind["map"]
+        yield from ((number_of(f), part["id"]) for f, part in zip(fields, inner, strict=True))
+        parts = [(f.type, part) for f, part in zip(fields, inner, strict=True)]
+    for inner_type, part in parts:
+        if inner_type is not None:
+            yield from ends_of(inner_type, part["type"])
+
+
+def rebuilt(column, kind):
+    """A nested column with the fields of the table, found by id."""
+    stored = column.type
+    intact(all(there == wanted for there, wanted in ends_of(stored, kind)), "R7.10")
+    values = [made(value, stored, kind) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(values, nested(kind))])
+
+
+def made(value, stored, kind):
+    """A value of the type of a file as one of the table's type."""
+    if value is None or isinstance(kind, str):
+        return value
+    if "list" in kind:
+        return [made(one, stored.value_type, kind["list"]["type"]) for one in value]
+    if "map" in kind:
+        types = [*zip((stored.key_type, stored.item_type), kind["map"], strict=True)]
+        return [
+            tuple(made(v, t, part["type"]) for v, (t, part) in zip(pair, types, strict=True))
+            for pair in value
+        ]
+    there = {number_of(field): field for field in stored}
+    return {
+        part["name"]: None
+        if part["id"] not in there
+        else made(value[there[part["id"]].name], there[part["id"]].type, part["type"])
+        for part in kind["struct"]
+    }
+
+
+def nested(kind):
+    """The Arrow type of any column type."""
+    if isinstance(kind, str):
+        return arrow_of(kind)
+    if "list" in kind:
+        return pa.list_(nested(kind["list"]["type"]))
+    if "map" in kind:
+        return pa.map_(*(nested(part["type"]) for part in kind["map"]))
+    return pa.struct([(part["name"], nested(part["type"])) for part in kind["struct"]])
 
 
 def inside_of(kind):

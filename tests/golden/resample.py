@@ -100,7 +100,7 @@ def of_the_example(text: str) -> str:
         shown = f"| {name} | `{hashed[:22]}` … `{hashed[-22:]}` | {len(hashed.encode())} | "
         line = f"{shown}`{hashlib.sha256(hashed.encode()).hexdigest()}` |"
         text = re.sub(row, lambda _, line=line: line, text, count=1, flags=re.MULTILINE)
-    entries = {one["id"]: one for one in made["delta"]["adds"]}
+    entries = {one["chunk"]: one for one in made["delta"]["adds"]}
 
     def part(old: re.Match[str]) -> str:
         value = json.loads(old[1])
@@ -108,8 +108,8 @@ def of_the_example(text: str) -> str:
             field, name, _ = value
             now = state["state"][field]
             value = [field, name, now if name is None else now[name]]
-        elif value["id"] in entries:
-            value = entries[value["id"]]
+        else:
+            value = entries[value["chunk"]]
         return _hashed(canonical(value))
 
     start, end = (text.index(title) for title in ("### 1.6", "## 2 Objects"))
@@ -151,7 +151,7 @@ def of_the_spill(text: str) -> str:
     spill = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())["delta"]["spill"]
     body = (TABLES / "whole" / keys.frame_key(spill["sha256"])).read_bytes()
     table = frame_bytes.from_parquet(body, spill["adds"], spilled=True)
-    adds, _ = spill_columns.from_spill(table, 5)
+    adds, *_ = spill_columns.from_spill(table, 5)
     lines = []
     for raw, add in zip(pq.read_table(io.BytesIO(body)).to_pylist(), adds, strict=True):
         stored = ["null" if raw[name] is None else raw[name] for name in ("version", "partition")]
@@ -187,7 +187,7 @@ def of_the_tail(text: str) -> str:
         for a, b in pairwise(cuts)
     ]
     start = text.index("Example of a tail")
-    end = text.index("## 3 Types")
+    end = text.index("### 2.11", start)
     said = textwrap.fill(
         f"Its last {size} bytes are the tail: {size - footer - 8} bytes of checksums, {footer} "
         "bytes of footer, 8 bytes of length and magic. The entry has "

@@ -12,7 +12,7 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.merging.planning.columns import join_columns
 from eventlog.model.columns.column_types import FIELD_ID
-from eventlog.model.columns.ids import all_ids
+from eventlog.model.columns.ids import TOP, added_id, all_ids
 from eventlog.model.entries import Column, Schema
 from eventlog.model.schema import from_arrow
 from eventlog.readers import count, scan
@@ -145,7 +145,11 @@ def test_one_name_with_two_ids_is_a_lasting_conflict():
     ours = from_arrow(COLUMNS)
     theirs = Schema(2, (*ours.columns, Column(1_500_000_000, "more", "int64")))
     both = Schema(2, (*ours.columns, Column(1_400_000_000, "More", "int64")))
-    assert join_columns(theirs, ours) == Schema(2, theirs.columns)
-    assert "column 'more' with id 1500000000, where column 'More'" in join_columns(theirs, both)
-    other = Schema(2, (*ours.columns, Column(1_500_000_000, "more", "string")))
-    assert "column 'more' of type int64, where the target" in join_columns(theirs, other)
+    more = added_id(TOP, "more", ())
+    theirs = Schema(2, (*ours.columns, Column(more, "more", "int64")))
+    assert join_columns(ours, theirs, ours) == Schema(2, theirs.columns)
+    joined = join_columns(ours, theirs, both)
+    assert f"column 'more' with id {more}, where column 'More'" in joined
+    other = Schema(2, (*ours.columns, Column(more, "more", "string")))
+    words = "column 'more' of type int64 is added; but meanwhile column 'more' of type string"
+    assert words in join_columns(ours, theirs, other)

@@ -17,6 +17,7 @@ from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import chunks
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema, Unchanged
+from eventlog.model.columns.edits import add_fields
 from eventlog.model.entries import ColumnStats
 from eventlog.model.records import App
 from eventlog.state import fold, keyframe
@@ -81,9 +82,7 @@ def perform(table, step, number):
         actions.append(SetProperties((PropertyChange("user.note", old, str(step.note) or None),)))
     if step.widen:
         field_ = pa.field(f"extra {number}", pa.int64())
-        actions.append(
-            SetSchema(builders.schema.extend(head.stored_schema, head.schema.append(field_)))
-        )
+        actions.append(SetSchema(add_fields(head.stored_schema, [field_])))
     app = None if step.app is None else App(f"job {step.app}", number // 2)
     table.commit(table.transaction("replace", actions, app=app))
 

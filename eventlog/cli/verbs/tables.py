@@ -6,7 +6,7 @@ Needs the extra `cli`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -28,6 +28,7 @@ from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
 from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import parse_schema, type_text
@@ -112,11 +113,20 @@ def create(  # noqa: PLR0913 - one argument an option
 @click.option("--start", type=click.IntRange(min=0), help="The version to start at.")
 def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> None:
     """List the versions, newest first: the history of the table."""
-    entries = place.open().history(start, None if all_versions else limit)
+    table = place.open()
+    entries = table.history(start, None if all_versions else limit)
     if place.as_json:
         for entry in entries:
-            terminal.json_line(_entry_json(entry))
+            terminal.json_line(_entry_json(entry) | _columns_json(table, entry))
         return
+    evolved: list[HistoryEntry] = []
+
+    def noted(listed: Iterable[HistoryEntry]) -> Iterator[HistoryEntry]:
+        for entry in listed:
+            if entry.operation == "schema":
+                evolved.append(entry)
+            yield entry
+
     numbers = ("version", "added", "dropped", "rows", "bytes")
     terminal.table(
         ("version", "time", "operation", "added", "dropped", "rows", "bytes", "writer"),
@@ -131,10 +141,13 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
                 size_text(entry.bytes) if entry.bytes else "",
                 entry.writer,
             )
-            for entry in entries
+            for entry in noted(entries)
         ),
         right=numbers,
     )
+    for entry in evolved:
+        for text in _columns_json(table, entry)["columns"]:
+            terminal.say(f"version {entry.version}: {text}")
 
 
 @click.command()
@@ -223,11 +236,14 @@ def diff(place: Place, *, a: int, b: int) -> None:
             {
                 "from": a,
                 "to": b,
+                "columns": change.columns,
                 "added": [_segment_json(segment) for segment in change.added],
                 "dropped": [_segment_json(segment) for segment in change.dropped],
             }
         )
         return
+    for text in change.columns:
+        terminal.say(text)
     signed = [("-", s) for s in change.dropped] + [("+", s) for s in change.added]
     _table_of_segments(signed, splits=buckets_split(table.snapshot(max(a, b)).layout))
     terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
@@ -246,6 +262,14 @@ def _schema_of(path: str) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _columns_json(table: Table, entry: HistoryEntry) -> dict[str, Any]:
+    """Return what a version changed of the columns, in words, if it was made for that."""
+    if entry.operation != "schema":
+        return {}
+    before, after = (table.snapshot(v).stored_schema for v in (entry.version - 1, entry.version))
+    return {"columns": schema_changes(before, after)}
 
 
 def _entry_json(entry: HistoryEntry) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class Pair:
             are to be merged.
         ours: hashes of the target's commits that the commits to be merged name as their origins.
         alone: whether the target has merged no other log than the source.
+        before: the source's schema before the commits that are to be merged; None: the newest.
     """
 
     source: str
@@ -89,6 +90,7 @@ class Pair:
     seen: int = -1
     ours: frozenset[str] = frozenset()
     alone: bool = True
+    before: Schema | None = None
 
     @property
     def is_upper(self) -> bool:

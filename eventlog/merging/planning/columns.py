@@ -7,47 +7,43 @@ from __future__ import annotations
 
 import msgspec
 
-from eventlog.model.entries import Column, Schema, Segment
-from eventlog.model.schema_text import type_text
+from eventlog.model.columns.uniting import united_schema
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.stats import live_stats
 
 
-def join_columns(theirs: Schema, ours: Schema) -> Schema | str:
-    """Return the target's schema with the columns of the source; `ours` itself if it has them all.
+def join_columns(before: Schema, theirs: Schema, ours: Schema) -> Schema | str:
+    """Return the target's schema with what the source changed; `ours` itself if it has it all.
 
     Args:
-        theirs: the source's schema.
+        before: the source's schema before its change.
+        theirs: the source's schema after it.
         ours: the target's schema.
 
     Returns:
-        The next schema of the target, or a sentence about the column that does not fit.
+        The next schema of the target, or a sentence about the changes that exclude each other.
     """
-    known = {column.id: column for column in ours.columns}
-    names = {column.name.lower(): column for column in ours.columns}
-    changed: dict[int, Column] = {}
-    new: list[Column] = []
-    for column in theirs.columns:
-        same = known.get(column.id)
-        named = names.get(column.name.lower())
-        if named is not None and named.id != column.id:  # against one-name-of-two-columns
+    joined = united_schema(before, theirs, ours)
+    twice = _same_name(theirs, ours)
+    if twice and (isinstance(joined, str) or _same_name(joined, joined)):
+        return twice  # against one-name-of-two-columns
+    return joined
+
+
+def _same_name(one: Schema, other: Schema) -> str | None:
+    """Return which column has another id in each of two schemas, in any capitals, or None."""
+    names = {column.name.lower(): column for column in other.columns}
+    for column in one.columns:
+        named = names.get(column.name.lower(), column)
+        if named.id != column.id:
             return (
                 f"column {column.name!r} with id {column.id}, where column {named.name!r} of the "
                 f"target has id {named.id}: rename one of them"
             )
-        if same is None:
-            new.append(column)
-        elif (same.name, same.type) != (column.name, column.type):
-            return (
-                f"column {column.name!r} of type {type_text(column.type)}, where the target has "
-                f"{same.name!r} of type {type_text(same.type)}"
-            )
-        elif column.nullable and not same.nullable:
-            changed[same.id] = msgspec.structs.replace(same, nullable=True)
-    if not new and not changed:
-        return ours
-    columns = (*(changed.get(column.id, column) for column in ours.columns), *new)
-    return Schema(ours.id + 1, columns, ours.retired)
+    return None
 
 
 def translated(entry: Segment, ours: Schema) -> Segment:
-    """Return an entry of the source with the id of the target's schema, which has its columns."""
-    return msgspec.structs.replace(entry, schema=ours.id)
+    """Return an entry of the source with the id of the target's schema, and its columns alone."""
+    # against statistics-of-dropped-columns-merged
+    return msgspec.structs.replace(entry, schema=ours.id, stats=live_stats(entry.stats, ours))

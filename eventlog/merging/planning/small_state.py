@@ -43,6 +43,9 @@ class SmallStatePlan:
 
     def __init__(self, pair: Pair, meta: Meta, past: Divergence) -> None:
         self._pair, self._meta = pair, meta
+        # Those of transactions that the target has already, too.
+        set_by = (a for step in past.later for act in step.acts for a in act.transaction.actions)
+        self._source_schemas = {a.schema.id: a.schema for a in set_by if isinstance(a, SetSchema)}
         self._decisions = _decisions(pair, meta, past)
 
     @property
@@ -76,10 +79,12 @@ class SmallStatePlan:
         return changes
 
     def _schema_change(self, action: SetSchema, version: int) -> SetSchema | None:
-        schema = join_columns(action.schema, self.schema)
+        before = self._pair.schema if self._pair.before is None else self._pair.before
+        before = self._source_schemas.get(action.schema.id - 1, before)
+        schema = join_columns(before, action.schema, self.schema)
         if isinstance(schema, str):
-            raise MergeConflict(f"it has {schema}", version)
-        if schema is self.schema:
+            raise MergeConflict(f"the columns differ: {schema}", version)
+        if schema == self.schema:
             return None
         self._meta = msgspec.structs.replace(self._meta, schema=schema)
         return SetSchema(schema)

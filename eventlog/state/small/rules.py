@@ -46,10 +46,10 @@ from eventlog.model.actions import (
     Unpin,
     Update,
 )
+from eventlog.model.columns.evolution import check_successor
 from eventlog.model.entries import Segment, Vector, deleted_rows
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
-from eventlog.model.schema import check_successor
 from eventlog.state.delta import add_of
 from eventlog.state.small import assessment, claims, holds, timing
 

@@ -9,6 +9,7 @@ import re
 from functools import cache
 from urllib.parse import unquote, urlsplit
 
+from msgspec import UnsetType
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
@@ -67,6 +68,11 @@ def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
         return "cannot merge the rows of a key (compaction does so once and for all)"
     if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
         return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
+    if not isinstance(plan.columns.by_id, UnsetType):
+        return (
+            "finds columns by name, and some were renamed, dropped, widened or have a default (a "
+            "copy made with `eventlog.writers.append` has plain columns)"
+        )
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (

@@ -25,7 +25,7 @@ from support.builders import (
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema
-from eventlog.model.schema import extend
+from eventlog.model.columns.edits import add_fields
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
@@ -219,7 +219,7 @@ def _change(name, old, new):
 
 
 def test_two_changes_of_the_schema_conflict(table):
-    mine = extend(table.head().stored_schema, SCHEMA.append(pa.field("mine", pa.int64())))
+    mine = add_fields(table.head().stored_schema, [pa.field("mine", pa.int64())])
     stale = table.transaction("schema", [SetSchema(mine)])
     reopen(table.store).add_columns(SCHEMA.append(pa.field("theirs", pa.int64())))
     with pytest.raises(errors.CommitConflict, match="schema"):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
 
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take
@@ -48,7 +51,7 @@ def choose_settings(
         MergeConflict: both set one setting, and `take` is None; or one column has two types.
     """
     schema = _joined_schema(source, target)
-    actions: list[Action] = [] if schema is target.side.schema else [SetSchema(schema)]
+    actions: list[Action] = [] if schema == target.side.schema else [SetSchema(schema)]
     theirs, ours = settings_of(source.acts), settings_of(target.acts)
     changes, left_out = [], []
     for name in sorted(theirs):
@@ -65,17 +68,28 @@ def choose_settings(
 
 
 def _joined_schema(source: LogDifference, target: LogDifference) -> Schema:
-    schema = join_columns(source.side.schema, target.side.schema)
-    if isinstance(schema, str):
-        acts = [
-            act
-            for act in source.acts
-            if any(isinstance(action, SetSchema) for action in act.transaction.actions)
-        ]
-        raise MergeConflict(
-            f"it has {schema}", acts[-1].version if acts else source.side.version, lasting=True
-        )
-    return schema
+    """Return the target's schema with the changes of the source that the target does not have."""
+    before = source.side.schema if source.side.before is None else source.side.before
+    lacking = {id(act) for act in source.acts}
+    joined = target.side.schema
+    changes = [
+        (id(act) in lacking, act.version, action.schema)
+        for act in source.side.acts
+        for action in act.transaction.actions
+        if isinstance(action, SetSchema)
+    ]
+    # What the source changed in a row counts as one change: it may have taken something back.
+    for is_lacking, group in groupby(changes, key=lambda change: change[0]):
+        *_, (_, version, after) = group
+        if is_lacking:
+            schema = join_columns(before, after, joined)
+            if isinstance(schema, str):
+                raise MergeConflict(f"the columns differ: {schema}", version, lasting=True)
+            joined = schema
+        before = after
+    if joined.columns == target.side.schema.columns:
+        return target.side.schema
+    return msgspec.structs.replace(joined, id=target.side.schema.id + 1)
 
 
 def _left_out(
