@@ -740,7 +740,7 @@ def test_w18_columns_of_two_types_are_told_with_commands_that_lead_on(tmp_path, 
     for take in ((), ("--take", "source"), ("--take", "target")):
         refused = run("merge", one, two, *take)
         assert refused.exit_code == 3
-        assert "it has column 'x' of type" in refused.output
+        assert "the columns differ: column 'x' of type" in refused.output
         assert "`--take" not in refused.output
     named = [shlex.split(part.split("`")[0]) for part in refused.output.split("`eventlog ")[1:]]
     assert [words[0] for words in named] == ["replicate", "replicate", "changes", "changes"]
