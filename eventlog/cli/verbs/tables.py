@@ -1,4 +1,4 @@
-"""The verbs that make a table and show its versions: create, log, show, ls, diff.
+"""The verbs that make a table and show its versions: create, columns, log, show, ls, diff.
 
 Needs the extra `cli`.
 """
@@ -6,7 +6,7 @@ Needs the extra `cli`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -36,6 +36,7 @@ from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
+_ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax")  # of `eventlog columns`
 
 
 @click.command()
@@ -97,6 +98,54 @@ def create(  # noqa: PLR0913 - one argument an option
         granularity = table.head().layout.granularity
         chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
         terminal.say(f"created {table.uri}: {columns}, {chunks}")
+
+
+@click.command()
+@common
+@click.argument("act", type=click.Choice(_ACT_NAMES), required=False)
+@click.argument("words", nargs=-1)
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With add: the value of rows that lack the column, those that exist and those to come.",
+)
+@click.option("--within", help="With add and reorder: the struct whose fields they are.")
+def columns(
+    place: Place,
+    *,
+    act: str | None,
+    words: Sequence[str],
+    defaults: Sequence[str],
+    within: str | None,
+) -> None:
+    r"""List the columns, or change them with an ACT and its WORDS.
+
+    \b
+    add NAME:TYPE ...        drop NAME ...        rename NAME NEW
+    widen NAME:TYPE          reorder NAME ...     relax NAME ...
+
+    A field inside of a column is a JSON list of names: '["place","x"]'; element, key and value are
+    those of lists and maps. relax lets columns be null.
+    """
+    table = place.open()
+    if act is None:
+        if words or defaults or within:
+            raise InvalidInput("give an ACT: add, drop, rename, widen, reorder or relax")
+        _list_columns(place, table.snapshot())
+        return
+    if (defaults and act != "add") or (within and act not in ("add", "reorder")):
+        raise InvalidInput(f"{act} takes no --default, and --within is for add and reorder")
+    before = table.refresh().stored_schema
+    version = _ACTS[act](table, words, defaults, () if within is None else _path(within))
+    changed = schema_changes(before, table.snapshot(version).stored_schema)
+    if place.as_json:
+        terminal.json_document({"version": version, "columns": changed})
+        return
+    for text in changed or ["nothing changes"]:
+        terminal.say(text)
+    terminal.note(f"version {version}")
 
 
 @click.command("log")
@@ -254,7 +303,7 @@ _ROWS_OF_LOGS = (
     "--count` counts keys"
 )
 
-VERBS = (create, log_, show, ls, diff)
+VERBS = (create, columns, log_, show, ls, diff)
 
 
 def _schema_of(path: str) -> pa.Schema:
@@ -262,6 +311,78 @@ def _schema_of(path: str) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from None
+
+
+def _path(text: str) -> str | list[str]:
+    """Return a column's name, or the path to a field: a JSON list of names."""
+    return text if not text.lstrip().startswith("[") else parse_names(text, "a field")
+
+
+def _fields_of(words: Sequence[str]) -> list[pa.Field]:
+    return [*parse_schema(", ".join(words))]
+
+
+def _add(
+    table: Table, words: Sequence[str], defaults: Sequence[str], within: str | Sequence[str]
+) -> int:
+    fields = {field.name: field for field in _fields_of(words)}
+    given = {}
+    for text in defaults:
+        name, separator, value = text.partition("=")
+        if not separator or name not in fields:
+            raise InvalidInput(f"--default {text[:80]!r} is not NAME=VALUE of an added column")
+        given[name] = _value(value, fields[name])
+    return table.add_columns([*fields.values()], given, within=within)
+
+
+def _value(text: str, field: pa.Field) -> Any:
+    """Return a value of a type that is written as text."""
+    if pa.types.is_string(field.type):
+        return text
+    try:
+        return pa.array([text]).cast(field.type)[0].as_py()
+    except pa.ArrowException:
+        raise InvalidInput(
+            f"{text[:80]!r} is no default of column {field.name!r} of type {field.type}"
+        ) from None
+
+
+def _rename(table: Table, words: Sequence[str], *_: Any) -> int:
+    if len(words) != 2:
+        raise InvalidInput("rename takes a name and the new one")
+    return table.rename_column(_path(words[0]), words[1])
+
+
+def _widen(table: Table, words: Sequence[str], *_: Any) -> int:
+    if len(words) != 1 or ":" not in words[0]:
+        raise InvalidInput("widen takes NAME:TYPE, such as n:int64")
+    name, _separator, kind = words[0].rpartition(":")
+    return table.widen_column(_path(name), _fields_of([f"x:{kind}"])[0].type)
+
+
+_ACTS: dict[str, Callable[..., int]] = {
+    "add": _add,
+    "drop": lambda table, words, *_: table.drop_columns([_path(word) for word in words]),
+    "rename": _rename,
+    "widen": _widen,
+    "reorder": lambda table, words, _, within: table.reorder_columns(words, within=within),
+    "relax": lambda table, words, *_: table.relax_columns(words),
+}
+
+
+def _list_columns(place: Place, snapshot: Snapshot) -> None:
+    if place.as_json:
+        for column in snapshot.stored_schema.columns:
+            terminal.json_line(msgspec.to_builtins(column))
+        return
+    terminal.table(
+        ("id", "column", "type", ""),
+        (
+            (c.id, c.name, type_text(c.type), "" if c.nullable else "not null")
+            for c in snapshot.stored_schema.columns
+        ),
+        right=("id",),
+    )
 
 
 def _columns_json(table: Table, entry: HistoryEntry) -> dict[str, Any]:

@@ -57,6 +57,13 @@ def verbs(table):
         "chunks": where,
         "claims": [[uri], [uri, "--break", ESC]],
         "clock": where,
+        "columns": [
+            [uri],
+            [uri, "drop", ESC],
+            [uri, "rename", LINE, ESC],
+            [uri, "add", f"{ESC}:int8"],
+            [uri, "add", "z:int8", "--default", ESC, "--within", LINE],
+        ],
         "compact": [[uri], [uri, "--explain", ESC], [uri, "--plan"]],
         "create": [[copy + "2", "--column", ESC], [uri, "--time-column", LINE]],
         "delete": [[uri, "--where", ESC], [uri, "--key", LINE]],

@@ -1,0 +1,88 @@
+"""The verb `columns`, and what `log` and `diff` show of changes of columns."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from support.builders import SCHEMA, create, events
+
+from eventlog import Table
+from eventlog.cli.program import build
+from eventlog.readers import scan
+from eventlog.store.local import LocalStore
+from eventlog.writers import append
+
+
+def run(*arguments):
+    return CliRunner().invoke(build(), [str(a) for a in arguments])
+
+
+@pytest.fixture
+def table(tmp_path):
+    made = create(LocalStore(tmp_path / "t"))
+    append(made, events(2))
+    return made
+
+
+def test_columns_are_listed_and_changed(table):
+    uri = table.uri
+    added = run("columns", uri, "add", "n:int8", "s:struct<a:int8, b:string>", "--default", "n=5")
+    assert added.exit_code == 0, added.output
+    assert "column 'n' of type int8 with 5 in rows that exist is added" in added.output
+    for words in (
+        ("rename", "name", "title"),
+        ("rename", '["s","a"]', "c"),
+        ("widen", "n:int64"),
+        ("widen", '["s","c"]:int16'),
+        ("add", "d:date", "--within", "s"),
+        ("reorder", "d", "--within", "s"),
+        ("reorder", "n", "title"),
+        ("drop", "value", '["s","b"]'),
+        ("relax", "at"),
+    ):
+        assert run("columns", uri, *words).exit_code == 0, words
+    found = Table.open(uri)
+    assert found.head().schema.names == ["n", "title", "at", "s"]
+    assert [f.name for f in found.head().schema.field("s").type] == ["d", "c"]
+    assert scan(found, ["n"]).to_table().column("n").to_pylist() == [5, 5]
+    listed = run("columns", uri)
+    assert "struct<d:date, c:int16>" in listed.output
+    shown = [json.loads(line) for line in run("columns", uri, "--json").stdout.splitlines()]
+    assert [one["name"] for one in shown] == ["n", "title", "at", "s"]
+    answer = json.loads(run("columns", uri, "rename", "title", "name", "--json").stdout)
+    assert answer == {
+        "version": found.refresh().version,
+        "columns": ["column 'title' is renamed to 'name'"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("drop", "at"), "cannot be dropped: it is the time column"),
+        (("drop", "nope"), "no column 'nope'"),
+        (("rename", "name"), "rename takes a name and the new one"),
+        (("widen", "name"), "widen takes NAME:TYPE"),
+        (("widen", "value:int8"), "cannot change type"),
+        (("add", "n:int8", "--default", "n=x"), "no default of column 'n'"),
+        (("add", "n:int8", "--default", "m=1"), "is not NAME=VALUE"),
+        (("drop", "name", "--within", "s"), "--within is for add and reorder"),
+        (("--within", "s"), "give an ACT"),
+    ],
+)
+def test_what_is_wrong_is_told(table, words, why):
+    refused = run("columns", table.uri, *words)
+    assert refused.exit_code == 2
+    assert why in refused.output
+    assert table.refresh().schema == SCHEMA
+
+
+def test_log_and_diff_show_changes_of_columns_in_words(table):
+    table.rename_column("name", "title")
+    append(table, events(1).rename_columns(["at", "title", "value"]))
+    words = "column 'name' is renamed to 'title'"
+    assert f"version 2: {words}" in run("log", table.uri).output
+    lines = [json.loads(line) for line in run("log", table.uri, "--json").stdout.splitlines()]
+    assert [line.get("columns") for line in lines] == [None, [words], None, None]
+    assert words in run("diff", table.uri, "1", "3").output
+    assert json.loads(run("diff", table.uri, "1", "3", "--json").stdout)["columns"] == [words]
