@@ -153,11 +153,26 @@ def test_a_type_that_came_later_is_named(table, name, arguments):
         ("ts > '2013-01-08'", "ends inside a chunk"),
         ("ts >= '2013-01-08' AND ts <= '2013-01-09'", "ends inside a chunk"),
         ("ts >= '2013-01-09' AND ts < '2013-01-08'", "empty range"),
-        ("ts >=", "not one SQL expression"),
-        ("tz >= '2013-01-08'", "tz"),
     ],
 )
-def test_replace_where_takes_only_whole_chunks(table, replace_where, said):
+def test_replace_where_takes_only_whole_chunks_of_a_keyed_table(local_uri, replace_where, said):
+    table = Table.create(local_uri, SCHEMA, time_column="ts", granularity="day", key=("id",))
+    with pytest.raises(InvalidInput) as caught:
+        writer_of(table, overwrite=True, replaceWhere=replace_where)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("replace_where", "said"),
+    [
+        ("ts >=", "not one SQL expression"),
+        ("tz >= '2013-01-08'", "tz"),
+        ("id + 1", "not a boolean condition"),
+    ],
+)
+def test_a_wrong_predicate_of_replace_where_is_refused_before_a_task_runs(
+    table, replace_where, said
+):
     with pytest.raises(InvalidInput) as caught:
         writer_of(table, overwrite=True, replaceWhere=replace_where)
     assert said in str(caught.value)

@@ -425,6 +425,10 @@ def _selection_of(
     """Return the predicate, or the range [start, end) ms, whose rows an overwrite replaces.
 
     A predicate that is a range of whole chunks drops these as they are, in keyed tables, too.
+
+    Raises:
+        InvalidInput: the predicate or the range is wrong; or the table has a key, and the predicate
+            is no range of whole chunks.
     """
     if replacement.where is not None:
         if replacement.start is not None or replacement.end is not None:
@@ -434,6 +438,7 @@ def _selection_of(
         except InvalidInput:
             if keyed_of(head.layout) is not None:
                 raise
+        parse_predicate(replacement.where, head.stored_schema)  # before any task runs
         return replacement.where, None
     low, high = to_range(replacement.start, replacement.end)
     check_aligned(low, high, head)
