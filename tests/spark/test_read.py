@@ -173,6 +173,24 @@ def test_segments_from_before_a_column_read_as_null(spark, table, engine):
     assert sorted((row.id, row.extra) for row in found) == [(29, None), (99, 7)]
 
 
+def test_columns_that_were_changed_are_found_by_id(spark, table):
+    table.rename_column("name", "title")
+    table.add_columns([pa.field("name", pa.int64())], {"name": 7})
+    append(table, pa.table({"id": [99], "ts": [START_US], "title": ["new"]}).cast(
+        pa.schema([*list(SCHEMA)[:2], ("title", pa.string())])
+    ))  # fmt: skip
+    read = functools.partial(eventlog.readers.spark.read, spark, table.uri)
+    for where in ("id = 3 or id = 99", "name = 7 and (title = 'new' or title = 'name-3')"):
+        found = sorted((row.id, row.title, row.name) for row in read(where=where).collect())
+        assert found == [(3, "name-3", 7), (99, "new", 7)]
+    with pytest.raises(InvalidInput, match="finds columns by name, and some were renamed"):
+        read(engine="jvm")
+    table.drop_columns(["name"])
+    assert read().columns == ["id", "ts", "title"]
+    assert read(version=1).columns == SCHEMA.names
+    assert read(version=1, engine="jvm").count() == 30
+
+
 @pytest.mark.data_source
 def test_a_schema_given_by_the_user_is_a_projection(spark, table):
     reader = spark.read.format("eventlog").schema("name STRING, id BIGINT")

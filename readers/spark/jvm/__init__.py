@@ -69,10 +69,7 @@ def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
         return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
     if not isinstance(plan.columns.by_id, UnsetType):
-        return (
-            "finds columns by name, and some were renamed, dropped, widened or have a default (a "
-            "copy made with `eventlog.writers.append` has plain columns)"
-        )
+        return "finds columns by name, and some were renamed, dropped, widened or have a default"
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (
