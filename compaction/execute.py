@@ -303,7 +303,12 @@ class _Attempt:
         if isinstance(made, MergedSlices):
             return commit_staged(t.session, replacement(t, read, made, self._lease)), made
         rewriting = Rewriting(
-            read.inputs, made.layout, made.by, made.adds, self._policy.memory_bytes
+            inputs=read.inputs,
+            schema=made.schema,
+            layout=made.layout,
+            by=made.by,
+            adds=made.adds,
+            memory_bytes=self._policy.memory_bytes,
         )
         for attempt in range(_MOST_TRANSLATIONS):
             now = self._left(read, t.head())

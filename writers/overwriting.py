@@ -70,7 +70,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         where: SQL text or a pyarrow expression, in the place of a range.
         isolation: `snapshot` keeps rows that came after the read version, `serializable` refuses.
         read_version: the version that `data` was computed from. Its rows are replaced; later ones
-            are kept, or are a conflict. None: the newest, and what came since is dropped unseen.
+            are kept, or a conflict, as is a change of these. None: whatever is there is replaced.
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
@@ -95,7 +95,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         return RowChange(done)
     before = read_at(t, read_version)
     of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
-    request = dataclasses.replace(of, dry_run=dry_run)
+    request = dataclasses.replace(of, dry_run=dry_run, exact=read_version is not None)
     if where is not None:
         _check_alone(start, end)
         return overwrite_where(t, data, request, before, missing)
@@ -130,17 +130,26 @@ def _overwrite_range(
     if request.dry_run:  # against dry-run-of-a-range-that-commits
         return RowChange(seen, committed=False, **touched)
     transaction = t.transaction("overwrite", actions, read_version=seen, app=request.app)
-    return RowChange(commit_renewed(t, transaction), committed=True, **touched)
+    version = commit_renewed(t, transaction, exact=request.exact)
+    return RowChange(version, committed=True, **touched)
 
 
-def commit_renewed(t: Table, transaction: Transaction) -> int:
+def commit_renewed(t: Table, transaction: Transaction, *, exact: bool) -> int:
     """Commit an overwrite; a segment that it drops may have got a deletion vector meanwhile.
 
     What is dropped needs no delete, so the drop is aimed at the entry as it is now. An update has
     put new forms of dropped rows elsewhere, which would stay: that is a conflict.
 
+    Args:
+        t: the table.
+        transaction: the overwrite.
+        exact: the new rows were computed from the read version, so a delete since is a conflict,
+            too.
+
     Raises: as `commit_staged`.
     """
+    if exact:  # against deletes-since-the-read-version-unseen
+        return commit_staged(t.session, transaction)
     seen = transaction.read_version
     for _ in range(_MOST_RENEWALS):
         try:

@@ -20,7 +20,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
-from eventlog.model.entries import Granularity, Segment
+from eventlog.model.entries import Granularity, Schema, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
@@ -46,6 +46,7 @@ class Rewritten:
         rows: number of rows in all of them.
         bytes: total size of their objects.
         digest: digest of the rows, equal to that of the inputs.
+        schema: of the new segments.
         layout: of the new segments.
         by: the columns that rows were sorted by.
     """
@@ -54,6 +55,7 @@ class Rewritten:
     rows: int
     bytes: int
     digest: Digest
+    schema: Schema
     layout: NamedLayout
     by: tuple[str, ...]
 
@@ -74,8 +76,7 @@ def rewrite(
     Each chunk gets the fewest segments of about equal rows such that none exceeds
     `sizes.target_bytes`, as far as sizes can be estimated. Data beyond the memory limit is kept in
     temporary files; only unsorted rows of coarser inputs, written to many chunks at once, get
-    smaller segments instead. Without columns to sort by, rows keep the order of the inputs. Columns
-    added after an input was written are null.
+    smaller segments instead. Without columns to sort by, rows keep the order of the inputs.
 
     Args:
         t: the table. Its newest known version provides the schema and is the epoch of the staged
@@ -117,7 +118,8 @@ def rewrite(
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != total:
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
-    return Rewritten(adds, written.rows, sum(a.bytes for a in adds), written, layout, tuple(by))
+    size, read = sum(add.bytes for add in adds), recipe.schema
+    return Rewritten(adds, written.rows, size, written, read, layout, tuple(by))
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:

@@ -21,7 +21,7 @@ from eventlog import Table
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Schema, Segment
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.runs import ACROSS, START, rewrite_runs, with_starts
 from eventlog.segments.fragments import POSITION, Reading
@@ -39,6 +39,7 @@ class Rewriting:
 
     Attributes:
         inputs: the segments that it read, in its order, with the vectors that they had then.
+        schema: with which it read them, and wrote the outputs.
         layout: of the outputs, with their granularity.
         by: the columns that rows were sorted by.
         adds: the outputs, in the order of their chunks and rows.
@@ -46,6 +47,7 @@ class Rewriting:
     """
 
     inputs: tuple[Segment, ...]
+    schema: Schema
     layout: NamedLayout
     by: tuple[str, ...]
     adds: tuple[Add, ...]
@@ -146,13 +148,13 @@ def _marked_rows(
 ) -> Generator[pa.Table, None, None]:
     """Yield the rows that the rewrite read, with a mark of those that were deleted since."""
     head = t.head()
-    schema = to_arrow(head.stored_schema)
+    schema = to_arrow(made.schema)  # columns may have other names since
     names = dict.fromkeys([*made.by, made.layout.time_column])
     wanted = pa.schema([*(schema.field(name) for name in names), POSITION])
     reading = Reading(
         t.store,
         head.version,
-        head.stored_schema,
+        made.schema,
         schema,
         wanted,
         ahead_bytes=made.memory_bytes // 8,

@@ -101,4 +101,32 @@ ROW_CHANGES = (
         never,
         "test_an_overwrite_refuses_rows_that_lack_columns",
     ),
+    mutant(
+        "columns-renamed-unseen",
+        "W15",
+        "a change is not done again under columns that may have other names",
+        never,
+        "test_columns_that_get_other_names_meanwhile_are_a_conflict",
+    ),
+    mutant(
+        "replaced-rows-changed-unseen",
+        "W15",
+        "rows that others changed since they were read are not overwritten",
+        never,
+        "test_rows_that_were_read_and_changed_since_are_not_overwritten",
+    ),
+    mutant(
+        "later-rows-replaced-unseen",
+        "W15",
+        "rows that came since the others were read are not overwritten with them",
+        never,
+        "test_rows_that_came_after_those_that_were_read_are_not_overwritten_unseen",
+    ),
+    mutant(
+        "deletes-since-the-read-version-unseen",
+        "W15",
+        "rows of a range that others deleted since they were read do not come back",
+        never,
+        "test_rows_of_a_range_that_were_read_and_changed_since_are_not_overwritten",
+    ),
 )

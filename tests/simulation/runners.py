@@ -57,9 +57,10 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
         count = -(-size // sizes.target_bytes) + (len(rows) >= CLUMSY_ROWS)
         step = -(-len(rows) // count)
         adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
-    count = sum(add.rows for add in adds)
-    layout = structs.replace(Recipe.of(t.head()).layout, granularity=granularity)
-    return Rewritten(tuple(adds), count, sum(add.bytes for add in adds), NOTHING, layout, ())
+    count, size = sum(add.rows for add in adds), sum(add.bytes for add in adds)
+    recipe = Recipe.of(t.head())
+    layout = structs.replace(recipe.layout, granularity=granularity)
+    return Rewritten(tuple(adds), count, size, NOTHING, recipe.schema, layout, ())
 
 
 def spread(segment, granularity, rows):

@@ -126,8 +126,8 @@ def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
         (lambda: append(events(5), local_uri, app_id="a"), "app_id and app_seq together"),
         (lambda: append(events(5).selectExpr("*", "1 x"), local_uri), "unknown columns: 'x'"),
         (lambda: append(events(5), local_uri, memory_bytes=1), "memory_bytes"),
-        (lambda: overwrite(events(5), local_uri, isolation="none"), "carry, serializable"),
-        (lambda: overwrite(events(5), local_uri, where="id = 3"), "range of the time column"),
+        (lambda: overwrite(events(5), local_uri, isolation="none"), "snapshot, serializable"),
+        (lambda: overwrite(events(5), local_uri, where="id + 3"), "not a boolean condition"),
         (
             lambda: overwrite(events(5), local_uri, where="ts >= '2013-01-07'", start="2013-01-07"),
             "means the same as replaceWhere",

@@ -120,7 +120,7 @@ def test_rows_that_spark_did_not_hand_over_are_not_taken_for_none(sink, others):
         ({"appId": "job", "appSeq": "1"}, "appId, appSeq is for batch writes"),
         ({"replaceWhere": "ts > 5"}, "replaceWhere is for overwrites"),
         ({"start": "2013-01-01", "end": "2013-01-02"}, "start, end is for overwrites"),
-        ({"isolation": "carry", "readVersion": "1"}, "isolation, readVersion is for overwrites"),
+        ({"isolation": "snapshot", "readVersion": "1"}, "isolation, readVersion is for overwrites"),
         ({"version": "1"}, "version is for reads"),
         ({"startingVersion": "1"}, "startingVersion is for reads"),
         ({"checkpoint": "x"}, "unknown option"),

@@ -90,6 +90,7 @@ class Request:
         memory_bytes: about how many bytes to hold.
         transaction: the id of the transaction; None makes one.
         dry_run: of overwrites: commit nothing.
+        exact: whether it is a conflict that others changed rows that were there at the start.
     """
 
     operation: str
@@ -100,6 +101,7 @@ class Request:
     memory_bytes: int
     transaction: str | None = None
     dry_run: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,14 @@ class Meanwhile:
         moved: ids of the segments to which rows of given segments were moved, by compactions and
             updates.
         arrivals: other segments that were added, with the version of each.
+        later: ids of the segments that have rows of arrivals.
+        mixed: a version that put given rows and rows of arrivals into one segment; None: none did.
     """
 
     moved: frozenset[str] = frozenset()
     arrivals: tuple[tuple[int, Add], ...] = ()
+    later: frozenset[str] = frozenset()
+    mixed: int | None = None
 
 
 @dataclass
@@ -125,7 +131,9 @@ class _Progress:
     known: dict[Place, BitMap64] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
     seen: int = -1
+    rows: int | None = None
 
     def note(self, found: Found) -> None:
         """Remember what was found, to follow its rows and not to read its segments again."""
@@ -179,11 +187,14 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
         transaction = replace(transaction, id=request.transaction)
     head = t.session.head()
     if start.version < head.version:  # rows may have been moved since
-        progress.note(finder.find(start, progress.may_have, {}))
+        before = finder.find(start, progress.may_have, {})
+        progress.note(before)
+        progress.rows = before.rows
     for attempt in range(_MOST_ATTEMPTS):
         _catch_up(t, request, progress, head)
         found = finder.find(head, progress.may_have, progress.known)
         progress.note(found)
+        _check_same_rows(t, request, progress, found)
         new, update = adds(found)
         if not found.selected and not new and request.app is None:
             return RowChange(head.version)
@@ -242,7 +253,15 @@ def would_change(
     )
 
 
-def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) -> Meanwhile:
+def commits_between(
+    t: Table,
+    after: int,
+    until: int,
+    touched: Iterable[str],
+    later: Iterable[str] = (),
+    *,
+    updated: bool = True,
+) -> Meanwhile:
     """Return what other writers committed in the versions above `after`, up to `until`.
 
     Args:
@@ -250,8 +269,11 @@ def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) ->
         after: the version before the first one.
         until: the last version.
         touched: ids of the segments whose rows are followed to where they were moved.
+        later: `Meanwhile.later` up to `after`.
+        updated: whether the new form of an updated row counts as the row, moved; else as another.
     """
-    followed, moved = set(touched), set[str]()
+    followed, moved, newer = set(touched), set[str](), set(later)
+    mixed: int | None = None
     arrivals: list[tuple[int, Add]] = []
     log = t.session.log
     for version in range(after + 1, until + 1):
@@ -260,26 +282,52 @@ def commits_between(t: Table, after: int, until: int, touched: Iterable[str]) ->
             new = [a for a in transaction.actions if isinstance(a, Add)]
             rewrites = any(isinstance(a, Replace) for a in transaction.actions)
             updates = any(isinstance(a, Update) for a in transaction.actions)
-            # against moved-rows-not-followed
-            if (rewrites or updates) and not followed.isdisjoint(names):
+            moves = (rewrites or (updates and updated)) and not followed.isdisjoint(names)
+            if moves:  # against moved-rows-not-followed
                 followed.update(add.id for add in new)
                 moved.update(add.id for add in new)
             if not rewrites:
                 arrivals += [(version, add) for add in new]
-    return Meanwhile(frozenset(moved), tuple(arrivals))
+            if not rewrites or not newer.isdisjoint(names):
+                newer.update(add.id for add in new)
+                mixed = version if rewrites and moves else mixed
+    return Meanwhile(frozenset(moved), tuple(arrivals), frozenset(newer), mixed)
 
 
 def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -> None:
     """Look at what was committed since the last attempt.
 
     Raises:
-        CommitConflict: rows were added to the span of a request that refuses them.
+        CommitConflict: rows were added to the span of a request that refuses them; or columns were
+            changed, so that the names in its expressions may be those of others.
     """
     if head.version <= progress.seen:
         return
-    meanwhile = commits_between(t, progress.seen, head.version, progress.touched)
+    if head.stored_schema.id != progress.start.stored_schema.id:  # against columns-renamed-unseen
+        raise CommitConflict(
+            f"columns were changed since version {progress.start.version}; nothing was committed: "
+            f"{request.operation} again",
+            table=t.uri,
+            version=head.version,
+        )
+    meanwhile = commits_between(
+        t,
+        progress.seen,
+        head.version,
+        progress.touched,
+        progress.later,
+        updated=not request.exact,
+    )
     progress.moved.update(meanwhile.moved)
     progress.touched.update(meanwhile.moved)
+    progress.later.update(meanwhile.later)
+    if request.exact and meanwhile.mixed is not None:  # against later-rows-replaced-unseen
+        raise CommitConflict(
+            f"version {meanwhile.mixed} put rows that are to be replaced and later ones into one "
+            f"segment; nothing was committed: read again, and {request.operation} again",
+            table=t.uri,
+            version=meanwhile.mixed,
+        )
     progress.seen = head.version
     if request.arrivals != "refuse":
         return
@@ -292,6 +340,24 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
                 table=t.uri,
                 version=version,
             )
+
+
+def _check_same_rows(t: Table, request: Request, progress: _Progress, found: Found) -> None:
+    """Check that the rows which the new ones were computed from are all still there.
+
+    Raises:
+        CommitConflict: others have updated, replaced or deleted some, and the request is exact.
+    """
+    if progress.rows is None:
+        progress.rows = found.rows
+    if request.exact and found.rows != progress.rows:  # against replaced-rows-changed-unseen
+        raise CommitConflict(
+            f"{progress.rows - found.rows} of the {progress.rows} rows of version "
+            f"{progress.start.version} that are to be replaced were changed or deleted since; "
+            f"nothing was committed: read again, and {request.operation} again",
+            table=t.uri,
+            version=found.snapshot.version,
+        )
 
 
 def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:

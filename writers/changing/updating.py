@@ -151,17 +151,21 @@ def new_values(
     """
     if not given:
         raise InvalidInput("give the columns to set, as in {'price': 'price * 2'}")
-    columns = {column.name: column for column in schema.columns}
+    # Capitals do not matter, as in expressions: no two columns differ in them alone.
+    columns = {column.name.lower(): column for column in schema.columns}
     values: dict[str, NewValues] = {}
     for name, value in given.items():
-        if name not in columns:
+        column = columns.get(name.lower()) if isinstance(name, str) else None
+        if column is None:
             raise InvalidInput(
                 f"unknown column {shown(name)} to set; columns: {list_names(schema)}"
             )
+        if column.name in values:
+            raise InvalidInput(f"column {column.name!r} is set twice")
         if isinstance(value, str):
-            values[name] = parse_value(value, schema, columns[name].type, others)
+            values[column.name] = parse_value(value, schema, column.type, others)
         else:
-            values[name] = _Constant(value_literal(value, columns[name]))
+            values[column.name] = _Constant(value_literal(value, column))
     return values
 
 

@@ -108,6 +108,8 @@ class Job:
         done: a version that includes the job's (app id, sequence), or None.
         deletes: the schema of the rows that delete the given keys; None: the rows are as given.
         where: the predicate whose rows the job replaces; None: it replaces a range, or appends.
+        exact: whether it is a conflict that others changed the rows to replace since they were
+            read.
     """
 
     table: Table
@@ -120,6 +122,7 @@ class Job:
     done: int | None
     deletes: pa.Schema | None = None
     where: str | None = None
+    exact: bool = False
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Do the same as the function `stage_task`, unless the job is done already."""
@@ -172,7 +175,7 @@ class Job:
             return self._replace_selected(adds)
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
         try:
-            return commit_renewed(self.table, transaction)
+            return commit_renewed(self.table, transaction, exact=self.exact)
         except CommitConflict:
             # The same job may have been committed already, by another copy of this object.
             landed = self._landed()
@@ -184,7 +187,7 @@ class Job:
         """Commit the rows in the place of those that the predicate selects."""
         start, txn = read_at(self.table, self.transaction.read_version), self.transaction
         of = request_of(start, "overwrite", self.where, self.isolation, txn.app, self.memory_bytes)
-        request = dataclasses.replace(of, transaction=txn.id)
+        request = dataclasses.replace(of, transaction=txn.id, exact=self.exact)
         landed = self._landed()
         if landed is not None:  # by another copy of this object
             return landed
@@ -338,6 +341,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         done=done,
         deletes=deletes,
         where=where,
+        exact=replacement is not None and replacement.read_version is not None,
     )
 
 

@@ -63,7 +63,9 @@ class Rewrite:
         live = {s.id: s for s in self.table.refresh().segments()}
         now = [live[s.id] for s in self.task.inputs if s.id in live]
         made, memory = self.made, self.settings.memory_bytes
-        rewriting = Rewriting(self.task.inputs, made.layout, made.by, made.adds, memory)
+        rewriting = Rewriting(
+            self.task.inputs, made.schema, made.layout, made.by, made.adds, memory
+        )
         return translate(self.table, rewriting, now)
 
     def check(self):
@@ -110,6 +112,19 @@ def test_deletes_are_found_in_the_outputs(case, granularity, before):
     for _ in range(3):  # each sees what the earlier ones deleted
         delete_some(table, chance)
         rewrite.check()
+
+
+def test_columns_may_get_other_names_before_deletes_are_found():
+    table = table_of()
+    for part in range(3):
+        append(table, rows(100 * part, 20, hours=4))
+    rewrite = Rewrite(table, policy(sort_by=("v",)), None)
+    delete_some(table, random.Random(1))
+    for old, new in (("v", "x"), ("n", "v")):
+        table.rename_column(old, new)
+    adds = rewrite.translated()
+    assert any(add.vector for add in adds)
+    assert sum(add.live_rows for add in adds) == table.head().totals.rows
 
 
 def test_order_of_equal_rows_is_that_of_the_rewrite_when_sorted_on_disk():

@@ -394,6 +394,79 @@ def test_an_overwrite_of_the_range_is_a_conflict_where_rows_were_updated_meanwhi
     assert checked(table) == values(0, 2, 3, 5) | made
 
 
+def read_modify_write(t):
+    """Overwrite rows by what was made of them as of version 2, whatever came since."""
+    rows = pa.concat_tables([one(1, 101.0), one(4, 104.0)])
+    return overwrite(t, rows, where=where(1, 4), read_version=2)
+
+
+CHANGED = {
+    "updated": raise_(10, 1),
+    "updated out of the predicate": lambda t: update(t, {"name": "'row 9'"}, where(1)),
+    "overwritten": lambda t: overwrite(t, one(4, 7.0), where=where(4)),
+    "deleted": drop(1),
+    "merged": lambda t: merge(t, one(1, 7.0), "name"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_rows_that_were_read_and_changed_since_are_not_overwritten(table, change):
+    CHANGED[change](table)
+    before = held(table)
+    with pytest.raises(errors.CommitConflict, match="changed or deleted since"):
+        read_modify_write(table)
+    assert checked(table) == before
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_rows_of_a_range_that_were_read_and_changed_since_are_not_overwritten(table, change):
+    CHANGED[change](table)
+    before = held(table)
+    with pytest.raises(errors.CommitConflict, match="no longer live"):
+        overwrite(table, events(6), read_version=2)
+    assert checked(table) == before
+
+
+@pytest.mark.parametrize("change", ["others updated", "appended", "compacted", "deleted others"])
+def test_what_else_was_changed_since_the_rows_were_read_stays(table, change):
+    acts = {
+        "others updated": (raise_(10, 2), values(2, plus=10)),
+        "appended": (lambda t: append(t, one(50, 5.0)), {50: 5.0}),
+        "compacted": (compact, {}),
+        "deleted others": (drop(2), {2: None}),
+    }
+    act, made = acts[change]
+    act(table)
+    read_modify_write(table)
+    wanted = values(*range(6)) | {1: 101.0, 4: 104.0} | made
+    assert checked(table) == {n: value for n, value in wanted.items() if value is not None}
+
+
+def test_rows_that_came_after_those_that_were_read_are_not_overwritten_unseen(table):
+    append(table, one(1, 5.0))
+    compact(table)
+    with pytest.raises(errors.CommitConflict, match="later ones into one segment"):
+        read_modify_write(table)
+    rows = scan(table, ["value"], where=where(1)).to_table().column("value").to_pylist()
+    assert sorted(rows) == [0.5, 5.0]
+
+
+def exchange_names(t):
+    """Give `value` and `name` each other's name, and delete a row of the first segment."""
+    for old, new in (("value", "other"), ("name", "value"), ("other", "name")):
+        t.rename_column(old, new)
+    delete(t, where="value = 'row 0'")
+
+
+@pytest.mark.parametrize("verb", ["delete", "update"])
+def test_columns_that_get_other_names_meanwhile_are_a_conflict(table, verb):
+    act, _ = VERBS[verb]
+    with pytest.raises(errors.CommitConflict, match="columns were changed since version 2"):
+        crossed(table, act, exchange_names)
+    left = scan(table, ["value"]).to_table().column("value").to_pylist()
+    assert sorted(left) == [f"row {n}" for n in range(1, 6)]
+
+
 @each_verb
 def test_a_restore_meanwhile(table, verb):
     act, made = VERBS[verb]

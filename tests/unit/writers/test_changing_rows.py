@@ -391,6 +391,7 @@ def test_a_value_that_fails_on_some_rows_updates_none(table):
     ("given", "match"),
     [
         ({}, "give the columns to set"),
+        ({"value": "1", "VALUE": "2"}, "column 'value' is set twice"),
         ({"nothing": "1"}, "unknown column 'nothing'"),
         ({"value": "nothing + 1"}, "nothing"),
         ({"value": "name"}, "value|name"),

@@ -144,7 +144,7 @@ def test_overwritten_versions_can_still_be_read(table):
     assert isinstance(EMPTY, pa.Table)
 
 
-@pytest.mark.parametrize("isolation", ["carry", "serializable"])
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 def test_what_came_after_the_version_read_is_not_replaced_unseen(isolation):
     table = create()
     append(table, events(3))
