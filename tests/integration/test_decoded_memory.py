@@ -7,12 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.field_ids import with_ids
 from support.peaks import grown
 
 from eventlog import Table
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add, Swept
 from eventlog.model.entries import Spill, Sweep
+from eventlog.model.schema import from_arrow
 from eventlog.replication import follow
 from eventlog.store.location import place_of
 from eventlog.writers import append, delete, overwrite, upsert
@@ -170,7 +172,8 @@ def hiding(form):
         how = {"use_dictionary": False, "column_encoding": encodings}
     sink = io.BytesIO()
     how |= {"compression": "zstd", "write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(sink, SCHEMA, **how) as file:
+    found = with_ids(found, from_arrow(SCHEMA))
+    with pq.ParquetWriter(sink, found.schema, **how) as file:
         file.write_table(found)
         if form == "claim":
             file.add_key_value_metadata({"eventlog.decoded_bytes": "[[2400,2400,300,2400]]"})

@@ -41,6 +41,8 @@ def add_fields(
 ) -> Schema:
     """Return the schema with new columns after the others, or new fields of a struct.
 
+    It is the same schema if it has all of them already, of the same types: a call can be repeated.
+
     Args:
         schema: the table's.
         fields: the new columns; they must be nullable.
@@ -53,9 +55,12 @@ def add_fields(
             possible.
     """
     given, where = dict(arguments.mapping(defaults, "defaults")), path_names(within)
-    listed = _new_fields(schema, [*fields], where)
+    wanted = [*fields]
+    if not wanted:
+        raise InvalidInput("name the columns to add")
+    listed = _new_fields(schema, wanted, where)
     if not listed:
-        raise InvalidInput("there are no columns to add that the table does not have")
+        return schema
     added = arrow_columns(listed)
     for column in added:
         if not column.nullable:

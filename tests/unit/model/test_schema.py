@@ -144,12 +144,18 @@ def test_adding_keeps_ids_and_gives_new_ones():
         (pa.field("new", pa.int8(), nullable=False), "nullable"),
         (pa.field("N", pa.int8()), "occurs twice"),
         (pa.field("", pa.int8()), "not a valid name"),
-        (BASE.field("n"), "no columns to add"),
     ],
 )
 def test_columns_that_cannot_be_added_are_refused(added, why):
     with pytest.raises(errors.InvalidInput, match=why):
         edits.add_fields(schema.from_arrow(BASE), [added])
+
+
+def test_columns_that_a_table_has_already_are_added_by_doing_nothing():
+    first = schema.from_arrow(BASE)
+    assert edits.add_fields(first, [BASE.field("n")]) == first
+    with pytest.raises(errors.InvalidInput, match="name the columns to add"):
+        edits.add_fields(first, [])
 
 
 def test_a_column_may_become_nullable():
