@@ -118,8 +118,8 @@ def rewrite(
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != total:
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
-    size, read = sum(add.bytes for add in adds), recipe.schema
-    return Rewritten(adds, written.rows, size, written, read, layout, tuple(by))
+    size = sum(add.bytes for add in adds)
+    return Rewritten(adds, written.rows, size, written, recipe.schema, layout, tuple(by))
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:

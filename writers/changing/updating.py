@@ -243,12 +243,7 @@ class Updates:
         order = Order(head.layout.time_column, head.layout.granularity)
         rows = pa.RecordBatchReader.from_batches(head.schema, self._rows(found, order))
         adds = stage(t, head, rows, self.search.memory_bytes, as_given=True)
-        if order.rows != found.rows:
-            raise Corrupt(
-                f"{order.rows} rows were read again, where {found.rows} had been found; nothing "
-                "was committed",
-                table=t.uri,
-            )
+        check_read_again(t, found, order.rows)
         return adds, Update(found.rows, paired=order.kept)
 
     def _rows(self, found: Found, order: Order) -> Iterator[pa.RecordBatch]:
@@ -257,6 +252,20 @@ class Updates:
             table = with_values(pa.Table.from_batches([batch]), self.values, schema)
             order.watch(table)
             yield from table.to_batches()
+
+
+def check_read_again(t: Table, found: Found, rows: int) -> None:
+    """Check that as many rows were read as had been found.
+
+    Raises:
+        Corrupt: they were not; nothing was committed.
+    """
+    if rows != found.rows:
+        raise Corrupt(
+            f"{rows} rows were read again, where {found.rows} had been found; nothing was "
+            "committed",
+            table=t.uri,
+        )
 
 
 def identity_of(found: Found) -> object:

@@ -17,7 +17,6 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog import Table
-from eventlog.errors import Corrupt
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
@@ -28,7 +27,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
 from eventlog.state.scan import ScanPlan
 from eventlog.writers.changing.finding import Found, Place, Search, positions_in
-from eventlog.writers.changing.updating import NewValues, Order, with_values
+from eventlog.writers.changing.updating import NewValues, Order, check_read_again, with_values
 
 _FOUND = "segment string, version bigint, positions binary"
 _STAGED = "adds binary, rows bigint, kept boolean, first bigint, last bigint"
@@ -119,12 +118,7 @@ class SparkUpdates:
         done = run_shares(self.search.spark, shares, task.rows, _STAGED)
         adds = [add for row in done for add in _adds.decode(bytes(row.adds))]
         rows = sum(row.rows for row in done)
-        if rows != found.rows:
-            raise Corrupt(
-                f"{rows} rows were read again, where {found.rows} had been found; nothing was "
-                "committed",
-                table=t.uri,
-            )
+        check_read_again(t, found, rows)
         spans = [(row.first, row.last) for row in done if row.rows]
         in_order = all(before[1] <= after[0] for before, after in pairwise(spans))
         t.session.log.staged.vouch(adds)
