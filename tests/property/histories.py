@@ -15,7 +15,9 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # instead of this folder, `property`
+# The folder of the tests comes first, and this one, `property`, is left out.
+HERE = Path(__file__).parent
+sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry) != HERE)]
 
 from support import forked_histories as forked  # noqa: E402 - found by the line before
 from support import united_histories as united  # noqa: E402 - likewise

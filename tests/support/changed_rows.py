@@ -338,8 +338,11 @@ class Changes:
         assert found.errors == 0, found.findings
 
 
-class Doubled(Exception):
-    """A history ends here: a row came twice, which numbers cannot tell."""
+class Doubled(BaseException):
+    """A history ends here: a row came twice, which numbers cannot tell.
+
+    It may be raised in the middle of a compaction, which reports other exceptions as its outcome.
+    """
 
 
 def differ(found, wanted):
