@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories rows forks contention model mutants fuzz soak bench bench-upserts bench-clones \
+.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories rows forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -151,6 +151,10 @@ bench-upserts: setup ## upserts from Spark beside Delta Lake, Iceberg and Hudi (
 bench-clones: setup ## branches beside Delta Lake's shallow clones, from Spark (jars from Maven)
 	@.ci/spark-matrix --install 3.5
 	@$(PYTHON) tests/bench/clones.py
+
+bench-changes: setup ## deletes and updates from Spark beside Delta Lake and Iceberg (jars from Maven)
+	@.ci/spark-matrix --install 3.5
+	@$(PYTHON) tests/bench/spark_changes.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
 	@$(PYTHON) tests/bench/queue_load.py --out docs/guides/queue.png

@@ -117,7 +117,7 @@ def _rows(bench, told, seconds, notes):
         met=own.get("failed") == 0,
         note="; ".join(dict.fromkeys(notes))[:400],
     )
-    _tries(bench, "… landed at the first or second try", own.get("tries", []))
+    emit_tries(bench, "… landed at the first or second try", own.get("tries", []))
     emit("… files at the end", "files", "files", note="appends: " + _appends(told))
     gone = {name: one["lost"] + one["doubled"] for name, one in told.items()}
     met = gone.get("eventlog") == 0
@@ -143,10 +143,11 @@ def _delayed(bench, seconds):
         note=f"in {seconds} s; of each process: {', '.join(map(str, own['each']))}; "
         f"{own['committed']} compactions committed, {own['failed']} failed",
     )
-    _tries(bench, f"… landed at the first or second try, {DELAY_MS} ms a request", own["tries"])
+    emit_tries(bench, f"… landed at the first or second try, {DELAY_MS} ms a request", own["tries"])
 
 
-def _tries(bench, work, tries):
+def emit_tries(bench, work, tries):
+    """Emit how many compactions of eventlog landed soon, given how often each was tried."""
     soon = sum(1 for one in tries if one <= 2)
     spread = ", ".join(f"{n}: {times}" for n, times in sorted(Counter(tries).items()))
     bench.emit(

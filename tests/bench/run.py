@@ -36,6 +36,7 @@ WORKLOADS = {
     "follow": (300, 30),
     "branches": (200, 60),
     "changes": (300, 60),
+    "changed-beside": (330, 70),
     "keyed": (400, 60),
     "arrow": (110, 30),
     "spark": (420, 200),
@@ -120,6 +121,7 @@ def _work(options):
     import appends
     import arrow_cost
     import branching
+    import changed_beside
     import changing
     import contention
     import crowd
@@ -144,6 +146,7 @@ def _work(options):
         "follow": following.run,
         "branches": branching.run,
         "changes": changing.run,
+        "changed-beside": changed_beside.run,
         "keyed": keyed.run,
         "arrow": arrow_cost.run,
         "spark": spark_cost.run,

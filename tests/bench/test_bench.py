@@ -50,6 +50,15 @@ def test_compaction_is_measured_and_loses_nothing(tmp_path):
     assert "files left: eventlog 10" in " ".join(row["note"] for row in rows)
 
 
+@pytest.mark.bench
+def test_changes_beside_compaction_are_measured_and_nothing_is_wrong(tmp_path):
+    told, _ = quick(tmp_path, "--only", "changed-beside", timeout=150)
+    found = {row["work"]: row["values"].get("eventlog") for row in told["rows"]}
+    assert found["… changes that raised"] == 0
+    assert found["… compactions that failed"] == 0
+    assert found["… rows that are not what was acknowledged"] == 0
+
+
 @pytest.mark.verify
 def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
     told, _ = quick(tmp_path, "--only", "spark", "--spark", "0.9", timeout=60)
