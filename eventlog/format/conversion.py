@@ -54,7 +54,8 @@ def can_read(physical: str, logical: str, wanted: str) -> bool:
     if wanted in _TIMES:
         adjusted, unit = kind.get("isAdjustedToUTC"), kind.get("timeUnit")
         known = name == "Timestamp" and unit in ("milliseconds", "microseconds")
-        return physical == "INT64" and known and adjusted is _TIMES[wanted]
+        is_day = wanted == "timestamp_ntz" and physical == "INT32" and name == "Date"
+        return is_day or (physical == "INT64" and known and adjusted is _TIMES[wanted])
     precision, scale = map(int, wanted.removeprefix("decimal(").removesuffix(")").split(","))
     if physical not in _DECIMALS or name != "Decimal":
         return False

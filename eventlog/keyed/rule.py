@@ -268,8 +268,16 @@ def stored_rule(layout: Layout, schema: Schema) -> MergeRule | None:
     return rule
 
 
-def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
-    """Return why a table of this layout cannot get this schema, if it cannot (FORMAT.md R15.2)."""
+def successor_problem(
+    layout: Layout | None, schema: Schema, before: Schema | None = None
+) -> str | None:
+    """Return why a table of this layout cannot get this schema, if it cannot (FORMAT.md R15.2).
+
+    Args:
+        layout: the table's.
+        schema: the new schema.
+        before: the schema that it follows; None: it is the first.
+    """
     if layout is None:
         return None
     keyed, known = keyed_of(layout), {column.id for column in schema.columns}
@@ -278,7 +286,7 @@ def successor_problem(layout: Layout | None, schema: Schema) -> str | None:
             return f"it drops the column of id {number}, which is {role} of the table"
     if keyed is None:
         return None
-    if problem := _default_problem(keyed, schema):
+    if problem := _default_problem(keyed, schema) or _hash_problem(keyed, schema, before):
         return problem
     names = {column.name for column in schema.columns}
     reserved = [name for name in RESERVED if name in names]
@@ -316,6 +324,22 @@ def _default_problem(keyed: Keyed, schema: Schema) -> str | None:
             return (
                 f"column {column.name!r} cannot have a default under {MERGE}={merge}: it would "
                 "count as a value of each row"
+            )
+    return None
+
+
+def _hash_problem(keyed: Keyed, schema: Schema, before: Schema | None) -> str | None:
+    """Return which column of the key gets a type by which its rows lie in other buckets, or None.
+
+    The hash of a date is that of its days, and of a timestamp that of its microseconds. The other
+    types that can become wider ones are hashed alike in both.
+    """
+    dates = {c.id for c in (() if before is None else before.columns) if c.type == "date"}
+    for column in schema.columns:
+        if column.id in {*keyed.key} & dates and column.type != "date":  # against buckets-of-dates
+            return (
+                f"column {column.name!r} must stay a date: it is in the key, whose buckets go by "
+                "the hash of its days"
             )
     return None
 

@@ -18,6 +18,7 @@ from eventlog.model.entries import GRANULARITIES, Granularity
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+DAY_US = DAY_MS * 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_MS = -62_135_596_800_000  # 0001-01-01T00:00Z
 MAX_MS = 253_402_300_800_000  # 10000-01-01T00:00Z

@@ -1,9 +1,9 @@
 """Column statistics of segments, in one order-preserving domain.
 
-Bounds are stored as 64-bit integers in the order of the values (dates as days, timestamps as
+Bounds are stored as 64-bit integers in the order of the values (dates and timestamps as
 microseconds, decimals unscaled, floats by their bits), or as text for strings. They are exact in
-JSON, compact in leaves, and comparable without the type (FORMAT.md R7.4). A bound of None means
-unknown and never prunes.
+JSON, compact in leaves, and comparable without the type (FORMAT.md R7.4): a column that gets a
+wider type keeps the bounds of its older segments. A bound of None means unknown and never prunes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from eventlog.arguments import parse_names
 from eventlog.errors import InvalidInput
+from eventlog.model.chunks import DAY_US
 from eventlog.model.columns.named_layout import (
     columns_text,
     ids_text,
@@ -138,7 +139,9 @@ def encode(value: Any, column_type: Any) -> int | str | None:
         return None if number != number else _sortable(number)  # noqa: PLR0124 - NaN
     if column_type.startswith("decimal"):
         encoded = to_units(value.as_py(), value.type.scale)
-    elif column_type in ("timestamp", "timestamp_ntz", "date"):
+    elif column_type == "date":
+        encoded = value.value * DAY_US  # against bounds-of-a-date-in-days
+    elif column_type in ("timestamp", "timestamp_ntz"):
         encoded = value.value
     else:
         encoded = int(value.as_py())

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow.fs import LocalFileSystem
 
 from eventlog.errors import InvalidInput
-from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.chunks import DAY_US, MAX_MS, MIN_MS
 from eventlog.model.columns.column_types import arrow_type
 from eventlog.model.decimals import from_units
 from eventlog.model.entries import Column, Schema
@@ -259,6 +259,8 @@ def _decoder(column_type: Any) -> Callable[[Any], pa.Scalar]:
         return lambda encoded: pa.scalar(from_units(encoded, kind.scale), kind)
     if pa.types.is_boolean(kind):
         return lambda encoded: pa.scalar(bool(encoded))
+    if pa.types.is_date(kind):
+        return lambda encoded: pa.scalar(encoded // DAY_US, kind)
     return lambda encoded: pa.scalar(encoded, kind)
 
 

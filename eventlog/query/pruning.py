@@ -62,7 +62,7 @@ class Bounds:
         least = self._stat("min", column)
         if column.name != self.time_column:
             return least
-        start = to_time_units(self.entries.column("chunk_start"), column)
+        start = encoded_times(self.entries.column("chunk_start"), column)
         return start if least is None else pc.max_element_wise(least, start)
 
     def high(self, column: Column) -> pa.ChunkedArray | None:
@@ -72,9 +72,9 @@ class Bounds:
             return greatest
         # The end is exclusive: one unit less, or the day of the last millisecond.
         if column.type == "date":
-            end = to_time_units(pc.subtract(self.entries.column("chunk_end"), 1), column)
+            end = encoded_times(pc.subtract(self.entries.column("chunk_end"), 1), column)
         else:
-            end = pc.subtract(to_time_units(self.entries.column("chunk_end"), column), 1)
+            end = pc.subtract(encoded_times(self.entries.column("chunk_end"), column), 1)
         return end if greatest is None else pc.min_element_wise(greatest, end)
 
     def some_null(self, column: Column) -> Mask:
@@ -180,16 +180,16 @@ def to_span_units(time_ms: int, column: Column) -> int:
     return time_ms // DAY_MS if column.type == "date" else time_ms * 1000
 
 
-def to_time_units(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """Return times in ms UTC in the units of the time column: microseconds, or days rounded down.
+def encoded_times(times_ms: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """Return times in ms UTC as bounds of the time column; of dates those of their midnights.
 
     Days are counted from the year 1, because Arrow's division truncates, and so rounds down only
     for positive numbers.
     """
-    if column.type != "date":
-        return pc.multiply(times_ms, 1000)
-    days = pc.divide(pc.subtract(times_ms, MIN_MS), DAY_MS)
-    return pc.add(days, MIN_MS // DAY_MS)
+    if column.type == "date":
+        days = pc.divide(pc.subtract(times_ms, MIN_MS), DAY_MS)
+        times_ms = pc.add(pc.multiply(days, DAY_MS), MIN_MS)
+    return pc.multiply(times_ms, 1000)
 
 
 def mask_to_array(mask: Mask, count: int) -> pa.BooleanArray:

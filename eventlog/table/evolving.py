@@ -104,7 +104,7 @@ def evolve(session: Session, change: Callable[[Schema], Schema]) -> int:
     for _ in range(_TRIES):
         if wanted == known:
             return session.head().version
-        if problem := successor_problem(head.meta.layout, wanted):
+        if problem := successor_problem(head.meta.layout, wanted, known):
             raise InvalidInput(problem, table=session.uri)
         try:
             return session.commit(session.transaction("schema", [SetSchema(wanted)]))

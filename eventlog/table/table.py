@@ -637,8 +637,9 @@ class Table:
     def widen_column(self, name: str | Sequence[str], to: pa.DataType) -> int:
         """Give a column a wider type, and return the committed version.
 
-        int8, int16, int32 and int64 become a longer one of them, float32 becomes float64, and a
-        decimal one of more digits and the same scale. No segment is written again.
+        int8, int16, int32 and int64 become a longer one of them, float32 becomes float64, a decimal
+        one of more digits and the same scale, and a date, unless it is in the key of a keyed table,
+        a timestamp without a zone, at midnight. No segment is written again.
 
         Args:
             name: its name; a field inside of a column is a list of names.

@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
         ("many", pa.list_(INNER)),
         ("named", pa.map_(pa.string(), INNER)),
         ("gone", pa.string()),
+        ("day", pa.date32()),
     ]
 )
 change = msgspec.structs.replace
@@ -54,8 +55,11 @@ def rows(schema: pa.Schema, first: int, count: int) -> pa.Table:
             return [(f"k{n}", value(kind.item_type, n)), ("none", None)]
         if pa.types.is_list(kind):
             return [value(kind.value_type, n), None][: n % 3]
+        if pa.types.is_date(kind):
+            return dt.date(1970, 1, n)
         if pa.types.is_timestamp(kind):
-            return dt.datetime(2013, 1, 1 + n % 2, tzinfo=dt.UTC)
+            zone = None if kind.tz is None else dt.UTC
+            return dt.datetime(2013, 1, 1 + n % 2, tzinfo=zone)
         if pa.types.is_string(kind):
             return f"größe {n}"
         if pa.types.is_binary(kind):
@@ -98,6 +102,8 @@ def voids(t: Table) -> list[Transaction]:
         at_once(of("gone", name="N"), by_id=True),
         at_once(renamed, retired=()),
         of("n", type="uint16"),
+        of("day", type="timestamp"),
+        of("day", type="int32"),
         of("single", type="int32"),
         of("single", type="decimal(5,2)"),
         of("price", type="decimal(4,2)"),
@@ -116,6 +122,7 @@ def voids(t: Table) -> list[Transaction]:
         with_new(change(new, type="float32", initial=1)),
         with_new(change(new, type="decimal(3,0)", initial="1000")),
         with_new(change(new, type="binary", initial="0")),
+        with_new(change(new, type="date", initial=1)),
         of("single", initial=0),
         evolution.successor(old, [c for c in old.columns if c.name != "at"]),
         evolution.successor(
@@ -134,6 +141,7 @@ def make_evolved(clock: ManualClock) -> None:
     t.widen_column("number", pa.int32())
     t.widen_column("single", pa.float64())
     t.widen_column("price", pa.decimal128(20, 2))
+    t.widen_column("day", pa.timestamp("us"))
     append(t, rows(t.head().schema, 7, 3))
     plain = [("n", pa.int64()), ("flag", pa.bool_()), ("double", pa.float64()), ("d", pa.date32())]
     t.add_columns(
@@ -157,6 +165,7 @@ def make_evolved(clock: ManualClock) -> None:
     t.reorder_columns(["x", "y"], within=["many", "element"])
     t.reorder_columns(["number", "gone"])
     t.relax_columns(["number"])
+    t.widen_column("d", pa.timestamp("us"))
     append(t, rows(t.head().schema, 13, 3))
 
 

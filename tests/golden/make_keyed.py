@@ -40,6 +40,7 @@ from eventlog.model.actions import (
     SetGranularity,
     SetSchema,
 )
+from eventlog.model.columns.evolution import successor
 from eventlog.model.columns.ids import TOP, added_id
 from eventlog.model.entries import Segment, Slice
 from eventlog.model.records import Transaction
@@ -413,6 +414,12 @@ def make_joined(clock: ManualClock) -> None:
                 merged(t, chunk, (0, 7), (spans[0][0], spans[-1][1]))
             if step == 6 and len(spans) > 2:  # what lies above
                 merged(t, chunk, (0, 3), (spans[1][0], spans[-1][1]))
+    schema = t.head().stored_schema
+    hashed = [
+        msgspec.structs.replace(c, type="timestamp_ntz") if c.name == "day" else c
+        for c in schema.columns
+    ]
+    put(t, [void(t, "F4", [SetSchema(successor(schema, hashed))])])
 
 
 def make_rolled(clock: ManualClock) -> None:

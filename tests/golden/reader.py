@@ -1208,7 +1208,7 @@ def default_of(kind, encoded):
         return Decimal((int(encoded.startswith("-")), [*map(int, encoded.lstrip("-"))], -scale))
     if kind == "binary":
         return bytes.fromhex(encoded)
-    return encoded
+    return encoded // 86_400_000_000 if kind == "date" else encoded
 
 
 def number_of(field):

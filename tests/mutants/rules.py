@@ -417,6 +417,20 @@ RULES = (
         "test_the_fold_refuses_changes_that_segments_do_not_survive",
     ),
     mutant(
+        "bounds-of-a-date-in-days",
+        "R7.4",
+        "a column that becomes one of times has the bounds of its dates",
+        becomes("value.value"),
+        "test_bounds_of_dates_are_those_of_times",
+    ),
+    mutant(
+        "buckets-of-dates",
+        "R15.2",
+        "a date in the key stays a date, since its buckets go by days",
+        never,
+        "test_a_date_in_the_key_stays_a_date",
+    ),
+    mutant(
         "default-that-is-merged",
         "R7.12",
         "a default does not count as a value of each row of a key",

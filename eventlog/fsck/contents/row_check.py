@@ -111,12 +111,18 @@ class Statistics:
         least, greatest = self._bounds[column.id]
         low, high = (stats.encode(end, column.type) for end in (least, greatest))
         # A value without a code is beyond all that have one.
-        below = least.as_py() < 0 if low is None and column.id not in self._nan else False
+        below = _is_negative(least) if low is None and column.id not in self._nan else False
         if known.min is not None and (below if low is None else low < known.min):  # type: ignore[operator]
             return f"begin above its least value {as_text(least)}"
         if known.max is not None and (high is None or high > known.max):  # type: ignore[operator]
             return f"end below its greatest value {as_text(greatest)}"
         return None
+
+
+def _is_negative(value: pa.Scalar) -> bool:
+    """Return whether a number, or a date, which Python may not have, is below zero."""
+    number = value.value if pa.types.is_date(value.type) else value.as_py()
+    return bool(number < 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 | type | encoded as |
 |---|---|
 | bool | true, false |
-| integers; date; timestamps | the number; days; microseconds |
+| integers; date, timestamps | the number; microseconds |
 | floats | ordered bits, as in statistics, but -0.0 is -1; no NaN |
 | decimals | the digits of the unscaled number, as text |
 | string; binary | the text; hexadecimal digits |
@@ -22,12 +22,13 @@ import pyarrow as pa
 
 from eventlog.arguments import shown
 from eventlog.errors import Corrupt, InvalidInput
+from eventlog.model.chunks import DAY_US
 from eventlog.model.columns.column_types import TIME_TYPES, arrow_type
 from eventlog.model.decimals import from_units, to_units
 from eventlog.model.entries import Column, ColumnType, Default
 
 MOST_CHARACTERS = 1024
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "date": 32}
+_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _FLOATS = ("float32", "float64")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _UNITS = re.compile(r"0|-?[1-9][0-9]{0,37}", re.ASCII)
@@ -79,9 +80,10 @@ def decode_default(column: Column, encoded: Default) -> pa.Scalar:
         return pa.scalar(from_units(int(encoded), kind.scale), kind)
     if stored == "binary":
         return pa.scalar(bytes.fromhex(str(encoded)), kind)
+    if stored == "date":
+        return pa.scalar(int(encoded) // DAY_US, kind)
     if stored in TIME_TYPES:
-        width = pa.int32() if stored == "date" else pa.int64()
-        return pa.array([encoded], width).view(kind)[0]
+        return pa.array([encoded], pa.int64()).view(kind)[0]
     return pa.scalar(encoded, kind)
 
 
@@ -106,6 +108,8 @@ def default_problem(stored: ColumnType, encoded: Default) -> str | None:
         return none
     if stored in _FLOATS:
         return None if _is_float(encoded, stored) else none
+    if stored == "date" and int(encoded) % DAY_US:
+        return none
     half = 2 ** (_BITS.get(stored, 64) - 1)
     return None if -half <= encoded < half else none
 
@@ -121,6 +125,8 @@ def _encoded(scalar: pa.Scalar, stored: str) -> Default | None:
         return int(bits if bits >= 0 else bits ^ _SIGN)
     if stored.startswith("decimal"):
         return str(to_units(value, scalar.type.scale))
+    if stored == "date":
+        return int(scalar.value) * DAY_US
     return int(scalar.value if stored in TIME_TYPES else value)
 
 

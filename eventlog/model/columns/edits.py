@@ -151,7 +151,8 @@ def widen_field(schema: Schema, name: Path, wanted: pa.DataType) -> Schema:
             raise InvalidInput(
                 f"{path_text(path)} cannot change type from {type_text(stored)} to "
                 f"{type_text(kind)}: a type can become a wider one (int8 to int16, int32 and "
-                "int64; float32 to float64; a decimal of more digits and the same scale)"
+                "int64; float32 to float64; a decimal of more digits and the same scale; date to a "
+                "timestamp without a zone)"
             )
         return kind
 

@@ -21,6 +21,7 @@ from eventlog.model.schema_text import type_text
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float32", "float64")
+_DAYS = ("date", "timestamp_ntz")
 
 
 def check_successor(old: Schema, new: Schema) -> str | None:
@@ -66,7 +67,7 @@ def is_widening(old: ColumnType, new: ColumnType) -> bool:
     """Return whether each value of a type that is not nested is one of a wider type, unchanged."""
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
         return False
-    for widths in (_INTEGERS, _FLOATS):
+    for widths in (_INTEGERS, _FLOATS, _DAYS):
         if old in widths and new in widths:
             return widths.index(old) < widths.index(new)
     if old.startswith("decimal") and new.startswith("decimal"):

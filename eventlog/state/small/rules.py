@@ -126,7 +126,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             reason = None
             if meta.schema is not None:
                 reason = check_successor(meta.schema, action.schema)
-                reason = reason or successor_problem(meta.layout, action.schema)
+                reason = reason or successor_problem(meta.layout, action.schema, meta.schema)
             if reason:
                 return f"the schema was changed meanwhile: {reason}"
             return msgspec.structs.replace(meta, schema=action.schema)

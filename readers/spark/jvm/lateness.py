@@ -17,7 +17,6 @@ from eventlog.state.scan import ScanPlan
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE_MS = (LATE - _EPOCH) // timedelta(milliseconds=1)
 _LATE_US = _LATE_MS * 1000
-_LATE_DAYS = (LATE - _EPOCH).days
 
 
 def late_columns(snapshot: Snapshot, plan: ScanPlan) -> frozenset[str]:
@@ -36,9 +35,7 @@ def late_columns(snapshot: Snapshot, plan: ScanPlan) -> frozenset[str]:
     if first in times and _all(pc.greater_equal(entries.column("chunk_start"), _LATE_MS)):
         late.add(first)
     others = {
-        name
-        for name, number in times.items()
-        if name not in late and _bounds_late(entries, number, plan.table_schema.field(name).type)
+        name for name, number in times.items() if name not in late and _bounds_late(entries, number)
     }
     if others and snapshot.are_true(entries):
         late |= others
@@ -49,11 +46,11 @@ def _is_time(kind: pa.DataType) -> bool:
     return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
 
 
-def _bounds_late(entries: pa.Table, number: int, kind: pa.DataType) -> bool:
+def _bounds_late(entries: pa.Table, number: int) -> bool:
     if f"min_{number}" not in entries.column_names:
         return False
-    least = _LATE_DAYS if pa.types.is_date(kind) else _LATE_US
-    late = pc.fill_null(pc.greater_equal(entries.column(f"min_{number}"), least), fill_value=False)
+    least = entries.column(f"min_{number}")
+    late = pc.fill_null(pc.greater_equal(least, _LATE_US), fill_value=False)
     empty = pc.equal(entries.column(f"nulls_{number}"), entries.column("rows"))
     return _all(pc.or_(late, pc.fill_null(empty, fill_value=False)))
 

@@ -63,7 +63,7 @@ PERMITTED = {
     "binary": {"BYTE_ARRAY"},
     "date": {"Date"},
     "timestamp": {"millis UTC", "micros UTC"},
-    "timestamp_ntz": {"millis", "micros"},
+    "timestamp_ntz": {"millis", "micros", "Date"},
     "decimal(9,2)": {"Decimal(9,2)"},
     "decimal(11,4)": {"Decimal(9,2)"},
     "decimal(10,4)": set(),

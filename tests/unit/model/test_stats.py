@@ -8,6 +8,7 @@ import pytest
 
 from eventlog import errors
 from eventlog.model import schema, stats
+from eventlog.model.chunks import DAY_US
 from eventlog.model.entries import ColumnStats
 
 DAY = dt.date(2013, 1, 7)
@@ -25,7 +26,7 @@ MICROS = int(NOON.timestamp()) * 1_000_000
         (pa.string(), ["", "z" * 40], "", "z" * 31 + "{"),
         (pa.string(), ["\U0010ffff" * 40], "\U0010ffff" * 32, None),
         (pa.string(), ["\ud7ff" * 40], "\ud7ff" * 32, "\ud7ff" * 31 + "\ue000"),
-        (pa.date32(), [DAY], 15_712, 15_712),
+        (pa.date32(), [DAY], 15_712 * DAY_US, 15_712 * DAY_US),
         (pa.timestamp("us", "UTC"), [NOON], MICROS, MICROS),
         (pa.timestamp("us"), [NOON.replace(tzinfo=None)], MICROS, MICROS),
         (pa.decimal128(38, 2), [Decimal("-1.50"), Decimal("7.25")], -150, 725),

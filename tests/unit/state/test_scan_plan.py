@@ -17,7 +17,7 @@ from eventlog.model import stats
 from eventlog.model.chunks import DAY_MS, TimeChunk, chunk_of
 from eventlog.model.entries import ColumnStats, Segment
 from eventlog.model.schema import from_arrow
-from eventlog.query.pruning import to_time_units
+from eventlog.query.pruning import encoded_times
 from eventlog.state import scan
 
 SCHEMA = pa.schema(
@@ -252,7 +252,8 @@ def test_scan_order_is_time_then_commit():
 def test_days_of_a_date_table_are_bounded_by_their_chunk(day, offset):
     ms = min(max(day * DAY_MS + offset, -62_135_596_800_000), 253_402_300_799_999)
     column = from_arrow(pa.schema([("day", pa.date32())])).columns[0]
-    assert to_time_units(pa.chunked_array([[ms]]), column).to_pylist() == [ms // DAY_MS]
+    midnight_us = ms // DAY_MS * DAY_MS * 1000
+    assert encoded_times(pa.chunked_array([[ms]]), column).to_pylist() == [midnight_us]
 
 
 @pytest.fixture(scope="module")
