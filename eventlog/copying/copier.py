@@ -10,8 +10,8 @@ from eventlog.clock import Clock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, DataLoss
 from eventlog.format.codec import sha256
-from eventlog.format.deletion_vectors import has_vectors
-from eventlog.model.entries import Vector
+from eventlog.format.deletion_vectors import has_bitmaps
+from eventlog.model.entries import StoredBitmap
 from eventlog.store.branching import within
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import retrying
@@ -36,7 +36,7 @@ class Item:
         maybe_there: whether the target may have the object already.
         unnamed: whether it may be that no version of the target names the object, so that its bytes
             at the target have to be compared.
-        vectors: the deletion vectors in the object that the version names.
+        vectors: the bitmaps in an object of deletion vectors that the version names.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Item:
     sha256: str
     maybe_there: bool = False
     unnamed: bool = False
-    vectors: tuple[Vector, ...] = ()
+    vectors: tuple[StoredBitmap, ...] = ()
 
     @property
     def asked(self) -> int | None:
@@ -57,7 +57,7 @@ class Item:
         """Return whether these are the bytes that the log describes."""
         found = memoryview(body).tobytes()
         if self.vectors:
-            return has_vectors(found, self.vectors)
+            return has_bitmaps(found, self.vectors)
         return len(found) == self.bytes and sha256(found) == self.sha256
 
 

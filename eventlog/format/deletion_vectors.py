@@ -1,99 +1,65 @@
-"""The bytes of deletion vectors: Puffin files of `deletion-vector-v1` blobs (FORMAT.md R20.1).
+"""The bitmaps of deletion vectors: which rows of a segment are deleted (FORMAT.md section 2.11).
 
-They are those of Apache Iceberg's Puffin specification, so that Iceberg's metadata can name the
-same objects. A vector is a 64-bit Roaring bitmap of the positions, from 0, of deleted rows.
+A bitmap is a 64-bit Roaring bitmap, in its portable format, of the positions, from 0, of deleted
+rows. It stands in the entry of its segment, or in an object with others.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import msgspec
+from msgspec import UnsetType
 from pyroaring import BitMap64
 
 from eventlog.errors import DataLoss
 from eventlog.format.codec import sha256
-from eventlog.format.keys import parse_segment_key
-from eventlog.model.entries import Vector
-
-_MAGIC = b"PFA1"
-_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
-_NO_FLAGS = b"\0\0\0\0"
-_ROW_POSITION = 2147483645  # Iceberg's field id of a row's position
+from eventlog.model.entries import StoredBitmap, Vector, stored_bitmap
 
 
-def encode_vectors(
-    epoch: int, object_id: str, vectors: Sequence[tuple[str, BitMap64]]
-) -> tuple[bytes, list[Vector]]:
-    """Return the bytes of an object of deletion vectors, and the entry's part for each of them.
-
-    Args:
-        epoch: the epoch of the object.
-        object_id: its id.
-        vectors: for each segment the key of its object, and the positions of its deleted rows: at
-            least one.
-    """
-    return join_vectors(
-        epoch, object_id, [(key, _encode_blob(rows), len(rows)) for key, rows in vectors]
-    )
+def encode_bitmap(positions: BitMap64) -> bytes:
+    """Return the bytes of the bitmap of some positions."""
+    compact = positions.copy()
+    compact.run_optimize()
+    return compact.serialize()
 
 
-def join_vectors(
-    epoch: int, object_id: str, encoded: Sequence[tuple[str, bytes, int]]
-) -> tuple[bytes, list[Vector]]:
-    """Return the bytes of an object of encoded vectors, and the entry's part for each of them.
+def join_bitmaps(
+    epoch: int, object_id: str, bitmaps: Iterable[bytes]
+) -> tuple[bytes, list[StoredBitmap]]:
+    """Return the bytes of an object of bitmaps, and where each of them is.
 
     Args:
         epoch: the epoch of the object.
         object_id: its id.
-        encoded: for each segment the key of its object, the bytes of its vector, and the number of
-            its deleted rows.
+        bitmaps: the bytes of each.
     """
-    body, entries, blobs = bytearray(_MAGIC), list[Vector](), list[dict[str, object]]()
-    for key, blob, rows in encoded:
-        at = len(body)
-        entries.append(Vector(epoch, object_id, at, len(blob), rows, sha256(blob)))
-        blobs.append(
-            {
-                "type": "deletion-vector-v1",
-                "fields": [_ROW_POSITION],
-                "snapshot-id": -1,
-                "sequence-number": -1,
-                "offset": at,
-                "length": len(blob),
-                "properties": {"cardinality": str(rows), "referenced-data-file": key},
-            }
-        )
-        body += blob
-    footer = json.dumps({"blobs": blobs}, separators=(",", ":")).encode()
-    body += _MAGIC + footer + struct.pack("<I", len(footer)) + _NO_FLAGS + _MAGIC
-    return bytes(body), entries
+    body, places = bytearray(), list[StoredBitmap]()
+    for bitmap in bitmaps:
+        places.append(StoredBitmap(epoch, object_id, len(body), len(bitmap), sha256(bitmap)))
+        body += bitmap
+    return bytes(body), places
 
 
-def decode_vector(blob: bytes, vector: Vector, rows: int) -> BitMap64:
+def decode_vector(bitmap: bytes, vector: Vector, rows: int) -> BitMap64:
     """Return the positions that a vector deletes.
 
     Args:
-        blob: its bytes.
+        bitmap: the bytes of its bitmap, wherever it stands.
         vector: as the segment's entry describes it.
         rows: the number of rows of the segment.
 
     Raises:
-        DataLoss: they are not the bytes that the entry describes, or no vector of such a segment.
+        DataLoss: they are not the bytes that the entry describes, or no bitmap of such a segment.
     """
-    if len(blob) != vector.size or sha256(blob) != vector.hash:  # against vector-not-compared
+    stored = stored_bitmap(vector)
+    if stored is not None and not _is_bitmap(bitmap, stored):  # against vector-not-compared
         raise DataLoss("the deletion vector is not the one that the entry describes")
-    inner = blob[4:-4]
-    frame = struct.pack(">I", len(inner)), struct.pack(">I", zlib.crc32(inner))
-    if (blob[:4], blob[-4:]) != frame or inner[:4] != _VECTOR_MAGIC:
-        raise DataLoss("the deletion vector has another frame than FORMAT.md R20.1 describes")
     try:
-        positions = BitMap64.deserialize(inner[4:])
+        positions = BitMap64.deserialize(bitmap)
     except (ValueError, IndexError) as error:  # IndexError of no bytes at all
         raise DataLoss(f"the deletion vector does not decode: {error}") from None
+    if len(positions.serialize()) != len(bitmap):  # against bytes-behind-a-bitmap
+        raise DataLoss("the deletion vector has bytes behind its bitmap")
     # against vector-of-another-segment
     if len(positions) != vector.rows or positions.max() >= rows:
         raise DataLoss(
@@ -102,48 +68,31 @@ def decode_vector(blob: bytes, vector: Vector, rows: int) -> BitMap64:
     return positions
 
 
-def references(body: bytes) -> dict[int, str] | None:
-    """Return by the offsets of the vectors in an object for whose objects of segments they are.
-
-    None if the object has no such frame.
-    """
-    size = int.from_bytes(body[-12:-8], "little")
-    marks = {body[:4], body[-4:], body[-16 - size : -12 - size]}
-    if len(body) < size + 20 or marks != {_MAGIC}:  # against damaged-frame-of-vectors-copied
-        return None
-    try:
-        footer = msgspec.json.decode(body[-12 - size : -12], type=_Footer)
-    except msgspec.MsgspecError:
-        return None
-    return {blob.offset: blob.properties.get("referenced-data-file", "") for blob in footer.blobs}
-
-
-class _Blob(msgspec.Struct):
-    offset: int
-    properties: dict[str, str] = {}
-
-
-class _Footer(msgspec.Struct):
-    blobs: list[_Blob]
-
-
-def has_vectors(body: bytes, vectors: Iterable[Vector]) -> bool:
-    """Return whether an object has these vectors, as their entries describe them, and its frame.
+def positions_in_entry(vector: Vector, rows: int) -> BitMap64:
+    """Return the positions that a vector deletes whose bitmap stands in the entry.
 
     Args:
-        body: the whole object.
-        vectors: of the entries that name it.
+        vector: as the segment's entry describes it.
+        rows: the number of rows of the segment.
+
+    Raises:
+        DataLoss: it is no bitmap of such a segment.
     """
-    named = references(body) or {}
-    parts = ((body[v.offset : v.offset + v.size], v) for v in vectors)
-    return all(
-        sha256(part) == v.hash and parse_segment_key(named.get(v.offset, "")) for part, v in parts
-    )
+    bitmap = vector.bitmap
+    return decode_vector(b"" if isinstance(bitmap, UnsetType) else bitmap, vector, rows)
 
 
-def vector_bytes(positions: BitMap64) -> int:
-    """Return the number of bytes of the vector of some positions."""
-    return len(_encode_blob(positions))
+def has_bitmaps(body: bytes, stored: Iterable[StoredBitmap]) -> bool:
+    """Return whether an object has these bitmaps, as the entries that name it describe them."""
+    return all(_is_bitmap(body[one.offset : one.offset + one.size], one) for one in stored)
+
+
+def vector_hash(vector: Vector) -> str:
+    """Return the sha256 of the bitmap of a vector, hexadecimal, wherever it stands."""
+    if isinstance(vector.bitmap, UnsetType):
+        stored = stored_bitmap(vector)
+        return "" if stored is None else stored.hash
+    return sha256(vector.bitmap)
 
 
 def united(parts: Iterable[BitMap64]) -> BitMap64:
@@ -151,8 +100,5 @@ def united(parts: Iterable[BitMap64]) -> BitMap64:
     return BitMap64().union(*parts)
 
 
-def _encode_blob(positions: BitMap64) -> bytes:
-    compact = positions.copy()
-    compact.run_optimize()
-    inner = _VECTOR_MAGIC + compact.serialize()
-    return struct.pack(">I", len(inner)) + inner + struct.pack(">I", zlib.crc32(inner))
+def _is_bitmap(found: bytes, stored: StoredBitmap) -> bool:
+    return len(found) == stored.size and sha256(found) == stored.hash

@@ -13,7 +13,7 @@ from msgspec import UnsetType
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import ColumnStats, Segment, Slice, Vector
+from eventlog.model.entries import ColumnStats, Segment, Slice, StoredBitmap, Vector, stored_bitmap
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"
@@ -27,7 +27,7 @@ _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
 _START_KEY = re.compile(r"_starts/(\d{12})\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
-_VECTORS_KEY = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.puffin", re.ASCII)
+_VECTORS_KEY = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.roaring", re.ASCII)
 BRANCHES_PREFIX = "_branches/"
 FORK_KEY = "_fork.json"
 _BRANCH_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.-]{0,99}", re.ASCII)
@@ -93,15 +93,15 @@ def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
     return f"{SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{segment_id}.parquet"
 
 
-def vectors_key(vector: Vector) -> str:
-    """Return the key of the object that has a deletion vector, perhaps beside others.
+def vectors_key(stored: StoredBitmap) -> str:
+    """Return the key of the object that has the bitmap of a deletion vector, perhaps with others.
 
     Raises:
         Corrupt: a part does not have the form that FORMAT.md requires.
     """
-    if not 0 <= vector.epoch <= MAX_VERSION or not _HEX32.fullmatch(vector.object):
-        raise Corrupt(f"vectors {vector.object[:80]!r} in epoch {vector.epoch} violate the format")
-    return f"{SEGMENTS_PREFIX}{vector.epoch:012d}/vectors/{vector.object}.puffin"
+    if not 0 <= stored.epoch <= MAX_VERSION or not _HEX32.fullmatch(stored.object):
+        raise Corrupt(f"vectors {stored.object[:80]!r} in epoch {stored.epoch} violate the format")
+    return f"{SEGMENTS_PREFIX}{stored.epoch:012d}/vectors/{stored.object}.roaring"
 
 
 def parse_vectors_key(key: str) -> tuple[int, str] | None:
@@ -149,10 +149,10 @@ def key_of(segment: Segment) -> str:
 
 
 def keys_of(segment: Segment) -> tuple[str, ...]:
-    """Return the keys of all objects that a segment needs: its own, and that of its vector."""
-    vector = segment.vector
+    """Return the keys of all objects that a segment needs: its own, and one of a stored vector."""
+    stored = stored_bitmap(segment.vector)
     own = key_of(segment)
-    return (own,) if isinstance(vector, UnsetType) else (own, vectors_key(vector))
+    return (own,) if stored is None else (own, vectors_key(stored))
 
 
 def check_entry(segment: Segment) -> None:
@@ -213,10 +213,16 @@ def check_vector(vector: Vector) -> None:
     Raises:
         Corrupt: a part does not have the form that FORMAT.md requires.
     """
-    vectors_key(vector)
-    frame_key(vector.hash)
-    if not vector.rows or not vector.size:
-        raise Corrupt(f"vectors {vector.object} have one without rows or bytes")
+    stored, bitmap = stored_bitmap(vector), vector.bitmap
+    # against vector-of-two-bitmaps
+    if isinstance(bitmap, UnsetType) == (stored is None):
+        raise Corrupt("a deletion vector has no bitmap, or two")
+    if stored is not None:
+        vectors_key(stored)
+        frame_key(stored.hash)
+    size = len(bitmap) if stored is None and not isinstance(bitmap, UnsetType) else 0
+    if not vector.rows or not (size if stored is None else stored.size):
+        raise Corrupt("a deletion vector has no rows or no bytes")
 
 
 def parse_log_key(key: str) -> tuple[int, bool] | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import UnsetType
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, VersionNotFound
@@ -23,7 +22,7 @@ from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Drop
-from eventlog.model.entries import Segment, Vector
+from eventlog.model.entries import Segment, StoredBitmap, stored_bitmap
 from eventlog.model.records import Commit, Header
 from eventlog.state.fold import Effect
 from eventlog.store.parallel import HEADER_THREADS, each
@@ -55,13 +54,13 @@ class Gone:
     Attributes:
         version: the version.
         segments: the entries of segments that it dropped.
-        vectors: the deletion vectors that its entries no longer name: those of dropped segments,
+        vectors: the stored bitmaps that its entries no longer name: those of dropped segments,
             and those that longer ones replaced. Other entries may name the same object.
     """
 
     version: int
     segments: Sequence[Segment] = ()
-    vectors: Sequence[Vector] = ()
+    vectors: Sequence[StoredBitmap] = ()
 
     @classmethod
     def by(
@@ -221,8 +220,9 @@ def _gone_by(effect: Effect, version: int) -> Gone:
     return Gone.by(version, effect.drops, effect.deletes)
 
 
-def _vectors(entries: Iterable[Segment]) -> list[Vector]:
-    return [entry.vector for entry in entries if not isinstance(entry.vector, UnsetType)]
+def _vectors(entries: Iterable[Segment]) -> list[StoredBitmap]:
+    found = (stored_bitmap(entry.vector) for entry in entries)
+    return [stored for stored in found if stored is not None]
 
 
 def _of_commit(log: Log, commit: Commit) -> Gone:

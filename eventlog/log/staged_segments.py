@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from msgspec import UnsetType
-
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import keys
 from eventlog.model.actions import Add
+from eventlog.model.entries import stored_bitmap
 from eventlog.store.parallel import INTENT_THREADS, each
 from eventlog.store.port import ObjectStore
 
@@ -74,8 +73,9 @@ class StagedSegments:
 
     def _missing_key(self, add: Add) -> str | None:
         needed = [keys.segment_key(add.epoch, add.chunk, add.id)]
-        if not isinstance(add.vector, UnsetType):  # against vectors-never-looked-for
-            needed.append(keys.vectors_key(add.vector))
+        stored = stored_bitmap(add.vector)
+        if stored is not None:  # against vectors-never-looked-for
+            needed.append(keys.vectors_key(stored))
         for key in needed:
             try:
                 self._store.get(key, length=1)

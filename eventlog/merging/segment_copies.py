@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from eventlog.copying.copier import COPY_BYTES, Copier, Item, read_checked
 from eventlog.errors import CommitConflict, DataLoss, KeyNotFound
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import decode_vector, join_vectors
+from eventlog.format.deletion_vectors import decode_vector, join_bitmaps
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.planning.carried import Carried
 from eventlog.merging.planning.forms import object_key, segment_id, segment_of_form
-from eventlog.model.actions import Add, Drop
-from eventlog.model.entries import Segment, Vector
+from eventlog.model.actions import Add
+from eventlog.model.entries import Segment, StoredBitmap, Vector, stored_bitmap
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of
 from eventlog.store.parallel import read_ahead, threads
@@ -42,7 +42,8 @@ class SegmentCopies:
         self._source, self._target = source, target
         self._copier = Copier(source.store, target.store, target.clock)
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
-        self._vectors: dict[str, Vector] = {}  # by id of a form: as the target has its vector
+        # By id of a form: where the target has its vector, unless that stands in the entry.
+        self._stored: dict[str, StoredBitmap] = {}
         self.segments = self.bytes = 0
         self.gone: tuple[Segment, str] | None = None
 
@@ -57,7 +58,11 @@ class SegmentCopies:
         add = add_of(segment_of_form(form) if live is None else live)
         if live is None:
             add = msgspec.structs.replace(add, epoch=self._staged[add.id])
-        return msgspec.structs.replace(add, vector=self._vectors.get(form.id, UNSET))
+        stored = self._stored.get(form.id)
+        vector = form.vector
+        if stored is not None and not isinstance(vector, UnsetType):
+            vector = Vector(vector.rows, stored=stored)
+        return msgspec.structs.replace(add, vector=vector)
 
     def copy(self, carried: Carried) -> bool:
         """Copy the objects that the target lacks; return whether all of them were found.
@@ -93,46 +98,38 @@ class SegmentCopies:
         return self.gone is None
 
     def _copy_vectors(self, carried: Carried, head: Snapshot) -> tuple[Segment, str] | None:
-        """Store the vectors of forms in one object; return a form whose vector is gone, if any."""
+        """Copy stored vectors to one object; return a form whose vector is gone, if any."""
         fence, epoch = head.meta.fence, head.version
-        pending, encoded = list[Segment](), list[tuple[str, bytes, int]]()
-        lacking = [form for form in carried.adds if self._lacks_vector(form, fence)]
-        dropped = [Drop(segment_id(i), chunk, "") for i, chunk in carried.drops]
-        live = head.live(dropped) if lacking else {}
-        for form in lacking:
-            vector = form.vector
-            assert not isinstance(vector, UnsetType)  # noqa: S101 - these have one
+        pending, bitmaps = list[str](), list[bytes]()
+        for form in carried.adds:
+            vector, stored = form.vector, stored_bitmap(form.vector)
+            known = self._stored.get(form.id)
+            is_copied = known is not None and known.epoch >= fence
+            if isinstance(vector, UnsetType) or stored is None or is_copied:
+                continue
             mine = carried.copies.get(form.id, ((False, ""),))[0][0]
             store = self._target.store if mine else self._source.store
-            key = keys.vectors_key(vector)
+            key = keys.vectors_key(stored)
             read = partial(
-                retrying(self._target.clock), store.get, start=vector.offset, length=vector.size
+                retrying(self._target.clock), store.get, start=stored.offset, length=stored.size
             )
             try:
-                blob = read(key)
+                bitmap = read(key)
             except KeyNotFound:
                 return form, key
             try:
-                decode_vector(blob, vector, form.rows)  # against damaged-vector-merged
+                decode_vector(bitmap, vector, form.rows)  # against damaged-vector-merged
             except DataLoss as error:
                 error.table, error.key, error.version = store.uri, key, form.version
                 raise
-            name = segment_id(form.id)
-            epoch_there = live[name].epoch if name in live else self._staged.get(name, epoch)
-            there = keys.segment_key(epoch_there, form.chunk, name)
-            encoded.append((there, blob, vector.rows))
-            pending.append(form)
+            bitmaps.append(bitmap)
+            pending.append(form.id)
         if pending:
             clock = self._target.clock
-            body, vectors = join_vectors(epoch, clock.random_id(), encoded)
-            put_once(self._target.store, clock, keys.vectors_key(vectors[0]), body)
-            self._vectors.update(zip((form.id for form in pending), vectors, strict=True))
+            body, places = join_bitmaps(epoch, clock.random_id(), bitmaps)
+            put_once(self._target.store, clock, keys.vectors_key(places[0]), body)
+            self._stored.update(zip(pending, places, strict=True))
         return None
-
-    def _lacks_vector(self, form: Segment, fence: int) -> bool:
-        known = self._vectors.get(form.id)
-        is_copied = known is not None and known.epoch >= fence
-        return not (isinstance(form.vector, UnsetType) or is_copied)
 
     def _copy_one(
         self, entry: Segment, epoch: int, places: Sequence[tuple[bool, str]] | None = None

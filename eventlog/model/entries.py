@@ -187,25 +187,39 @@ class Slice(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     splits: Splits | UnsetType = UNSET
 
 
-class Vector(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The deletion vector of a segment: which of its rows are deleted (FORMAT.md R20).
+class StoredBitmap(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Where the bitmap of a deletion vector is that does not stand in the entry.
 
     Attributes:
         epoch: the head version that the writer read before it staged the object.
-        object: id of the object that has the vector, 32 hexadecimal digits; it may have those of
+        object: id of the object that has the bitmap, 32 hexadecimal digits; it may have those of
             many segments.
-        offset: where the vector's bytes begin in the object.
+        offset: where the bitmap's bytes begin in the object.
         size: their number.
-        rows: the number of deleted rows; at least 1, and less than the segment has.
-        hash: sha256 of the vector's bytes, hexadecimal.
+        hash: sha256 of these bytes, hexadecimal.
     """
 
     epoch: Count
     object: str
     offset: Count
     size: Count
-    rows: Count
     hash: str
+
+
+class Vector(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The deletion vector of a segment: which of its rows are deleted (FORMAT.md section 2.11).
+
+    Either its bitmap is here, or where it is stored.
+
+    Attributes:
+        rows: the number of deleted rows; at least 1, and less than the segment has.
+        bitmap: the positions of the rows, as a 64-bit Roaring bitmap; in JSON as base64.
+        stored: where the bitmap is.
+    """
+
+    rows: Count
+    bitmap: bytes | UnsetType = UNSET
+    stored: StoredBitmap | UnsetType = UNSET
 
 
 class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -250,6 +264,12 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 def deleted_rows(vector: Vector | UnsetType) -> int:
     """Return the number of rows that a vector deletes; 0 without one."""
     return 0 if isinstance(vector, UnsetType) else vector.rows
+
+
+def stored_bitmap(vector: Vector | UnsetType) -> StoredBitmap | None:
+    """Return where the bitmap of a vector is; None if it stands in the entry, or without one."""
+    stored = UNSET if isinstance(vector, UnsetType) else vector.stored
+    return None if isinstance(stored, UnsetType) else stored
 
 
 class Spill(Struct, frozen=True, forbid_unknown_fields=True):

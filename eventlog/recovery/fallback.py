@@ -18,7 +18,6 @@ from msgspec import UnsetType
 
 from eventlog.errors import DataLoss, KeyNotFound
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import decode_vector
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -28,6 +27,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Transaction
 from eventlog.recovery.lineage import Change, change_of, members
 from eventlog.recovery.overshadowing import resolve
+from eventlog.segments.vectors import fetch_positions
 from eventlog.store.checksum import object_checksum
 from eventlog.store.port import ObjectStore
 
@@ -92,12 +92,9 @@ def is_whole(store: ObjectStore, segment: Segment) -> bool:
     Raises:
         Unavailable: the store does not answer.
     """
-    vector = segment.vector
     try:
-        if not isinstance(vector, UnsetType):  # against lost-vector-taken-for-whole
-            key = keys.vectors_key(vector)
-            blob = store.get(key, start=vector.offset, length=vector.size)
-            decode_vector(blob, vector, segment.rows)
+        if not isinstance(segment.vector, UnsetType):  # against lost-vector-taken-for-whole
+            fetch_positions(store, segment.vector, segment.rows)
         # One byte more than expected, to detect a longer object.
         return object_checksum(store, keys.key_of(segment), segment.bytes + 1) == segment.checksum
     except (KeyNotFound, DataLoss):

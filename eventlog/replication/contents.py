@@ -10,12 +10,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
-from msgspec import UnsetType
-
 from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
-from eventlog.model.entries import Segment, Sweep, Vector
+from eventlog.model.entries import Segment, StoredBitmap, Sweep, stored_bitmap
 from eventlog.model.records import Commit, KeyFrame, Leaf
 
 _LOW = 2**64 - 1
@@ -100,22 +98,23 @@ def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bo
 
 
 def vector_items(entries: Iterable[Segment], version: int, *, maybe_there: bool) -> list[Item]:
-    """Return the items to copy for the deletion vectors of entries, one for each object."""
-    named: dict[str, list[Vector]] = {}
+    """Return the items to copy for the stored vectors of entries, one for each object."""
+    named: dict[str, list[StoredBitmap]] = {}
     for entry in entries:
-        if not isinstance(entry.vector, UnsetType):  # against vectors-not-copied
-            named.setdefault(keys.vectors_key(entry.vector), []).append(entry.vector)
+        stored = stored_bitmap(entry.vector)
+        if stored is not None:  # against vectors-not-copied
+            named.setdefault(keys.vectors_key(stored), []).append(stored)
     return [
         Item(
             key,
             "vectors",
             version,
-            max(vector.offset + vector.size for vector in vectors),
+            max(stored.offset + stored.size for stored in bitmaps),
             "",
             maybe_there,
-            vectors=tuple(vectors),
+            vectors=tuple(bitmaps),
         )
-        for key, vectors in named.items()
+        for key, bitmaps in named.items()
     ]
 
 

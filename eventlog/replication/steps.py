@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from msgspec import UnsetType
-
 from eventlog.commit import keyframe_writing
 from eventlog.copying.copier import Item
 from eventlog.display import command
@@ -33,7 +31,7 @@ from eventlog.log import chain, spills
 from eventlog.log.log import LINKED, Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, DeleteRows
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, stored_bitmap
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -248,7 +246,7 @@ class Steps:
         named = self._named(having)
         vectored = list[Segment]()
         for entry in _live_at(snapshot):
-            if not isinstance(entry.vector, UnsetType):
+            if stored_bitmap(entry.vector) is not None:
                 vectored.append(entry)
             place = keys.key_of(entry), entry.bytes
             seen = place in stored

@@ -72,7 +72,8 @@ class _Places:
 def translate(t: Table, made: Rewriting, now: Sequence[Segment]) -> tuple[Add, ...]:
     """Return the outputs with vectors for the rows that were deleted since the inputs were read.
 
-    An output of which no row is left is left out. One request stores the vectors.
+    An output of which no row is left is left out. Large vectors are stored; without one, and if the
+    vectors of the inputs are small and the rows were not sorted, this sends no request.
 
     Args:
         t: the table.
@@ -170,7 +171,7 @@ def _marked_rows(
 def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, ...]:
     """Return the outputs that have rows left, with vectors for the marked places."""
     kept: list[Add] = []
-    some: list[tuple[Segment | Add, BitMap64]] = []
+    some: dict[str, BitMap64] = {}
     first = dict.fromkeys(places.rows, 0)
     marked = {chunk: BitMap64(found) for chunk, found in places.marked.items()}
     for add in adds:
@@ -182,7 +183,7 @@ def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, 
             continue
         kept.append(add)
         if positions:
-            some.append((add, positions))
-    vectors = stage_vectors(t.store, t.clock, t.head().version, some)
-    by_id = {add.id: vector for (add, _), vector in zip(some, vectors, strict=True)}
+            some[add.id] = positions
+    vectors = stage_vectors(t.store, t.clock, t.head().version, [*some.values()])
+    by_id = dict(zip(some, vectors, strict=True))
     return tuple(replace(add, vector=by_id.get(add.id, UNSET)) for add in kept)

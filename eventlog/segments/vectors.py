@@ -1,7 +1,8 @@
 """Reads the deletion vectors of segments: checked against the log, each object fetched once.
 
-A delete stores the vectors of all segments that it touches in one object. A reader of many of these
-segments fetches the part of the object that it needs in one request, and keeps it while it reads.
+Small ones stand in the entries. A delete stores the larger ones of all segments that it touches in
+one object. A reader of many of these segments fetches the part of the object that it needs in one
+request, and keeps it while it reads.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pyroaring import BitMap64
 
 from eventlog.errors import DataLoss, KeyNotFound
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import decode_vector
-from eventlog.model.entries import Segment, Vector
+from eventlog.format.deletion_vectors import decode_vector, positions_in_entry
+from eventlog.model.entries import Segment, StoredBitmap, Vector, stored_bitmap
 from eventlog.segments.segment_object import loss_error, missing_error
 from eventlog.store.port import ObjectStore
 
@@ -44,9 +45,10 @@ class VectorReader:
         self._store, self._version, self._table = store, version, table
         self._spans: dict[str, tuple[int, int]] = {}
         for segment in segments:
-            if not isinstance(segment.vector, UnsetType):
-                start, end = segment.vector.offset, segment.vector.offset + segment.vector.size
-                key = keys.vectors_key(segment.vector)
+            stored = stored_bitmap(segment.vector)
+            if stored is not None:
+                start, end = stored.offset, stored.offset + stored.size
+                key = keys.vectors_key(stored)
                 low, high = self._spans.get(key, (start, end))
                 self._spans[key] = min(low, start), max(high, end)
         self._locks = {key: Lock() for key in self._spans}
@@ -62,12 +64,15 @@ class VectorReader:
         vector = segment.vector
         if isinstance(vector, UnsetType):
             return BitMap64()
-        key = keys.vectors_key(vector)
+        stored = stored_bitmap(vector)
+        if stored is None:
+            return self._in_entry(segment, vector)
+        key = keys.vectors_key(stored)
         problem = ""
         for attempt in range(_ATTEMPTS):
             try:
-                blob = self._blob(key, vector, again=attempt > 0)
-                return decode_vector(blob, vector, segment.rows)
+                bitmap = self._bitmap(key, stored, again=attempt > 0)
+                return decode_vector(bitmap, vector, segment.rows)
             except KeyNotFound:
                 raise missing_error(
                     self._store, key, self._version, self._table, what="deletion vector"
@@ -76,15 +81,42 @@ class VectorReader:
                 problem = error.message
         raise loss_error(self._store, key, self._version, problem, what="deletion vector")
 
-    def _blob(self, key: str, vector: Vector, *, again: bool) -> bytes:
-        """Return the bytes where the vector should be; `again` if they were wrong before."""
+    def _in_entry(self, segment: Segment, vector: Vector) -> BitMap64:
+        try:
+            return positions_in_entry(vector, segment.rows)
+        except DataLoss as error:
+            key, what = keys.key_of(segment), "deletion vector"
+            raise loss_error(self._store, key, self._version, error.message, what=what) from None
+
+    def _bitmap(self, key: str, stored: StoredBitmap, *, again: bool) -> bytes:
+        """Return the bytes where the bitmap should be; `again` if they were wrong before."""
         low, high = self._spans[key]
         if again or high - low > _MOST_BYTES:
-            return self._store.get(key, start=vector.offset, length=vector.size)
+            return self._store.get(key, start=stored.offset, length=stored.size)
         with self._locks[key]:
             if key not in self._fetched:
                 self._fetched[key] = self._store.get(key, start=low, length=high - low)
-        return self._fetched[key][vector.offset - low : vector.offset - low + vector.size]
+        return self._fetched[key][stored.offset - low : stored.offset - low + stored.size]
+
+
+def fetch_positions(store: ObjectStore, vector: Vector, rows: int) -> BitMap64:
+    """Return the positions that one vector deletes; one request if it is stored.
+
+    Args:
+        store: the store that has it.
+        vector: the vector.
+        rows: the number of rows of its segment.
+
+    Raises:
+        DataLoss: it is damaged.
+        KeyNotFound: the object is missing.
+        Unavailable: the store does not answer.
+    """
+    stored = stored_bitmap(vector)
+    if stored is None:
+        return positions_in_entry(vector, rows)
+    bitmap = store.get(keys.vectors_key(stored), start=stored.offset, length=stored.size)
+    return decode_vector(bitmap, vector, rows)
 
 
 def without_positions(table: pa.Table, deleted: Iterable[int]) -> pa.Table:

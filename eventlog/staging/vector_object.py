@@ -1,4 +1,4 @@
-"""Stages deletion vectors: one object for those of all segments that a commit changes."""
+"""Deletion vectors of a commit: small ones stand in the log, others are staged in one object."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from pyroaring import BitMap64
 
 from eventlog.clock import Clock
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import encode_vectors
-from eventlog.model.actions import Add
-from eventlog.model.entries import Segment, Vector
+from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps
+from eventlog.model.entries import StoredBitmap, Vector
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import put_once
 
+# A bitmap in the log is written again with each commit up to the next key frame: up to this size it
+# takes no more there than the rest of its entry does.
+_MOST_BYTES = 256
+# If the bitmaps of a commit take more than this, only those stand there that take no more than the
+# name of their place would.
+_MOST_OF_COMMIT = 64 * 2**10
+_NAME_BYTES = 96
+
 
 def stage_vectors(
-    store: ObjectStore,
-    clock: Clock,
-    epoch: int,
-    deleted: Sequence[tuple[Segment | Add, BitMap64]],
+    store: ObjectStore, clock: Clock, epoch: int, deleted: Sequence[BitMap64]
 ) -> list[Vector]:
-    """Store the deletion vectors of some segments, and return their parts of the entries, in order.
+    """Return the vectors of some segments, in order; those that are not small are stored.
 
-    One request; none if there are no segments. Nothing refers to the object until it is committed.
+    One request for all that are stored, or none. Nothing refers to the object until it is
+    committed.
 
     Args:
         store: the table's store.
@@ -34,9 +39,31 @@ def stage_vectors(
     Raises:
         Unavailable: the store does not answer.
     """
-    if not deleted:
-        return []
-    named = [(keys.segment_key(s.epoch, s.chunk, s.id), positions) for s, positions in deleted]
-    body, vectors = encode_vectors(epoch, clock.random_id(), named)
-    put_once(store, clock, keys.vectors_key(vectors[0]), body)
-    return vectors
+    bitmaps = [encode_bitmap(positions) for positions in deleted]
+    most = _most_in_log(bitmaps)
+    large = [bitmap for bitmap in bitmaps if len(bitmap) > most]
+    places: list[StoredBitmap] = []
+    if large:
+        body, places = join_bitmaps(epoch, clock.random_id(), large)
+        put_once(store, clock, keys.vectors_key(places[0]), body)
+    named = iter(places)
+    return [
+        Vector(len(positions), bitmap)
+        if len(bitmap) <= most
+        else Vector(len(positions), stored=next(named))
+        for positions, bitmap in zip(deleted, bitmaps, strict=True)
+    ]
+
+
+def stored_bytes(deleted: Sequence[BitMap64]) -> int:
+    """Return the number of bytes that `stage_vectors` would store beside the log."""
+    bitmaps = [encode_bitmap(positions) for positions in deleted]
+    most = _most_in_log(bitmaps)
+    return sum(len(bitmap) for bitmap in bitmaps if len(bitmap) > most)
+
+
+def _most_in_log(bitmaps: Sequence[bytes]) -> int:
+    """Return the size up to which the bitmaps of one commit stand in the log."""
+    small = sum(len(bitmap) for bitmap in bitmaps if len(bitmap) <= _MOST_BYTES)
+    # against many-vectors-in-the-log
+    return _MOST_BYTES if small <= _MOST_OF_COMMIT else _NAME_BYTES

@@ -9,7 +9,7 @@ dropped meanwhile are left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -17,11 +17,11 @@ from msgspec import UnsetType
 
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
-from eventlog.format.deletion_vectors import has_vectors, join_vectors, references
+from eventlog.format.deletion_vectors import has_bitmaps, join_bitmaps
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, DeleteRows
-from eventlog.model.entries import Vector
+from eventlog.model.entries import StoredBitmap, Vector, stored_bitmap
 from eventlog.model.records import Transaction
 from eventlog.model.stats import live_stats
 from eventlog.session.session import Session
@@ -86,23 +86,15 @@ def restaged(session: Session, transaction: Transaction) -> Transaction:
         return action
 
     actions = [*each(again, transaction.actions, count=COPY_THREADS)]
-    renamed = {
-        _key(before): _key(after)
-        for before, after in zip(transaction.actions, actions, strict=True)
-        if isinstance(before, Add) and isinstance(after, Add) and before is not after
-    }
-    # Vectors name the keys of their segments.
-    moving = []
-    for before, after in zip(transaction.actions, actions, strict=True):
-        vector, is_new = _vector_of(before), before is not after
-        # against fenced-vectors-not-copied
-        if vector is not None and (is_new or vector.epoch < fence):
-            moving.append(vector)
-    moved = copies.vectors(moving, renamed)
+    stored = [one for action in actions if (one := _stored_by(action)) is not None]
+    # against fenced-vectors-not-copied
+    moved = copies.bitmaps([one for one in stored if one.epoch < fence])
     final = [
         action
-        if (vector := _vector_of(action)) is None or vector not in moved
-        else msgspec.structs.replace(action, vector=moved[vector])
+        if not isinstance(action, Add | DeleteRows)
+        or isinstance(action.vector, UnsetType)
+        or (one := _stored_by(action)) not in moved
+        else msgspec.structs.replace(action, vector=Vector(action.vector.rows, stored=moved[one]))
         for action in actions
     ]
     # against restage-under-a-new-id
@@ -122,16 +114,14 @@ def _outdated(action: Action, head: Snapshot) -> bool:
 
 
 def _fenced(action: Action, fence: int) -> bool:
-    vector = _vector_of(action)
-    is_old = vector is not None and vector.epoch < fence
+    stored = _stored_by(action)
+    is_old = stored is not None and stored.epoch < fence
     return is_old or (isinstance(action, Add) and action.epoch < fence)
 
 
-def _vector_of(action: Action) -> Vector | None:
-    """Return the deletion vector that an action gives an entry; None: it gives none."""
-    if not isinstance(action, Add | DeleteRows) or isinstance(action.vector, UnsetType):
-        return None
-    return action.vector
+def _stored_by(action: Action) -> StoredBitmap | None:
+    """Return where the vector is stored that an action gives an entry; None: no such vector."""
+    return stored_bitmap(action.vector) if isinstance(action, Add | DeleteRows) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,31 +144,21 @@ class _Copies:
         session.log.staged.vouch([fresh])
         return fresh  # against restage-deletes
 
-    def vectors(
-        self, vectors: Sequence[Vector], renamed: Mapping[str, str]
-    ) -> dict[Vector, Vector]:
-        """Copy vectors into one object, and return for each the one in the copy.
-
-        Args:
-            vectors: the vectors.
-            renamed: the new keys of segments that were copied, by their old ones.
-        """
-        if not vectors:
+    def bitmaps(self, stored: Sequence[StoredBitmap]) -> dict[StoredBitmap | None, StoredBitmap]:
+        """Copy bitmaps of vectors into one object, and return for each its place in the copy."""
+        if not stored:
             return {}
-        session, encoded, bodies = self.session, list[tuple[str, bytes, int]](), dict[str, bytes]()
-        for vector in vectors:
-            key = keys.vectors_key(vector)
+        session, found, bodies = self.session, list[bytes](), dict[str, bytes]()
+        for one in stored:
+            key = keys.vectors_key(one)
             if key not in bodies:
                 bodies[key] = self._body(key, None)
-            body = bodies[key]
-            if not has_vectors(body, [vector]):  # against restage-copies-any-vectors
+            if not has_bitmaps(bodies[key], [one]):  # against restage-copies-any-vectors
                 raise self._too_late(key)
-            named = (references(body) or {}).get(vector.offset, "")
-            blob = body[vector.offset : vector.offset + vector.size]
-            encoded.append((renamed.get(named, named), blob, vector.rows))
-        body, copied = join_vectors(self.epoch, session.clock.random_id(), encoded)
+            found.append(bodies[key][one.offset : one.offset + one.size])
+        body, copied = join_bitmaps(self.epoch, session.clock.random_id(), found)
         put_once(session.store, session.clock, keys.vectors_key(copied[0]), body)
-        return dict(zip(vectors, copied, strict=True))
+        return dict(zip(stored, copied, strict=True))
 
     def _body(self, key: str, length: int | None) -> bytes:
         try:

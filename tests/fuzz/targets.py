@@ -9,8 +9,6 @@ import contextlib
 import functools
 import logging
 import re
-import struct
-import zlib
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -22,7 +20,7 @@ from support import builders
 from eventlog import Table, errors
 from eventlog.commit import proposal
 from eventlog.format import codec, keys
-from eventlog.format.deletion_vectors import decode_vector, encode_vectors
+from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps, positions_in_entry
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.model import stats
 from eventlog.model.entries import ColumnStats, Segment, Vector
@@ -163,13 +161,10 @@ def leaf(body: bytes) -> None:
 
 
 def vector(body: bytes) -> None:
-    """A deletion vector that its entry describes as it is: 4 bytes of its rows, and the bitmap."""
-    inner = b"\xd1\xd3\x39\x64" + body[4:]
-    blob = struct.pack(">I", len(inner)) + inner + struct.pack(">I", zlib.crc32(inner))
+    """A deletion vector in its entry: 4 bytes of its rows, and the bitmap."""
     rows = max(1, int.from_bytes(body[:4], "little"))
-    described = Vector(1, "a" * 32, 4, len(blob), rows, codec.sha256(blob))
     try:
-        found = list(decode_vector(blob, described, VECTOR_ROWS))
+        found = list(positions_in_entry(Vector(rows, body[4:]), VECTOR_ROWS))
     except errors.DataLoss as error:
         raise errors.Corrupt(error.message) from None
     if len(found) != rows or found != sorted(set(found)) or found[-1] >= VECTOR_ROWS:
@@ -231,10 +226,11 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 }
 
 
-def vector_blob(positions: Iterable[int]) -> tuple[bytes, Vector]:
-    """The bytes of a deletion vector, and how an entry describes them."""
-    body, (made,) = encode_vectors(1, "a" * 32, [("data/x.parquet", BitMap64(positions))])
-    return body[made.offset : made.offset + made.size], made
+def stored_vector(positions: Iterable[int]) -> tuple[bytes, Vector]:
+    """The bitmap of a deletion vector, and how an entry describes it that is stored."""
+    rows = BitMap64(positions)
+    body, (place,) = join_bitmaps(1, "a" * 32, [encode_bitmap(rows)])
+    return body, Vector(len(rows), stored=place)
 
 
 @contextlib.contextmanager

@@ -57,9 +57,15 @@ def entries(t: Table) -> list[Segment]:
 
 
 def with_vector(one: Add | DeleteRows, **changes: object) -> Add | DeleteRows:
-    """Return an action whose vector has other fields."""
+    """Return an action whose vector has other fields, of its own or of where it is stored."""
     assert isinstance(one.vector, Vector)
-    return replace(one, vector=replace(one.vector, **changes))
+    rows = changes.pop("rows", one.vector.rows)
+    return replace(one, vector=Vector(rows, stored=replace(one.vector.stored, **changes)))
+
+
+def in_log(one: Add | DeleteRows, rows: int, bitmap: bytes) -> Add | DeleteRows:
+    """Return an action whose vector has this bitmap."""
+    return replace(one, vector=Vector(rows, bitmap))
 
 
 def another(one: DeleteRows, **changes: str) -> DeleteRows:
@@ -103,6 +109,10 @@ def voids(t: Table) -> list[Transaction]:
         [with_vector(more, object="zz")],
         [with_vector(more, hash="none")],
         [with_vector(more, size=0)],
+        [replace(more, vector=Vector(more.vector.rows))],
+        [replace(more, vector=replace(more.vector, bitmap=b"bitmap"))],
+        [in_log(more, before.rows, b"bitmap")],  # it does not grow
+        [in_log(more, more.vector.rows, b"")],
         [more, more],
         [more, drop_of(other)],
     ]
@@ -111,6 +121,8 @@ def voids(t: Table) -> list[Transaction]:
         [with_vector(with_rows, epoch=version)],
         [with_vector(with_rows, epoch=fence - 1)],
         [with_vector(with_rows, object="zz")],
+        [in_log(with_rows, 1, b"")],
+        [in_log(with_rows, with_rows.rows, b"bitmap")],
     ]
     back, at = replace(add_of(other), vector=UNSET), Restore(version - 1)
     exchanges: list[list[Action]] = [
@@ -168,7 +180,7 @@ def make_vectors(clock: ManualClock) -> None:
     first, second, third = entries(t)
     delete_rows(t, {first.id: [0, 3], second.id: [5]})
     t.write_keyframe()  # in the root
-    delete_rows(t, {first.id: [1]})
+    delete_rows(t, {first.id: [1]}, in_log=True)
     new = staged(t, rows(1, (20, 21)))
     delete_rows(t, {second.id: [0, 1]}, *new, Update(2, True))
     t.commit(t.transaction("drop", [drop_of(s) for s in entries(t) if s.id == first.id]))
@@ -179,7 +191,8 @@ def make_vectors(clock: ManualClock) -> None:
     many = [*range(0, 60_000, 3), *range(65_530, 66_000), MANY - 1]
     large = entries(t)[-1]
     with patch("eventlog.log.spills.SPILL_BYTES", 100):
-        delete_rows(t, {large.id: many, third.id: [4, 5]}, Fence(3))
+        small = staged_deletes(t, {third.id: [4, 5]}, in_log=True)
+        delete_rows(t, {large.id: many}, *small, Fence(3))
     gone = {large.id, first.id}
     t.commit(t.transaction("drop", [drop_of(s) for s in entries(t) if s.id in gone]))
     t.write_keyframe()
@@ -191,6 +204,7 @@ def make_vectors(clock: ManualClock) -> None:
     version = delete_rows(t, {entries(t)[-1].id: [2, 3, 4]})
     t.restore(version - 1)  # the entry has no vector again
     t.restore(version)
+    delete_rows(t, {entries(t)[-1].id: [0]}, in_log=True)
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ from eventlog.model.actions import (
     SetOrigin,
     SetProperties,
 )
-from eventlog.model.entries import Segment, Slice, Vector
+from eventlog.model.entries import Segment, Slice, StoredBitmap, Vector
 from eventlog.model.records import Transaction
 from eventlog.state.delta import drop_of
 
@@ -56,7 +56,7 @@ LOGS = {
 }
 ROWS = 2  # of each log
 void, put, HASH = make_whole.void, make_whole.put, make_whole.HASH
-VECTOR = Vector(0, HASH[:32], 4, 42, 1, HASH)
+VECTOR = Vector(1, stored=StoredBitmap(0, HASH[:32], 4, 42, HASH))
 
 
 def log(t: Table, letter: str, first: int = 0, last: int = 3, **fields: object) -> Add:

@@ -1,17 +1,17 @@
 """Negative vectors of deletion vectors: one for each check of a reader."""
 
+import base64
 import struct
-import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 from golden.forge import Forge, log_key, with_cell
-from golden.negative_log import LOST, OLDER, REFUSE, SAME, Value, set_in
+from golden.negative_log import LOST, OLDER, REFUSE, Value, set_in
 from golden.reader import sha256
 
 TABLE = "deletion_vectors"
-INLINE, SECOND, LEAVES, SPILLED, HEAD = 3, 3, 11, 10, 15
-MAGIC = b"\xd1\xd3\x39\x64"
+INLINE, SECOND, LEAVES, SPILLED, HEAD, IN_LOG = 3, 3, 11, 10, 15, 18
 PLAIN = struct.pack("<QIII", 1, 0, 12346, 1)  # one part, which has one container and no runs
 
 
@@ -27,22 +27,38 @@ def shrunk(made: Value) -> Value:
     return next(one for one in made["delta"]["adds"] if "vector" in one)
 
 
-def with_blob(forge: Forge, blob: bytes, rows: int) -> Forge:
-    """Put other bytes where a vector is, which its entry describes as they are."""
+def key_of(stored: Value) -> str:
+    """Return the key of the object that has a stored bitmap."""
+    return f"data/{stored['epoch']:012d}/vectors/{stored['object']}.roaring"
+
+
+def with_stored(bitmap: bytes, rows: int) -> Forge:
+    """Put another bitmap where a vector is stored, which its entry describes as it is."""
+    forge = at(HEAD)
 
     def change(made: Value) -> None:
         said = shrunk(made)["vector"]
-        key = f"data/{said['epoch']:012d}/vectors/{said['object']}.puffin"
-        body = forge.objects[key]
-        forge.objects[key] = body[: said["offset"]] + blob
-        said |= {"size": len(blob), "hash": sha256(blob), "rows": rows}
+        place = said["stored"]
+        body = forge.objects[key_of(place)]
+        forge.objects[key_of(place)] = body[: place["offset"]] + bitmap
+        place |= {"size": len(bitmap), "hash": sha256(bitmap)}
+        said["rows"] = rows
 
     return forge.edit(change, restate=True)
 
 
-def framed(inner: bytes) -> bytes:
-    """Return the bytes of a bitmap in the frame of a vector."""
-    return struct.pack(">I", len(inner)) + inner + struct.pack(">I", zlib.crc32(inner))
+def with_bitmap(text: str, rows: int = 2) -> Forge:
+    """Put another bitmap into an entry."""
+
+    def change(made: Value) -> None:
+        shrunk(made)["vector"].update(bitmap=text, rows=rows)
+
+    return at(IN_LOG).edit(change, restate=True)
+
+
+def as_text(bitmap: bytes) -> str:
+    """Return a bitmap as JSON has it."""
+    return base64.b64encode(bitmap).decode()
 
 
 def bitmap(*numbers: int) -> bytes:
@@ -53,8 +69,8 @@ def bitmap(*numbers: int) -> bytes:
 
 def blobs() -> list[Value]:
     """Cases of the bytes of vectors."""
-    said = shrunk(at(HEAD).commit(HEAD))["vector"]
-    key = f"data/{said['epoch']:012d}/vectors/{said['object']}.puffin"
+    said = shrunk(at(HEAD).commit(HEAD))["vector"]["stored"]
+    key = key_of(said)
 
     def gone(forge: Forge) -> Forge:
         del forge.objects[key]
@@ -71,58 +87,99 @@ def blobs() -> list[Value]:
         return forge
 
     def other(forge: Forge) -> Forge:
-        body, blob = forge.objects[key], framed(MAGIC + bitmap(1, 3, 4))
-        forge.objects[key] = body[: said["offset"]] + blob + body[said["offset"] + len(blob) :]
+        body, found = forge.objects[key], bitmap(1, 3, 4)
+        forge.objects[key] = body[: said["offset"]] + found + body[said["offset"] + len(found) :]
         return forge
 
-    good = MAGIC + bitmap(2, 3, 4)
-    whole = framed(good)
+    good = bitmap(2, 3, 4)
     cases = [
-        ("a vector of another length", struct.pack(">I", len(good) + 1) + whole[4:], 3),
-        ("a vector with another checksum", whole[:-4] + b"\0\0\0\0", 3),
-        ("a vector of another magic", framed(b"\xd1\xd3\x39\x65" + bitmap(2, 3, 4)), 3),
-        ("a vector of a cut bitmap", framed(good[:-1]), 3),
-        ("a bitmap with another cookie", framed(good.replace(b"\x3a\x30", b"\x3c\x30")), 3),
-        ("a vector of fewer positions", framed(good), 4),
-        ("a vector of more positions", framed(good), 2),
-        ("a position behind the rows of the segment", framed(MAGIC + bitmap(2, 3, 6)), 3),
-        ("positions out of order", framed(MAGIC + bitmap(2, 4, 3)), 3),
-    ]  # fmt: skip
+        ("a cut bitmap", good[:-1], 3),
+        ("a bitmap with a byte behind it", good + b"\0", 3),
+        ("a bitmap with another cookie", good.replace(b"\x3a\x30", b"\x3c\x30"), 3),
+        ("a vector of fewer positions", good, 4),
+        ("a vector of more positions", good, 2),
+        ("a position behind the rows of the segment", bitmap(2, 3, 6), 3),
+        ("positions out of order", bitmap(2, 4, 3), 3),
+    ]
     return [
         gone(at(HEAD)).case("a vector that is not there", "R20.1", LOST),
         changed(at(HEAD)).case("a bit of a vector", "R20.1", LOST),
         cut(at(HEAD)).case("a vector cut short", "R20.1", LOST),
         other(at(HEAD)).case("a vector of other positions", "R20.1", LOST),
-        _footer(key),
-        *(with_blob(at(HEAD), blob, n).case(name, "R20.1", LOST) for name, blob, n in cases),
+        *(with_stored(found, n).case(name, "R20.1", LOST) for name, found, n in cases),
+        *(
+            with_bitmap(as_text(found), n).case(f"{name}, in the log", "R20.1", LOST)
+            for name, found, n in cases
+        ),
     ]
 
 
-def _footer(key: str) -> Value:
-    """What a Puffin reader needs, and no reader of the table looks at."""
-    forge = at(HEAD)
-    forge.objects[key] = forge.objects[key][:-20]
-    return forge.case("an object of vectors without its footer", "R20.1", SAME)
+def in_row_of(found: str, **values: Value) -> Callable[[pa.Table], pa.Table]:
+    """Return a change of values in the first row that has one in the column `found`."""
+
+    def change(rows: pa.Table) -> pa.Table:
+        row = next(n for n, v in enumerate(rows.column(found).to_pylist()) if v is not None)
+        for name, value in values.items():
+            rows = with_cell(name, value, row)(rows)
+        return rows
+
+    return change
+
+
+def texts() -> list[Value]:
+    """Cases of bitmaps as text."""
+    good = as_text(bitmap(2, 3))  # it ends in =
+    odd = f"{good[:-2]}{chr(ord(good[-2]) + 1)}="
+    found = [
+        ("a bitmap without padding", good.rstrip("="), "R5.1"),
+        ("a bitmap with bits behind its last byte", odd, "R5.1"),
+        ("a bitmap with the letters of another base64", f"-{good[1:]}", "R5.1"),
+        ("a bitmap that is no base64", f"?{good[1:]}", "R5.1"),
+        ("a bitmap with a line break", f"{good[:4]}\n{good[4:]}", "R5.1"),
+        ("a bitmap of no bytes", "", "R20.2"),
+    ]
+    return [with_bitmap(text).case(name, rule, REFUSE) for name, text, rule in found]
 
 
 def entries() -> list[Value]:
     """Cases of entries with a vector."""
-    fields: list[tuple[str, str, Value]] = [
+    own: list[tuple[str, str, Value]] = [
         ("a vector of no rows", "R20.2", {"rows": 0}),
         ("a vector of all rows", "R20.2", {"rows": 6}),
+        ("a vector with two bitmaps", "R20.2", {"bitmap": as_text(bitmap(2, 3, 4))}),
+    ]
+    fields: list[tuple[str, str, Value]] = [
         ("a vector of no bytes", "R20.2", {"size": 0}),
         ("an object of vectors in upper case", "R5.2", {"object": "AB" * 16}),
         ("a vector's hash that is no hash", "R5.2", {"hash": "zz"}),
         ("a vector of an epoch of 13 digits", "R3.2", {"epoch": 10**12}),
         ("a vector that begins before its object", "R5.2", {"offset": -1}),
     ]
-    change = lambda fields: lambda made: shrunk(made)["vector"].update(fields)
-    made = [
-        at(HEAD).edit(change(more), restate=True).case(name, rule, REFUSE)
-        for name, rule, more in fields
-    ]
+
+    def of_vector(more: Value) -> Callable[[Value], None]:
+        """A change of the fields of a vector, in their order."""
+
+        def change(made: Value) -> None:
+            said = shrunk(made)["vector"]
+            found = said | more
+            said.clear()
+            said |= {name: found[name] for name in ("rows", "bitmap", "stored") if name in found}
+
+        return change
+
+    def without(made: Value) -> None:
+        del shrunk(made)["vector"]["stored"]
+
+    places = lambda fields: lambda made: shrunk(made)["vector"]["stored"].update(fields)
+    changes = [(name, rule, of_vector(more)) for name, rule, more in own]
+    changes += [(name, rule, places(more)) for name, rule, more in fields]
+    changes.append(("a vector without a bitmap", "R20.2", without))
     return [
-        *made,
+        *(
+            at(HEAD).edit(change, restate=True).case(name, rule, REFUSE)
+            for name, rule, change in changes
+        ),
+        *texts(),
         at(HEAD)
         .edit(lambda made: shrunk(made).update(vector=None))
         .case("a vector that is null", "R5.1", REFUSE),
@@ -147,7 +204,7 @@ def _unread() -> Value:
 
     def change(made: Value) -> None:
         action = made["transactions"][0]["actions"][0]
-        action["hash"] = action["vector"]["object"] = "zz"
+        action["hash"] = action["vector"]["stored"]["object"] = "zz"
 
     return at(HEAD).edit(change).case("a delete of no entry", "R20.3", "fold")
 
@@ -222,7 +279,7 @@ def spills() -> list[Value]:
         at(SPILLED).spill(deletes).case("a delta that deletes rows", "R6.4", REFUSE),
         at(SPILLED).edit(counted).case("a delta's spill with a number of deletes", "R6.4", REFUSE),
         at(SPILLED)
-        .spill(with_cell("vector_hash", None))
+        .spill(in_row_of("vector_size", vector_hash=None))
         .case("a spill with a part of a vector", "R9.3", REFUSE),
     ]
 
@@ -261,8 +318,8 @@ def leaves() -> list[Value]:
 
     def swapped(rows: pa.Table) -> pa.Table:
         names = rows.column_names
-        first = names.index("vector_epoch")
-        names[first], names[first + 2] = names[first + 2], names[first]
+        first = names.index("vector_rows")
+        names[first], names[first + 1] = names[first + 1], names[first]
         return rows.select(names)
 
     def bare(rows: pa.Table) -> pa.Table:
@@ -277,8 +334,33 @@ def leaves() -> list[Value]:
         ("a leaf with columns of vectors in another order", swapped, "R9.3"),
         ("a leaf without a column of vectors", bare, "R9.3"),
         ("a leaf whose objects of vectors are texts", text, "R9.3"),
-        ("a leaf with a part of a vector", with_cell("vector_size", None), "R9.3"),
-        ("a leaf with another vector than its entry", with_cell("vector_offset", 99), "R9.8"),
+        ("a leaf with a part of a vector", in_row_of("vector_size", vector_size=None), "R9.3"),
+        (
+            "a leaf with a vector of two bitmaps",
+            in_row_of("vector_size", vector_bitmap=b"x"),
+            "R9.3",
+        ),
+        (
+            "a leaf with a vector without bitmap",
+            in_row_of("vector_bitmap", vector_bitmap=None),
+            "R9.3",
+        ),
+        ("a leaf with a bitmap of no vector", in_row_of("vector_bitmap", vector_rows=None), "R9.3"),
+        (
+            "a leaf with a bitmap of no bytes",
+            in_row_of("vector_bitmap", vector_bitmap=b""),
+            "R20.2",
+        ),
+        (
+            "a leaf with another bitmap than its entry",
+            in_row_of("vector_bitmap", vector_bitmap=b"x"),
+            "R9.8",
+        ),
+        (
+            "a leaf with another vector than its entry",
+            in_row_of("vector_size", vector_offset=99),
+            "R9.8",
+        ),
     ]
     return [at(12).leaf(LEAVES, change).case(name, rule, OLDER) for name, change, rule in cases]
 

@@ -6,6 +6,7 @@ can. Each check is one call of `need`, `readable` or `intact`, with the rule tha
 here, and the rows of keyed tables are merged by `keyed_reader.py`.
 """
 
+import base64
 import hashlib
 import io
 import json
@@ -190,6 +191,16 @@ def hex64(value):
     need(is_hex(value, 64), "R5.2")
 
 
+def base64_text(value):
+    """Bytes as base64, in the one form that they have (R5.1)."""
+    text(value)
+    try:
+        found = base64.b64decode(value, validate=True)
+    except ValueError:
+        raise Refused("R5.1") from None
+    need(base64.b64encode(found).decode() == value, "R5.1")
+
+
 def choice(*names):
     """One of a few texts."""
 
@@ -229,7 +240,7 @@ def mapped(form):
 
 ABSENT = (
     *("slice", "keyed", "splits", "origins", "place", "origin", "commits"),
-    *("vector", "vectors", "deleted"),
+    *("vector", "vectors", "deleted", "bitmap", "stored"),
 )
 
 
@@ -312,7 +323,8 @@ place = record(
     kind=choice("base", "late", "log"), first=count, last=count, low=maybe(count),
     high=maybe(count), level=count, ordinal=maybe(count), splits=splits,
 )  # fmt: skip
-vector = record(epoch=count, object=text, offset=count, size=count, rows=count, hash=text)
+stored = record(epoch=count, object=text, offset=count, size=count, hash=text)
+vector = record(rows=count, bitmap=base64_text, stored=stored)
 entry = record(
     id=text, chunk=text, epoch=count, version=count, partition=count, rows=count, bytes=count,
     checksum=text, schema=count, stats=stats, tail=maybe(tail), slice=place, vector=vector,
@@ -546,13 +558,16 @@ def check_entry(one):
         hex64(one["tail"]["sha256"])
         need(one["tail"]["size"] <= one["bytes"], "2.6")
     if "vector" in one:
-        at = one["vector"]
+        need(1 <= one["vector"]["rows"] < one["rows"], "R20.2")
+        need(len(one["vector"]) == 2, "R20.2")
+        need(one["vector"].get("bitmap") != "", "R20.2")
+        need("slice" not in one, "R20.2")
+    if "stored" in one.get("vector", {}):
+        at = one["vector"]["stored"]
         hex32(at["object"])
         hex64(at["hash"])
         need(at["epoch"] <= TOP, "R3.2")
         need(at["size"] >= 1, "R20.2")
-        need(1 <= at["rows"] < one["rows"], "R20.2")
-        need("slice" not in one, "R20.2")
     if "slice" in one:
         at = one["slice"]
         need(None not in (at["low"], at["high"], at["ordinal"]), "R15.3")
@@ -598,8 +613,9 @@ SLICE = {"slice_kind": TEXT} | {
     f"slice_{n}": INT for n in ("first", "last", "low", "high", "level", "ordinal")
 }
 SPLITS = {"slice_splits": INT}
-VECTOR = {f"vector_{n}": INT for n in ("epoch", "object", "offset", "size", "rows", "hash")}
-VECTOR |= {"vector_object": FIXED["id"], "vector_hash": FIXED["hash"]}
+STORED = {f"vector_{n}": INT for n in ("epoch", "object", "offset", "size", "hash")}
+STORED |= {"vector_object": FIXED["id"], "vector_hash": FIXED["hash"]}
+VECTOR = {"vector_rows": INT, "vector_bitmap": "BYTE_ARRAY None"} | STORED
 ORDERS = [
     *([*FIXED], [*FIXED, *VECTOR], [*FIXED, *SLICE]),
     [*FIXED, *SLICE, *SPLITS],
@@ -659,8 +675,10 @@ def check_row(row, *, spilled):
     numbers = [n for n, v in row.items() if type(v) is int and not n.startswith(("min_", "max_"))]
     need(all(row[n] >= 0 for n in numbers if n not in PLACE), "R5.2")
     need((row["tail_size"] is None) == (row["tail_sha256"] is None), "R9.3")
-    parts = [row.get(name) is None for name in VECTOR]
+    parts = [row.get(name) is not None for name in STORED]
     need(all(parts) or not any(parts), "R9.3")
+    places = any(parts) + (row.get("vector_bitmap") is not None)
+    need(places == (row.get("vector_rows") is not None), "R9.3")
     parts = [row.get(name) for name in SLICE]
     left = ("slice_low", "slice_high", "slice_ordinal") if spilled else ()
     always = [row.get(name) for name in SLICE if name not in left]
@@ -689,7 +707,12 @@ def entry_of(row):
             made["slice"]["splits"] = row["slice_splits"]
     if row.get("vector_rows") is not None:
         plain = lambda value: value.hex() if isinstance(value, bytes) else value
-        made["vector"] = {n.removeprefix("vector_"): plain(row[n]) for n in VECTOR}
+        made["vector"] = {"rows": row["vector_rows"]}
+        if row["vector_bitmap"] is not None:
+            made["vector"]["bitmap"] = base64.b64encode(row["vector_bitmap"]).decode()
+        else:
+            at = {n.removeprefix("vector_"): plain(row[n]) for n in STORED}
+            made["vector"]["stored"] = at
     return made
 
 
@@ -1121,15 +1144,16 @@ class Reader:
     def deleted(self, one):
         """The positions of the rows of a segment that its vector deletes (R20.1)."""
         said = one["vector"]
-        body = self.get(f"data/{said['epoch']:012d}/vectors/{said['object']}.puffin")
-        intact(body is not None, "R20.1")
-        blob = body[said["offset"] :][: said["size"]]
-        intact(sha256(blob) == said["hash"], "R20.1")
-        intact(int.from_bytes(blob[:4]) == len(blob) - 8, "R20.1")
-        intact(zlib.crc32(blob[4:-4]) == int.from_bytes(blob[-4:]), "R20.1")
-        intact(blob[4:8] == b"\xd1\xd3\x39\x64", "R20.1")
+        if "stored" in said:
+            at = said["stored"]
+            body = self.get(f"data/{at['epoch']:012d}/vectors/{at['object']}.roaring")
+            intact(body is not None, "R20.1")
+            bitmap = body[at["offset"] :][: at["size"]]
+            intact(sha256(bitmap) == at["hash"], "R20.1")
+        else:
+            bitmap = base64.b64decode(said["bitmap"])
         try:
-            positions = bitmap64(blob[8:-4])
+            positions = bitmap64(bitmap)
         except (struct.error, IndexError):
             raise Lost("R20.1") from None
         intact(len(positions) == said["rows"], "R20.2")

@@ -1,5 +1,6 @@
 """What the specification shows is so: samples stand in golden objects, hashes come out."""
 
+import base64
 import hashlib
 import io
 import json
@@ -84,7 +85,7 @@ def test_keys_and_chunks_are_those_of_the_code():
         keys.keyframe_key(7),
         keys.segment_key(4, "1970-01-02", "95752a2987a90eee2c23f1fe18cea336"),
         keys.intent_key(9, "baf692a014fbdaf55095aadab5f90c31"),
-        keys.vectors_key(entries.Vector(1, "9d5eeca9d1d4fc1c0e9b969f8d9a43f9", 4, 44, 2, "")),
+        keys.vectors_key(entries.StoredBitmap(1, "9d5eeca9d1d4fc1c0e9b969f8d9a43f9", 0, 32, "")),
     ):
         assert f"| `{key}` |" in text
     shown = [row for row in rows(section("1.4")) if len(row) == 3 and "…" in row[2]]
@@ -163,17 +164,20 @@ def test_the_parts_of_the_tail_have_their_checksums():
     assert "".join(part[2] for part in parts) == tail[: 4 * len(parts)].hex()
 
 
-def test_the_parts_of_the_vector_are_in_its_object():
+def test_the_vectors_are_in_their_commits_and_the_bitmaps_of_these_parts():
     text = section("2.11")
+    shown = re.findall(r'^("vector":.*)$', text, re.MULTILINE)
+    for version, sample in zip((3, 2), shown, strict=True):
+        assert sample in (TABLES / "deletion_vectors" / keys.commit_key(version)).read_text()
+    inline, stored = (json.loads(sample.partition(":")[2]) for sample in shown)
+    parts = [row for row in rows(text) if len(row) == 2 and re.match("[0-9a-f]{4}", row[0])]
+    found = "".join(re.sub("[^0-9a-f]", "", row[0]) for row in parts)
+    assert base64.b64decode(inline["bitmap"]).hex() == found
     (place,) = re.findall(r"`(deletion_vectors/data/\S+)`", text)
-    described = json.loads(re.search(r'^"vector":(.*)$', text, re.MULTILINE)[1])
-    start, size = described["offset"], described["size"]
-    blob = (TABLES / place).read_bytes()[start : start + size]
-    assert hashlib.sha256(blob).hexdigest() == described["hash"]
-    shown = [row for row in rows(text) if len(row) == 2 and re.match("[0-9a-f]{4}", row[0])]
-    assert "".join(re.sub("[^0-9a-f]", "", row[0]) for row in shown) == blob.hex()
-    assert f"{size - 8} bytes follow" in shown[0][1]
-    assert (TABLES / place).name == f"{described['object']}.puffin"
+    at = stored["stored"]
+    bitmap = (TABLES / place).read_bytes()[at["offset"] :][: at["size"]]
+    assert hashlib.sha256(bitmap).hexdigest() == at["hash"]
+    assert place.removeprefix("deletion_vectors/") == keys.vectors_key(entries.StoredBitmap(**at))
 
 
 def test_effective_times_are_those_of_the_table():
@@ -211,7 +215,7 @@ def test_tables_of_fields_have_the_fields_of_the_structs():
         "2.3": records.Transaction,
         "2.5": records.DeltaRecord,
         "2.6": entries.Segment,
-        "2.11": entries.Vector,
+        "2.11": entries.StoredBitmap,
         "2.7.2": entries.Spill,
         "2.8": Meta,
         "2.9": records.KeyFrame,

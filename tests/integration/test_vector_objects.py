@@ -1,5 +1,6 @@
 """Objects of deletion vectors: what keeps, copies, checks, restores and deletes them."""
 
+import base64
 import json
 import re
 from dataclasses import replace as replaced
@@ -8,6 +9,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 from click.testing import CliRunner
+from pyroaring import BitMap64
+from support import deleting
 from support.builders import (
     check_sound,
     create,
@@ -25,10 +28,11 @@ from eventlog import Table, errors
 from eventlog.cli.program import build
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
+from eventlog.format.deletion_vectors import encode_bitmap
 from eventlog.fsck.check import fsck
 from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.model.actions import Fence, Restore, Swept, Update
-from eventlog.model.entries import Spill
+from eventlog.model.entries import Spill, Vector
 from eventlog.model.records import App
 from eventlog.readers import count, scan
 from eventlog.recovery import garbage
@@ -45,9 +49,14 @@ HOUR_MS = 3_600_000
 NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
 
 
+@pytest.fixture(params=[False, True], ids=["stored", "in the log"])
+def both_ways(request, monkeypatch):
+    monkeypatch.setattr(deleting, "IN_LOG", request.param)
+
+
 def vectors(store):
     """The keys of all objects of vectors, oldest first."""
-    return [row.key for row in store.list(keys.SEGMENTS_PREFIX) if row.key.endswith(".puffin")]
+    return [row.key for row in store.list(keys.SEGMENTS_PREFIX) if row.key.endswith(".roaring")]
 
 
 def needed(table, version=None):
@@ -203,7 +212,7 @@ class TestVacuum:
         foreign = [
             "data/000000000000/vectors/notes.txt",
             f"data/000000000000/vectors/{'ab' * 16}.parquet",
-            f"data/000000000000/1970-01-01/{'ab' * 16}.puffin",
+            f"data/000000000000/1970-01-01/{'ab' * 16}.roaring",
         ]
         for key in foreign:
             table.store.put_if_absent(key, b"x")
@@ -251,6 +260,7 @@ class TestBranches:
             assert len(vectors(table.store)) == 2
             assert row_numbers(reopen(branch.store))[:2] == [1, 2]
 
+    @pytest.mark.usefixtures("both_ways")
     def test_publishing_a_branch_takes_its_deletes(self):
         table, six, four = two_segments()
         branch = table.branch("fix")
@@ -299,7 +309,7 @@ class TestCopies:
         for version in range(2, table.head().version + 1):
             assert row_numbers(reopen(copy), version) == row_numbers(table, version)
 
-    @pytest.mark.parametrize("at", [10, -2, -13])
+    @pytest.mark.parametrize("at", [0, 10, -1])
     def test_damaged_vectors_are_not_copied(self, at):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
@@ -327,7 +337,7 @@ class TestCopies:
         table, six, _ = two_segments()
         table.refresh()
         lost = staged_deletes(table, {six: [3]})
-        table.store.delete([keys.vectors_key(lost[0].vector)])
+        table.store.delete([keys.vectors_key(lost[0].vector.stored)])
         append(table, events(1, first=20))
         dropped(table, six)
         with pytest.raises(errors.CommitConflict):
@@ -337,7 +347,66 @@ class TestCopies:
         assert row_numbers(reopen(copy)) == row_numbers(table)
 
 
+class TestVectorsInTheLog:
+    def test_copies_and_vacuums_have_nothing_to_do_with_them(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0]}, in_log=True)
+        table.pin("audit", table.head().version, owner="me")
+        delete_rows(table, {six: [1], four: [2]}, in_log=True)
+        branch = table.branch("try")
+        delete_rows(branch, {six: [2]}, in_log=True)
+        swept(table)
+        copy = MemoryStore()
+        follow(table, Table(copy), start="keyframe")
+        assert vectors(table.store) == vectors(copy) == []
+        assert row_numbers(reopen(copy)) == row_numbers(table) == [2, 3, 4, 5, 10, 11, 13]
+        assert row_numbers(table, 3) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+        assert row_numbers(branch) == [3, 4, 5, 10, 11, 13]
+        for one in (table, branch, reopen(copy)):
+            assert not problems(one)
+
+    def test_a_fence_is_none_of_theirs(self):
+        table, six, _ = two_segments()
+        table.refresh()
+        transaction = table.transaction("delete", staged_deletes(table, {six: [0]}, in_log=True))
+        append(table, events(1, first=20))
+        swept(table, full=True)
+        table.commit(transaction)
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13, 20]
+
+    def test_one_that_stands_in_the_log_follows_one_that_is_stored(self):
+        table, six, _ = two_segments()
+        for number, in_log in enumerate([False, True, False]):
+            delete_rows(table, {six: [number]}, in_log=in_log)
+        assert len(vectors(table.store)) == 2
+        swept(table)
+        assert set(vectors(table.store)) == needed(table)
+        assert row_numbers(table) == [3, 4, 5, 10, 11, 12, 13]
+
+    def test_the_same_rows_deleted_in_both_ways_are_the_same_form(self):
+        table, six, _ = two_segments()
+        other = reopen(copied(table.store), seed=5000)
+        delete_rows(other, {six: [0]}, in_log=True)
+        delete_rows(table, {six: [0]}, in_log=False)
+        merge(other, table)
+        merge(table, other)
+        assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
+
+    def test_a_merge_copies_no_more_than_the_segments(self):
+        table, six, _ = two_segments()
+        other = reopen(copied(table.store), seed=5000)
+        append(other, events(3, first=20))
+        new = next(s.id for s in live(other.refresh()) if s.rows == 3)
+        delete_rows(other, {six: [0], new: [1]}, in_log=True)
+        append(table, events(1, first=30))
+        merge(other, table)
+        assert vectors(table.store) == []
+        assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13, 20, 22, 30]
+        assert not problems(check_sound(table.store))
+
+
 class TestRestore:
+    @pytest.mark.usefixtures("both_ways")
     def test_a_restore_brings_deleted_rows_back_and_deletes_what_was_deleted(self):
         table, six, four = two_segments()
         delete_rows(table, {six: [0]})
@@ -370,6 +439,7 @@ class TestRestore:
         with pytest.raises(errors.DataLoss):
             table.restore(3)
 
+    @pytest.mark.usefixtures("both_ways")
     def test_only_a_restore_or_a_merge_may_exchange_a_vector(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
@@ -397,6 +467,7 @@ class TestRestore:
         table.commit(table.transaction("restore", [Restore(2), drop_of(segment), back]))
         assert row_numbers(table) == row_numbers(table, 2)
 
+    @pytest.mark.usefixtures("both_ways")
     def test_a_fenced_delete_is_staged_again(self):
         table, six, four = two_segments()
         table.refresh()
@@ -449,13 +520,22 @@ class TestFsck:
         found = self.lost(damage)
         assert [m for s, m in found if s == "error" and "deletion vector is lost" in m]
 
-    def test_a_damaged_frame_is_an_error_and_no_loss(self):
-        def damage(store, key):
-            replace_object(store, key, store.get(key)[:-1] + b"?")
-
-        [(severity, message)] = self.lost(damage)
-        assert severity == "error"
-        assert "the frame of these deletion vectors is damaged" in message
+    def test_a_bitmap_in_the_log_that_is_none_is_a_loss(self):
+        """No release commits one: the fold decodes no bitmaps."""
+        table, six, _ = two_segments()
+        table.refresh()
+        [action] = staged_deletes(table, {six: [0]}, in_log=True)
+        for bitmap in (b"?", action.vector.bitmap + b"?", encode_bitmap(BitMap64([7]))):
+            broken = msgspec.structs.replace(action, vector=Vector(1, bitmap))
+            copy = reopen(copied(table.store))
+            copy.commit(copy.transaction("delete", [broken]))
+            [(severity, message)] = problems(copy, checksums=False)
+            assert severity == "error"
+            assert "the deletion vector" in message
+            with pytest.raises(errors.DataLoss, match="deletion vector"):
+                scan(copy).to_table()
+            with pytest.raises(errors.DataLoss):
+                scan(copy, fallback=True).to_table()
 
     def test_held_vectors_are_looked_at(self):
         table, six, _ = two_segments()
@@ -503,6 +583,7 @@ class TestFallback:
             for n in scan(table, fallback=True).to_table().column("name").to_pylist()
         )
 
+    @pytest.mark.usefixtures("both_ways")
     def test_stand_ins_leave_out_what_was_deleted_before_the_compaction(self):
         table, outputs = self.compacted()
         table.store.delete([keys.key_of(outputs[0])])
@@ -514,6 +595,7 @@ class TestFallback:
         with pytest.raises(errors.DataLoss):
             self.rows(table)
 
+    @pytest.mark.usefixtures("both_ways")
     @pytest.mark.parametrize("deleted", [0, 1])
     def test_no_stand_in_brings_rows_back_that_were_deleted_since(self, deleted):
         table, outputs = self.compacted()
@@ -531,6 +613,7 @@ class TestFallback:
             with pytest.raises(errors.DataLoss, match=r"vector|segment"):
                 scan(table, fallback=fallback).to_table()
 
+    @pytest.mark.usefixtures("both_ways")
     def test_a_chain_of_compactions_with_deletes_between_is_exact_or_refused(self):
         table, _six, _four = two_segments()
         replace(table, live(table.refresh()), parts=2)
@@ -551,6 +634,7 @@ class TestMerges:
         table, six, four = two_segments()
         return table, reopen(copied(table.store), seed=5000), six, four
 
+    @pytest.mark.usefixtures("both_ways")
     def test_deletes_of_one_log_are_merged_with_appends_of_the_other(self):
         table, other, six, four = self.parted()
         delete_rows(other, {six: [0], four: [0]})
@@ -563,6 +647,7 @@ class TestMerges:
         for store in (table.store, other.store):
             assert not problems(check_sound(store))
 
+    @pytest.mark.usefixtures("both_ways")
     def test_deletes_of_other_segments_are_merged(self):
         table, other, six, four = self.parted()
         delete_rows(other, {six: [0]})
@@ -571,6 +656,7 @@ class TestMerges:
         merge(table, other)
         assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 11, 12, 13]
 
+    @pytest.mark.usefixtures("both_ways")
     def test_the_same_rows_deleted_by_both_are_no_conflict(self):
         table, other, six, _ = self.parted()
         delete_rows(other, {six: [0]})
@@ -578,6 +664,7 @@ class TestMerges:
         merge(other, table)
         assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
 
+    @pytest.mark.usefixtures("both_ways")
     @pytest.mark.parametrize(("take", "rows"), [("source", [0, 2]), ("target", [1, 2])])
     def test_deletes_of_one_segment_by_both_are_a_conflict_with_a_way_out(self, take, rows):
         table, other, six, _four = self.parted()
@@ -590,6 +677,7 @@ class TestMerges:
         merge(table, other)
         assert row_numbers(other) == row_numbers(table)
 
+    @pytest.mark.usefixtures("both_ways")
     @pytest.mark.parametrize("first", ["delete", "compaction"])
     def test_a_compaction_here_and_a_delete_there_are_both_kept(self, first):
         table, other, six, _ = self.parted()
@@ -600,6 +688,7 @@ class TestMerges:
         merge(two, one)
         assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
 
+    @pytest.mark.usefixtures("both_ways")
     def test_deletes_by_a_unit_that_both_did_are_a_conflict(self):
         table, other, six, _four = self.parted()
         append(other, events(3, first=20))
@@ -634,6 +723,7 @@ class TestMerges:
         merge(other, table, take=take)
         assert row_numbers(table)[0] == row
 
+    @pytest.mark.usefixtures("both_ways")
     def test_a_unit_that_updates_rows_has_its_new_rows_alone(self):
         """Both logs did the unit, and cut the segments that it touched in other places."""
         table, other, six, four = self.parted()
@@ -666,12 +756,14 @@ class TestMerges:
         monkeypatch.setattr(SegmentCopies, "copy", copied_late)
         return table, other, six
 
+    @pytest.mark.usefixtures("both_ways")
     def test_a_merge_overtaken_by_a_delete_plans_again(self, monkeypatch):
         table, other, _ = self.overtaken(monkeypatch, lambda t, i: delete_rows(t, {i: [1]}))
         with pytest.raises(errors.CommitConflict, match="--take"):
             merge(other, table)
         assert row_numbers(table) == [0, 2, 3, 4, 5, 10, 11, 12, 13, 30]
 
+    @pytest.mark.usefixtures("both_ways")
     def test_a_merge_overtaken_by_a_drop_plans_again(self, monkeypatch):
         table, other, _ = self.overtaken(monkeypatch, dropped)
         with pytest.raises(errors.CommitConflict, match="--take"):
@@ -705,11 +797,18 @@ class TestProgram:
         delete_rows(table, {six: [0, 1]})
         segments = {one["id"]: one for one in self.documents(table, "ls")}
         assert segments[six]["rows"] == 4
-        assert segments[six]["vector"]["key"] in needed(table)
+        assert segments[six]["vector"]["stored"]["key"] in needed(table)
         assert "vector" not in next(s for i, s in segments.items() if i != six)
         assert re.search(r"\b4 +2 +", self.run(table, "ls"))
         [chunk] = self.documents(table, "ls", "--chunks")
         assert chunk["rows"] == 8
+
+    def test_a_vector_in_the_log_is_shown_as_it_stands_there(self):
+        table, six, _ = two_segments()
+        delete_rows(table, {six: [0, 1]}, in_log=True)
+        [vector] = [one["vector"] for one in self.documents(table, "ls") if "vector" in one]
+        assert vector["rows"] == 2
+        assert [*BitMap64.deserialize(base64.b64decode(vector["bitmap"]))] == [0, 1]
 
     def test_histories_count_deletes(self):
         table, six, four = two_segments()

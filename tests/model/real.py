@@ -104,7 +104,8 @@ def segment(entry: rules.Entry) -> entries.Segment:
 def _vector(vector: rules.Vector | None) -> entries.Vector | UnsetType:
     if vector is None:
         return UNSET
-    return entries.Vector(vector.epoch, hex_id(vector.object), 4, 42, vector.rows, HASH)
+    stored = entries.StoredBitmap(vector.epoch, hex_id(vector.object), 4, 42, HASH)
+    return entries.Vector(vector.rows, stored=stored)
 
 
 @cache

@@ -47,13 +47,6 @@ VECTOR_OBJECTS = (
         "TestCopies::test_a_follower_copies_vectors_before_the_commits_that_name_them",
     ),
     mutant(
-        "damaged-frame-of-vectors-copied",
-        "W3",
-        "the frame of copied vectors is looked at",
-        never,
-        "TestCopies::test_damaged_vectors_are_not_copied",
-    ),
-    mutant(
         "vectors-never-looked-for",
         "R1",
         "a restore looks for the vectors of the version that it brings back",
@@ -109,6 +102,13 @@ VECTOR_OBJECTS = (
         skip,
         "TestFsck::test_vectors_with_other_bytes_are_a_loss",
         "TestFsck::test_held_vectors_are_looked_at",
+    ),
+    mutant(
+        "unreadable-bitmap-not-seen",
+        "R1",
+        "an audit decodes the vectors that stand in the log",
+        skip,
+        "TestFsck::test_a_bitmap_in_the_log_that_is_none_is_a_loss",
     ),
     mutant(
         "lost-vector-taken-for-whole",

@@ -22,7 +22,7 @@ VECTORS = (
         "R20.1 W19",
         "the bytes of a vector are those that the entry describes",
         never,
-        "test_every_bit_of_a_vector_is_compared",
+        "test_every_bit_of_a_stored_vector_is_compared",
     ),
     mutant(
         "vector-of-another-segment",
@@ -30,6 +30,34 @@ VECTORS = (
         "a vector has as many positions as the entry says, all of them in the segment",
         never,
         "test_a_writer_s_mistakes_are_data_loss_and_no_rows",
+    ),
+    mutant(
+        "bytes-behind-a-bitmap",
+        "R20.1",
+        "no byte is left over behind the bitmap of a vector",
+        never,
+        "test_a_writer_s_mistakes_are_data_loss_and_no_rows",
+    ),
+    mutant(
+        "vector-of-two-bitmaps",
+        "R20.2",
+        "a vector has one bitmap: in the entry, or stored",
+        never,
+        "test_an_entry_with_a_broken_vector_is_refused",
+    ),
+    mutant(
+        "half-vector-of-a-leaf",
+        "R9.3",
+        "a vector of a leaf or spill has all of its columns, and one bitmap",
+        never,
+        "test_a_leaf_with_a_broken_vector_is_refused",
+    ),
+    mutant(
+        "many-vectors-in-the-log",
+        "R20.1",
+        "a commit whose vectors take many bytes stores them",
+        becomes("_MOST_BYTES"),
+        "test_small_vectors_stand_in_the_log_and_the_others_in_one_object",
     ),
     mutant(
         "vector-of-a-leaf-trusted",

@@ -59,6 +59,7 @@ from eventlog.model.entries import (
     Schema,
     Segment,
     Spill,
+    StoredBitmap,
     Sweep,
     Vector,
 )
@@ -115,7 +116,11 @@ column_stats = st.lists(st.integers(1, 6), unique=True, max_size=4).flatmap(
         )
     )
 )
-vectors = st.builds(Vector, small, hex32, counts, st.integers(1, 2**31), st.integers(1, 99), hex64)
+places = st.builds(StoredBitmap, small, hex32, counts, st.integers(1, 2**31), hex64)
+deleted = st.integers(1, 99)
+vectors = st.builds(Vector, deleted, stored=places) | st.builds(
+    Vector, deleted, st.binary(min_size=1, max_size=50)
+)
 
 
 def with_vector(kind, *parts):

@@ -6,8 +6,15 @@ from pyroaring import BitMap64
 from support.builders import check_sound, commit, create, drop_of, events, live, reopen, replaced
 from support.deleting import delete_rows, deleted_positions, staged_deletes
 
-from eventlog.format.deletion_vectors import decode_vector, encode_vectors, united
+from eventlog.format.deletion_vectors import (
+    decode_vector,
+    encode_bitmap,
+    join_bitmaps,
+    positions_in_entry,
+    united,
+)
 from eventlog.model.actions import Restore
+from eventlog.model.entries import Vector
 from eventlog.readers import scan
 from eventlog.state.delta import add_of
 from eventlog.writers import append
@@ -109,11 +116,15 @@ def test_every_version_has_the_rows_of_the_dict(done):
 
 @given(st.lists(st.sets(st.integers(0, 2**34), min_size=1, max_size=50), min_size=1, max_size=5))
 def test_the_vectors_of_an_object_are_those_that_went_in(sets):
-    named = [(f"data/{n}", BitMap64(one)) for n, one in enumerate(sets)]
-    body, vectors = encode_vectors(3, "a" * 32, named)
-    for vector, one in zip(vectors, sets, strict=True):
-        blob = body[vector.offset : vector.offset + vector.size]
-        assert {*decode_vector(blob, vector, 2**34 + 1)} == one
+    bitmaps = [encode_bitmap(BitMap64(one)) for one in sets]
+    body, places = join_bitmaps(3, "a" * 32, bitmaps)
+    for bitmap, place, one in zip(bitmaps, places, sets, strict=True):
+        part, vector = (
+            body[place.offset : place.offset + place.size],
+            Vector(len(one), stored=place),
+        )
+        assert {*decode_vector(part, vector, 2**34 + 1)} == one
+        assert {*positions_in_entry(Vector(len(one), bitmap), 2**34 + 1)} == one
     assert {*united(BitMap64(one) for one in sets)} == set().union(*sets)
 
 

@@ -43,7 +43,7 @@ class PlannedTable:
         """One commit that deletes rows of a live segment; returns its entry."""
         self.version += 1
         now = self.live[segment.id]
-        vector = Vector(self.version - 1, HASH[:32], 4, 50, now.rows - now.live_rows + rows, HASH)
+        vector = Vector(now.rows - now.live_rows + rows, b"bitmap")
         self.live[segment.id] = structs.replace(now, vector=vector)
         return self.live[segment.id]
 

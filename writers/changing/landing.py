@@ -17,15 +17,14 @@ from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
 from eventlog.errors import CommitConflict
-from eventlog.format.deletion_vectors import vector_bytes
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add, DeleteRows, Drop, Replace, Unchanged, Update
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, stored_bitmap
 from eventlog.model.records import App, Transaction
 from eventlog.query.predicate import Where
 from eventlog.segments.vectors import VectorReader
-from eventlog.staging.vector_object import stage_vectors
+from eventlog.staging.vector_object import stage_vectors, stored_bytes
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers.changing.finding import Found, Place
@@ -247,9 +246,7 @@ def would_change(
         updated=updated,
         dropped=len(found.selected) - len(parts),
         changed=len(parts),
-        bytes=sum(vector_bytes(positions) for positions in parts)
-        + share * updated // max(found.rows, 1)
-        + inserted_bytes,
+        bytes=stored_bytes(parts) + share * updated // max(found.rows, 1) + inserted_bytes,
     )
 
 
@@ -369,7 +366,7 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
     some = [one.segment for one in found.selected if one.positions is not None]
     version, table = found.snapshot.version, found.snapshot.header.table
     before = found.vectors or VectorReader(t.store, version, some, table)
-    deleted: list[tuple[Segment | Add, BitMap64]] = []
+    deleted: list[tuple[Segment, BitMap64]] = []
     drops: list[Action] = []
     for one in found.selected:
         if one.positions is None:
@@ -377,17 +374,17 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
         else:
             gone = before.deleted(one.segment) | one.positions  # against earlier-deletes-forgotten
             deleted.append((one.segment, gone))
-    vectors = stage_vectors(t.store, t.clock, found.snapshot.version, deleted)
+    positions = [gone for _, gone in deleted]
+    vectors = stage_vectors(t.store, t.clock, found.snapshot.version, positions)
     deletes: list[Action] = []
     for (segment, _), vector in zip(deleted, vectors, strict=True):
-        assert isinstance(segment, Segment)  # noqa: S101 - for the type checker
         named = drop_of(segment)
         deletes.append(DeleteRows(named.id, named.chunk, named.hash, vector))
     counts = {
         "deleted": found.rows,
         "dropped": len(drops),
         "changed": len(deletes),
-        "bytes": sum(vector.size for vector in vectors),
+        "bytes": sum(stored.size for v in vectors if (stored := stored_bitmap(v)) is not None),
     }
     return [*drops, *deletes], counts
 

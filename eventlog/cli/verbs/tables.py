@@ -29,7 +29,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.columns.words import schema_changes
-from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows
+from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_bitmap
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.quantities import count_text, signed_text, size_text
@@ -412,8 +412,10 @@ def _segment_json(segment: Segment) -> dict[str, Any]:
     place = segment.slice
     more = {} if isinstance(place, UnsetType) else {"slice": msgspec.to_builtins(place)}
     if not isinstance(segment.vector, UnsetType):
-        vector = msgspec.to_builtins(segment.vector)
-        more["vector"] = {"key": keys.vectors_key(segment.vector)} | vector
+        more["vector"] = msgspec.to_builtins(segment.vector)
+        stored = stored_bitmap(segment.vector)
+        if stored is not None:
+            more["vector"]["stored"] |= {"key": keys.vectors_key(stored)}
     return more | {
         "id": segment.id,
         "chunk": segment.chunk,

@@ -19,7 +19,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format import codec
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, parse_chunk
-from eventlog.model.entries import ColumnStats, Segment, Slice, Tail, Vector
+from eventlog.model.entries import ColumnStats, Segment, Slice, StoredBitmap, Tail, Vector
 
 FIXED = pa.schema(
     [
@@ -54,14 +54,16 @@ SPLITS = pa.field("slice_splits", pa.int64())  # after those, where an entry has
 # Where an entry has a deletion vector, between those and the statistics.
 VECTOR = pa.schema(
     [
+        ("vector_rows", pa.int64()),
+        ("vector_bitmap", pa.binary()),  # this one is null, or all that follow
         ("vector_epoch", pa.int64()),
         ("vector_object", pa.binary(16)),
         ("vector_offset", pa.int64()),
         ("vector_size", pa.int64()),
-        ("vector_rows", pa.int64()),
         ("vector_hash", pa.binary(32)),
     ]
 )
+STORED = tuple(VECTOR.names[2:])
 OF_COMMIT = ("low", "high", "ordinal")  # the fields that an add leaves to its commit
 SPILL_ACTION = pa.field("drop", pa.bool_())
 POSITION = ("chunk_start", "chunk_end", "id")
@@ -244,8 +246,15 @@ def vector_columns(given: Sequence[Vector | UnsetType]) -> dict[str, list[Any]]:
     if all(isinstance(vector, UnsetType) for vector in given):
         return {}
     present = [None if isinstance(vector, UnsetType) else vector for vector in given]
-    names = [name.removeprefix("vector_") for name in VECTOR.names]
-    columns = {f"vector_{n}": [v and getattr(v, n) for v in present] for n in names}
+    stored = [None if v is None or isinstance(v.stored, UnsetType) else v.stored for v in present]
+    columns: dict[str, list[Any]] = {
+        "vector_rows": [v and v.rows for v in present],
+        "vector_bitmap": [
+            None if v is None or isinstance(v.bitmap, UnsetType) else v.bitmap for v in present
+        ],
+    }
+    for name in STORED:
+        columns[name] = [s and getattr(s, name.removeprefix("vector_")) for s in stored]
     for name in ("vector_object", "vector_hash"):
         columns[name] = [v and bytes.fromhex(v) for v in columns[name]]
     return columns
@@ -256,10 +265,19 @@ def vectors(table: pa.Table) -> list[Vector | UnsetType]:
     if "vector_rows" not in table.column_names:
         return [UNSET] * table.num_rows
     columns = [table.column(name).to_pylist() for name in VECTOR.names]
-    return [
-        UNSET if epoch is None else Vector(epoch, name.hex(), offset, size, rows, digest.hex())
-        for epoch, name, offset, size, rows, digest in zip(*columns, strict=True)
-    ]
+    return [_vector(*row) for row in zip(*columns, strict=True)]
+
+
+def _vector(
+    rows: int | None, bitmap: bytes | None, epoch: int | None, *named: Any
+) -> Vector | UnsetType:
+    if rows is None:
+        return UNSET
+    stored: StoredBitmap | UnsetType = UNSET
+    if epoch is not None:
+        object_id, offset, size, digest = named
+        stored = StoredBitmap(epoch, object_id.hex(), offset, size, digest.hex())
+    return Vector(rows, UNSET if bitmap is None else bitmap, stored)
 
 
 def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:

@@ -25,6 +25,7 @@ from eventlog.format.frames.entry_columns import (
     SLICE,
     SPILL_ACTION,
     SPLITS,
+    STORED,
     TAIL,
     VECTOR,
 )
@@ -40,11 +41,12 @@ _PHYSICAL: dict[tuple[str, str], Any] = {
     ("INT32", "Null"): pa.null(),
     ("INT64", "None"): pa.int64(),
     ("BYTE_ARRAY", "String"): pa.string(),
+    ("BYTE_ARRAY", "None"): pa.binary(),
     ("FIXED_LEN_BYTE_ARRAY", "None"): "fixed",
 }
 _BOUND_TYPES = (pa.string(), pa.null())
 # Columns of unique values, for which a dictionary would only take more space.
-_PLAIN = ("id", "checksum", "hash", "tail_sha256", "vector_hash")
+_PLAIN = ("id", "checksum", "hash", "tail_sha256", "vector_hash", "vector_bitmap")
 _COUNTS = (
     "epoch",
     "version",
@@ -55,7 +57,7 @@ _COUNTS = (
     "tail_size",
     *(name for name in SLICE.names if name != "slice_kind"),
     SPLITS.name,
-    *(name for name in VECTOR.names if name not in {"vector_object", "vector_hash"}),
+    *("vector_rows", "vector_epoch", "vector_offset", "vector_size"),
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 # The most that is decoded at once, and kept before the whole size is known: also in rows, since a
@@ -263,14 +265,20 @@ def _check_vectors(table: pa.Table) -> None:
     """Refuse vectors as `keys.check_vector` does in JSON."""
     if "vector_rows" not in table.column_names:
         return
-    absent = pc.is_null(table.column("vector_rows"))
-    if any(not pc.is_null(table.column(name)).equals(absent) for name in VECTOR.names):
+    present, inline, *stored = (
+        pc.is_valid(table.column(name)) for name in ("vector_rows", "vector_bitmap", *STORED)
+    )
+    either = pc.equal(pc.xor(inline, stored[0]), present)
+    twice = pc.any(pc.and_(inline, stored[0]), min_count=0).as_py()
+    # against half-vector-of-a-leaf
+    if twice or not pc.all(either).as_py() or any(not s.equals(stored[0]) for s in stored):
         raise Corrupt("a frame object has incomplete deletion vectors")
     epochs = table.column("vector_epoch")
     if pc.any(pc.greater(epochs, MAX_VERSION), min_count=0).as_py():
         raise Corrupt("a frame object has an epoch that no key has")
-    for name in ("vector_rows", "vector_size"):
-        if pc.any(pc.equal(table.column(name), 0), min_count=0).as_py():
+    numbers = [table.column("vector_rows"), table.column("vector_size")]
+    for column in (*numbers, pc.binary_length(table.column("vector_bitmap"))):
+        if pc.any(pc.equal(column, 0), min_count=0).as_py():
             raise Corrupt("a frame object has a deletion vector without rows or bytes")
     excess = pc.greater_equal(table.column("vector_rows"), table.column("rows"))
     if pc.any(excess, min_count=0).as_py():  # against vector-of-all-rows

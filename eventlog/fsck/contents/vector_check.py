@@ -1,4 +1,4 @@
-"""The comparison of deletion vectors with the log: their bytes, their positions, their frame."""
+"""The comparison of stored deletion vectors with the log: their bytes and their positions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec import UnsetType
 
 from eventlog.errors import DataLoss, KeyNotFound
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import decode_vector, references
+from eventlog.format.deletion_vectors import decode_vector
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.objects.held_segments import HeldSegment
 from eventlog.fsck.objects.sought_segments import Lost
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, stored_bitmap
 from eventlog.store.port import ObjectStore
 
 # A segment, and what holds it; None: it is one of the version that is checked.
@@ -51,29 +51,17 @@ def compare_vectors(
 def _problems(
     key: str, body: bytes, users: Sequence[_Needed], findings: Findings
 ) -> Iterator[Lost]:
-    """Yield the segments that are lost with their vectors, and report the other problems."""
-    named = references(body)
-    if named is None:
-        message = "the frame of these deletion vectors is damaged: other engines cannot read them"
-        findings.add("error", message, key, users[0][0].version)
+    """Yield the segments that are lost with their vectors, and report the held ones."""
     for segment, held in users:
-        vector = segment.vector
-        if isinstance(vector, UnsetType):
+        vector, stored = segment.vector, stored_bitmap(segment.vector)
+        if isinstance(vector, UnsetType) or stored is None:
             continue
         try:
-            blob = body[vector.offset : vector.offset + vector.size]
-            decode_vector(blob, vector, segment.rows)  # against vectors-not-compared-by-fsck
+            bitmap = body[stored.offset : stored.offset + stored.size]
+            decode_vector(bitmap, vector, segment.rows)  # against vectors-not-compared-by-fsck
         except DataLoss as error:
             if held is None:
                 yield f"its deletion vector is lost: {error.message}: {key}", segment
             else:
                 problem = f"{held.named} has lost its deletion vector: {error.message}"
                 findings.add("error", problem, key, held.version)
-            continue
-        own = keys.key_of(segment)
-        if held is None and named and named.get(vector.offset) != own:
-            message = (
-                f"the deletion vector of {own} names {named.get(vector.offset)!r}: other engines "
-                "may take it for that of another segment"
-            )
-            findings.add("warning", message, key, segment.version)

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from msgspec import UnsetType
-
 from eventlog.errors import Corrupt, InvalidInput, NotFound, VersionNotFound, VersionNotReplicated
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Walk
 from eventlog.fsck.objects.vacuum_record import RecordCheck, lacking, lacking_vectors
-from eventlog.model.entries import Segment, Vector
+from eventlog.model.entries import Segment, StoredBitmap, stored_bitmap
 from eventlog.model.records import Meta
 from eventlog.state.small.holds import holds
 from eventlog.store.branching.roots import held_from, is_own
@@ -95,10 +93,10 @@ def held_segments(
     record: RecordCheck,
     findings: Findings,
 ) -> tuple[dict[str, HeldSegment], list[HeldSegment]]:
-    """Return the segments that pins, replicas and branches hold, by key, and those with vectors.
+    """Return the segments that pins, replicas and branches hold, by key, and with stored vectors.
 
-    A segment comes once with each state of its vector. Also checks that the last vacuum's record
-    has those of pins and replicas that were dropped; the next vacuum would delete the others.
+    A segment comes once with each of these. Also checks that the last vacuum's record has those of
+    pins and replicas that were dropped; the next vacuum would delete the others.
 
     Args:
         store: the store of the table or branch.
@@ -110,13 +108,14 @@ def held_segments(
     """
     meta = walk.audit.meta
     segments: dict[str, HeldSegment] = {}
-    vectors: dict[Vector, HeldSegment] = {}
+    vectors: dict[StoredBitmap, HeldSegment] = {}
 
     def note(version: int, why: str) -> None:
         for key, held in _live_at(walk, version, why):
             segments.setdefault(key, held)
-            if not isinstance(held.segment.vector, UnsetType):
-                vectors.setdefault(held.segment.vector, held)
+            stored = stored_bitmap(held.segment.vector)
+            if stored is not None:
+                vectors.setdefault(stored, held)
 
     try:
         oldest = held_from(store.forks)
@@ -146,7 +145,7 @@ def _look_for_vectors(
     store: ObjectStore,
     walk: Walk,
     head: int,
-    held: Mapping[Vector, HeldSegment],
+    held: Mapping[StoredBitmap, HeldSegment],
     record: RecordCheck,
 ) -> None:
     """Report objects of held vectors that the last vacuum's record should have, and lacks."""
@@ -154,9 +153,9 @@ def _look_for_vectors(
         return
     live = vector_objects(walk.log.snapshot(head))  # which a vacuum does not delete
     newest: dict[str, int] = {}
-    for vector, one in held.items():
-        key = keys.vectors_key(vector)
-        if vector.object not in live and is_own(store, key):
+    for stored, one in held.items():
+        key = keys.vectors_key(stored)
+        if stored.object not in live and is_own(store, key):
             newest[key] = max(one.version, newest.get(key, 0))
     for key in lacking_vectors(newest, walk.audit.meta, walk.log):
         record.report(_LACKING.format("object of deletion vectors"), key, newest[key])

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from msgspec import UnsetType
 
+from eventlog.errors import DataLoss
 from eventlog.format import keys
+from eventlog.format.deletion_vectors import positions_in_entry
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.objects.held_segments import HeldSegment
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, stored_bitmap
 from eventlog.store.port import ObjectInfo
 
 _MISSING = "its deletion vector is missing"
@@ -47,6 +49,14 @@ class SoughtVectors:
         for segment in live:
             for key in keys.keys_of(segment)[1:]:
                 self._unseen.setdefault(key, _Object()).segments.append(segment)
+        for segment in live:
+            vector = segment.vector
+            if isinstance(vector, UnsetType) or stored_bitmap(vector) is not None:
+                continue
+            try:
+                positions_in_entry(vector, segment.rows)  # against unreadable-bitmap-not-seen
+            except DataLoss as error:
+                self.lost.append((error.message, segment))
         known = {segment.vector for segment in live}  # whose loss is that of a live segment
         for one in held:
             if one.segment.vector in known:
@@ -86,5 +96,5 @@ class SoughtVectors:
 
 
 def _end(segment: Segment) -> int:
-    vector = segment.vector
-    return 0 if isinstance(vector, UnsetType) else vector.offset + vector.size
+    stored = stored_bitmap(segment.vector)
+    return 0 if stored is None else stored.offset + stored.size

@@ -3,7 +3,8 @@
 A segment of which rows are deleted shows other rows than before. So planners take each state of its
 deletion vector for a segment of its own, the form: to delete rows is to drop one form and to add
 another one, as an overwrite does (MERGING.md R19.12). The id of a form is that of the segment, and
-for a vector its hash behind it: two logs that deleted the same rows have the same form.
+for a vector the hash of its bitmap behind it: two logs that deleted the same rows have the same
+form.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import UnsetType
 
 from eventlog.format import keys
+from eventlog.format.deletion_vectors import vector_hash
 from eventlog.model.entries import Segment
 
 _ID = 32  # characters of a segment's id
@@ -22,7 +24,7 @@ def form_of(segment: Segment) -> Segment:
     if isinstance(segment.vector, UnsetType):
         return segment
     # against form-without-its-vector
-    return msgspec.structs.replace(segment, id=f"{segment.id}:{segment.vector.hash}")
+    return msgspec.structs.replace(segment, id=f"{segment.id}:{vector_hash(segment.vector)}")
 
 
 def segment_of_form(form: Segment) -> Segment:

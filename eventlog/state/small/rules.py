@@ -47,7 +47,7 @@ from eventlog.model.actions import (
     Update,
 )
 from eventlog.model.columns.evolution import check_successor
-from eventlog.model.entries import Segment, Vector, deleted_rows
+from eventlog.model.entries import Segment, Vector, deleted_rows, stored_bitmap
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
 from eventlog.state.delta import add_of
@@ -400,14 +400,16 @@ def vector_problem(vector: Vector, meta: Meta, version: int, *, restored: bool) 
 
     A restored vector may have an epoch below the fence, as a restored segment.
     """
-    if vector.epoch < meta.fence and not restored:  # against vector-below-the-fence
+    stored = stored_bitmap(vector)
+    # against vector-below-the-fence
+    if stored is not None and stored.epoch < meta.fence and not restored:
         return (
-            f"vectors {vector.object} were staged at epoch {vector.epoch}, below the fence "
+            f"vectors {stored.object} were staged at epoch {stored.epoch}, below the fence "
             f"{meta.fence}"
         )
-    if vector.epoch >= version:
+    if stored is not None and stored.epoch >= version:
         return (
-            f"vectors {vector.object} were staged at epoch {vector.epoch}, a version not yet in "
+            f"vectors {stored.object} were staged at epoch {stored.epoch}, a version not yet in "
             "the log"
         )
     try:

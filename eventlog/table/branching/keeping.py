@@ -21,6 +21,7 @@ from eventlog.log.diff import dropped
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Drop, SetPin, Unpin
+from eventlog.model.entries import stored_bitmap
 from eventlog.model.records import Fork, Meta, Pin
 from eventlog.session.branch_pins import OWNER, is_passed, is_pinned, pin_name
 from eventlog.store.port import ObjectStore
@@ -96,8 +97,8 @@ def vector_objects(snapshot: Snapshot) -> dict[str, int]:
     if isinstance(snapshot.totals.deleted, UnsetType):
         return {}
     entries = snapshot.entries(keep=lambda leaf: not isinstance(leaf.deleted, UnsetType))
-    present = (v for v in entry_columns.vectors(entries) if not isinstance(v, UnsetType))
-    return {vector.object: vector.epoch for vector in present}
+    found = map(stored_bitmap, entry_columns.vectors(entries))
+    return {stored.object: stored.epoch for stored in found if stored is not None}
 
 
 class Kept:

@@ -1,28 +1,36 @@
 """Deletion vectors: their bytes, and entries with them in leaves, spills and commits."""
 
-import json
-import struct
-import zlib
-
 import msgspec
 import pyarrow as pa
 import pytest
-from fuzz.targets import VECTOR_ROWS, vector_blob
+from fuzz.targets import VECTOR_ROWS, stored_vector
 from msgspec import UNSET
 from pyroaring import BitMap64
 from support.builders import HASH, commit, create, events, live, reopen, replaced
-from support.deleting import delete_rows, deleted_positions
+from support.deleting import delete_rows, deleted_positions, vector_at
 
 from eventlog import errors
+from eventlog.clock import ManualClock
 from eventlog.format import codec, keys
-from eventlog.format.deletion_vectors import decode_vector, encode_vectors, united
+from eventlog.format.deletion_vectors import (
+    decode_vector,
+    encode_bitmap,
+    has_bitmaps,
+    join_bitmaps,
+    positions_in_entry,
+    united,
+    vector_hash,
+)
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.format.wellformed import check_delta
 from eventlog.log import spills
 from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.entries import ColumnStats, Segment, Spill, Vector
+from eventlog.segments.vectors import VectorReader
+from eventlog.staging.vector_object import stage_vectors, stored_bytes
 from eventlog.state import keyframe
 from eventlog.state.delta import add_of, drop_of
+from eventlog.store.memory import MemoryStore
 from eventlog.writers import append
 
 KEY = "data/000000000000/all/" + "0" * 32 + ".parquet"
@@ -36,68 +44,37 @@ SETS = [
 ]
 
 
-def stored(*given):
-    """The bytes of an object of vectors, and the entries' parts."""
-    named = [(KEY.replace("0.parquet", f"{n}.parquet"), BitMap64(g)) for n, g in enumerate(given)]
-    return encode_vectors(3, "a" * 32, named)
-
-
-def blob_of(body, vector):
-    return body[vector.offset : vector.offset + vector.size]
-
-
-def framed(inner, magic=b"\xd1\xd3\x39\x64"):
-    """A blob around the bytes of a bitmap, with the length and the checksum that they have."""
-    whole = magic + inner
-    return struct.pack(">I", len(whole)) + whole + struct.pack(">I", zlib.crc32(whole))
-
-
-def described(blob, rows):
-    """The entry's part of a blob."""
-    return Vector(3, "a" * 32, 4, len(blob), rows, codec.sha256(blob))
-
-
 @pytest.mark.parametrize("positions", SETS, ids=range(len(SETS)))
 def test_positions_survive(positions):
-    body, (vector,) = stored(positions)
-    found = decode_vector(blob_of(body, vector), vector, max(positions) + 1)
+    bitmap = encode_bitmap(BitMap64(positions))
+    found = positions_in_entry(Vector(len(positions), bitmap), max(positions) + 1)
     assert list(found) == sorted(positions)
-    assert (vector.rows, vector.epoch, vector.object) == (len(positions), 3, "a" * 32)
 
 
-def test_the_object_is_a_puffin_file_of_its_vectors():
-    body, vectors = stored(*SETS)
-    assert body[:4] == body[-4:] == b"PFA1"
-    size, flags = struct.unpack("<I4s", body[-12:-4])
-    assert flags == b"\0\0\0\0"
-    start = len(body) - 12 - size
-    assert body[start - 4 : start] == b"PFA1"
-    listed = json.loads(body[start : start + size])["blobs"]
-    end = 4
-    for n, (blob, vector, positions) in enumerate(zip(listed, vectors, SETS, strict=True)):
-        assert blob == {
-            "type": "deletion-vector-v1",
-            "fields": [2147483645],
-            "snapshot-id": -1,
-            "sequence-number": -1,
-            "offset": end,
-            "length": vector.size,
-            "properties": {
-                "cardinality": str(len(positions)),
-                "referenced-data-file": KEY.replace("0.parquet", f"{n}.parquet"),
-            },
-        }
-        assert vector.offset == end
-        end += vector.size
-    assert end + 4 == start
+def test_an_object_has_bitmaps_one_after_another():
+    bitmaps = [encode_bitmap(BitMap64(positions)) for positions in SETS]
+    body, places = join_bitmaps(3, "a" * 32, bitmaps)
+    assert body == b"".join(bitmaps)
+    assert {(place.epoch, place.object) for place in places} == {(3, "a" * 32)}
+    parts = [body[place.offset : place.offset + place.size] for place in places]
+    assert parts == bitmaps
+    assert [place.hash for place in places] == [*map(codec.sha256, bitmaps)]
+    assert has_bitmaps(body, places)
+    assert not has_bitmaps(body[:-1], places)
+    assert not has_bitmaps(b"?" + body[1:], places[:1])
+
+
+def test_a_vector_has_one_hash_wherever_its_bitmap_stands():
+    bitmap, stored = stored_vector([1, 5])
+    assert vector_hash(Vector(2, bitmap)) == vector_hash(stored) == codec.sha256(bitmap)
 
 
 def test_vectors_are_united():
     assert list(united([BitMap64([1, 5]), BitMap64([5, 2**33]), BitMap64()])) == [1, 5, 2**33]
 
 
-def test_every_bit_of_a_vector_is_compared():
-    blob, vector = vector_blob([0, 3, 70_000, 70_001, 70_002, 70_003])
+def test_every_bit_of_a_stored_vector_is_compared():
+    blob, vector = stored_vector([0, 3, 70_000, 70_001, 70_002, 70_003])
     for at in range(len(blob)):
         for bit in range(8):
             damaged = blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :]
@@ -111,52 +88,83 @@ def test_every_bit_of_a_vector_is_compared():
 def test_a_writer_s_mistakes_are_data_loss_and_no_rows():
     good = BitMap64([1, 5]).serialize()
     broken = {
-        "another frame": [
-            framed(good, magic=b"\xd1\xd3\x39\x65"),
-            b"\0\0\0\x01" + framed(good)[4:],
-            framed(good)[:-4] + b"\0\0\0\0",
-            b"",
-            b"\0" * 7,
+        "does not decode": [b"", good[:-1], b"\xff" * 20, b"\0" * 7],
+        "behind its bitmap": [good + b"\0", BitMap64().serialize() + b"\0"],
+        "positions": [
+            BitMap64().serialize(),
+            BitMap64([1]).serialize(),
+            BitMap64([1, 10]).serialize(),
         ],
-        "does not decode": [framed(b""), framed(good[:-1]), framed(b"\xff" * 20)],
-        "positions": [framed(BitMap64([1]).serialize()), framed(BitMap64([1, 10]).serialize())],
     }
-    for why, blobs in broken.items():
-        for blob in blobs:
+    for why, bitmaps in broken.items():
+        for bitmap in bitmaps:
+            _, (place,) = join_bitmaps(1, "a" * 32, [bitmap])
             with pytest.raises(errors.DataLoss, match=why):
-                decode_vector(blob, described(blob, 2), 10)
-    blob = framed(good)
-    assert list(decode_vector(blob, described(blob, 2), 6)) == [1, 5]
+                positions_in_entry(Vector(2, bitmap), 10)
+            with pytest.raises(errors.DataLoss, match=why):
+                decode_vector(bitmap, Vector(2, stored=place), 10)
+    assert list(positions_in_entry(Vector(2, good), 6)) == [1, 5]
     with pytest.raises(errors.DataLoss, match="positions"):
-        decode_vector(blob, described(blob, 2), 5)
+        positions_in_entry(Vector(2, good), 5)
 
 
 def test_the_key_of_an_object_of_vectors_is_that_of_no_segment():
-    _, (vector,) = stored([1])
-    key = keys.vectors_key(vector)
-    assert key == f"data/000000000003/vectors/{'a' * 32}.puffin"
+    _, (place,) = join_bitmaps(3, "a" * 32, [b"bitmap"])
+    key = keys.vectors_key(place)
+    assert key == f"data/000000000003/vectors/{'a' * 32}.roaring"
     assert keys.parse_vectors_key(key) == (3, "a" * 32)
     assert keys.parse_segment_key(key) is None
-    for other in (KEY, key + "x", key.replace("a", "A"), key.replace("vectors", "all")):
+    for other in (KEY, key + "x", key.replace("/a", "/A"), key.replace("vectors", "all")):
         assert keys.parse_vectors_key(other) is None
     for broken in ({"epoch": keys.MAX_VERSION + 1}, {"object": "../x"}, {"object": "A" * 32}):
         with pytest.raises(errors.Corrupt):
-            keys.vectors_key(replaced(vector, **broken))
+            keys.vectors_key(replaced(place, **broken))
+
+
+SMALL, NAMED, LARGE = range(0, 90, 2), range(0, 200, 2), range(0, 4_000, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "in_log"),
+    [
+        ([SMALL, LARGE, NAMED, LARGE], [True, False, True, False]),
+        ([SMALL, NAMED] * 3, [True] * 6),
+        ([NAMED] * 400, [False] * 400),  # together they are too many bytes
+        ([range(30), NAMED] * 400, [True, False] * 400),
+        ([LARGE], [False]),
+        ([], []),
+    ],
+)
+def test_small_vectors_stand_in_the_log_and_the_others_in_one_object(given, in_log):
+    store, clock = MemoryStore(), ManualClock()
+    positions = [BitMap64(one) for one in given]
+    vectors = stage_vectors(store, clock, 7, positions)
+    assert [one.stored is UNSET for one in vectors] == in_log
+    objects = list(store.list(""))
+    assert len(objects) == (False in in_log)
+    assert sum(row.size for row in objects) == stored_bytes(positions)
+    read = VectorReader(store, 8, [entry(n, v, rows=4_000) for n, v in enumerate(vectors)])
+    found = [read.deleted(entry(n, v, rows=4_000)) for n, v in enumerate(vectors)]
+    assert found == positions
 
 
 # --- entries ---
 
 
 def vector(rows=2, **changes):
-    return replaced(Vector(1, "b" * 32, 4, 44, rows, HASH), **changes)
+    return vector_at(rows, 1, **changes)
 
 
-def entry(number, given=UNSET, version=5):
+def entry(number, given=UNSET, version=5, rows=9):
     stats = (ColumnStats(1, number, number + 1, 0),)
-    return Segment(f"{number:032x}", "all", 0, version, number, 9, 90, HASH, 1, stats, vector=given)
+    return Segment(
+        f"{number:032x}", "all", 0, version, number, rows, 90, HASH, 1, stats, vector=given
+    )
 
 
-ENTRIES = [entry(0), entry(1, vector()), entry(2, vector(8, offset=48)), entry(3)]
+IN_LOG = Vector(3, b"\0bitmap\xff")
+ENTRIES = [entry(0), entry(1, vector()), entry(2, vector(5, offset=48)), entry(3, IN_LOG)]
+PLACE = entry_columns.STORED
 
 
 def read_back(table):
@@ -174,35 +182,48 @@ def test_a_leaf_keeps_every_vector():
     assert entry_columns.to_segments(table) == ENTRIES
     assert entry_columns.hashes_hold(table)
     assert entry_columns.deleted_sum(table) == 10
-    assert entry_columns.with_live_rows(table).column("rows").to_pylist() == [9, 7, 1, 9]
-    plain = read_back(entry_columns.from_segments([ENTRIES[0], ENTRIES[3]]))
+    assert entry_columns.with_live_rows(table).column("rows").to_pylist() == [9, 7, 4, 6]
+    plain = read_back(entry_columns.from_segments([ENTRIES[0], entry(3)]))
     assert not {*entry_columns.VECTOR.names} & {*plain.column_names}
     assert entry_columns.deleted_sum(plain) == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [(name, None) for name in entry_columns.VECTOR.names]
-    + [("vector_rows", 9), ("vector_rows", 10), ("vector_rows", 0), ("vector_size", 0)]
-    + [("vector_epoch", -1), ("vector_epoch", keys.MAX_VERSION + 1), ("vector_offset", -1)],
+    ("row", "name", "value"),
+    [(2, name, None) for name in ("vector_rows", *PLACE)]
+    + [(3, name, None) for name in ("vector_rows", "vector_bitmap")]
+    + [(2, "vector_bitmap", b"x"), (3, "vector_epoch", 1), (3, "vector_bitmap", b"")]
+    + [(0, "vector_bitmap", b"x"), (0, "vector_rows", 1), (0, "vector_epoch", 1)]
+    + [(n, "vector_rows", rows) for n in (2, 3) for rows in (0, 9, 10)]
+    + [(2, "vector_size", 0), (2, "vector_offset", -1)]
+    + [(2, "vector_epoch", -1), (2, "vector_epoch", keys.MAX_VERSION + 1)],
 )
-def test_a_leaf_with_a_broken_vector_is_refused(name, value):
+def test_a_leaf_with_a_broken_vector_is_refused(row, name, value):
     table = entry_columns.from_segments(ENTRIES)
     values = table.column(name).to_pylist()
     with pytest.raises(errors.Corrupt):
-        read_back(with_values(table, name, [*values[:2], value, values[3]]))
+        read_back(with_values(table, name, [*values[:row], value, *values[row + 1 :]]))
     read_back(with_values(table, name, values))
+
+
+def test_a_leaf_with_two_bitmaps_of_a_vector_is_refused():
+    table = entry_columns.from_segments(ENTRIES)
+    for name in PLACE:
+        values = table.column(name).to_pylist()
+        table = with_values(table, name, [*values[:3], values[2]])
+    with pytest.raises(errors.Corrupt, match="incomplete deletion vectors"):
+        read_back(table)
 
 
 def test_columns_of_vectors_have_their_place():
     table = entry_columns.from_segments(ENTRIES)
     columns = [table.schema.field(n).name for n in range(table.num_columns)]
-    first = columns.index("vector_epoch")
-    moved = table.select([*columns[:first], *columns[first + 6 :], *columns[first : first + 6]])
+    first = columns.index("vector_rows")
+    moved = table.select([*columns[:first], *columns[first + 7 :], *columns[first : first + 7]])
     assert entry_columns.to_segments(read_back(moved)) == ENTRIES  # statistics stand anywhere
     swapped = [*columns]
     swapped[first], swapped[first + 1] = swapped[first + 1], swapped[first]
-    for wrong in (table.select(swapped), table.drop_columns(["vector_hash"])):
+    for wrong in (table.select(swapped), table.drop_columns(["vector_bitmap"])):
         with pytest.raises(errors.Corrupt):
             read_back(wrong)
 
@@ -214,14 +235,14 @@ def deleted(number, given=None):
 def test_a_spill_keeps_deletes_after_adds_and_drops():
     adds = [add_of(one) for one in ENTRIES]
     drops = [Drop(f"{9:032x}", "all", HASH)]
-    deletes = [deleted(7), deleted(4, vector(3, offset=99))]
+    deletes = [deleted(7), deleted(4, vector(3, offset=99)), deleted(6, IN_LOG)]
     table = spill_columns.to_spill(adds, drops, deletes=deletes)
     found = spill_columns.from_spill(read_back(table), 8, actions=True)
     assert [add_of(one) for one in found[0]] == adds
     assert found[1:] == (drops, deletes)
     alone = spill_columns.to_spill([], [], deletes=deletes)
     assert spill_columns.from_spill(read_back(alone), 8) == ([], [], deletes)
-    order = [*range(4), 5, 4, 6]
+    order = [*range(4), 5, 4, 6, 7]
     with pytest.raises(errors.Corrupt, match="after a delete"):
         spill_columns.from_spill(read_back(table.take(order)), 8)
 
@@ -257,24 +278,32 @@ def test_an_older_entry_comes_back_with_a_vector_only():
 
 
 @pytest.mark.parametrize(
-    "broken", [{"object": "B" * 32}, {"hash": "0"}, {"size": 0}, {"rows": 0}, {"rows": 9}]
+    "broken",
+    [
+        *(vector(**one) for one in ({"object": "B" * 32}, {"hash": "0"}, {"size": 0})),
+        *(vector(rows) for rows in (0, 9)),
+        *(Vector(rows, b"bitmap") for rows in (0, 9)),
+        *(Vector(2, b""), Vector(2), replaced(vector(), bitmap=b"bitmap")),
+    ],
 )
 def test_an_entry_with_a_broken_vector_is_refused(broken):
     keys.check_entry(ENTRIES[1])
+    keys.check_entry(ENTRIES[3])
     with pytest.raises(errors.Corrupt):
-        keys.check_entry(replaced(ENTRIES[1], vector=vector(**broken)))
+        keys.check_entry(replaced(ENTRIES[1], vector=broken))
 
 
 # --- key frames of tables ---
 
 
+@pytest.mark.parametrize("in_log", [False, True])
 @pytest.mark.parametrize("inline", [0, 100])
-def test_key_frames_have_the_deleted_rows(monkeypatch, inline):
+def test_key_frames_have_the_deleted_rows(monkeypatch, inline, in_log):
     monkeypatch.setattr(keyframe, "INLINE_SEGMENTS", inline)
     t = create(properties={"keyframe_commits": "1000"})
     append(t, events(12, days=3))
     first, second, _ = live(t.refresh())
-    delete_rows(t, {first.id: [0], second.id: [1, 3]})
+    delete_rows(t, {first.id: [0], second.id: [1, 3]}, in_log=in_log)
     t.write_keyframe()
     root = t.session.log.key_frames.root(2)
     assert root.features == ("vectors",)

@@ -8,7 +8,7 @@ from eventlog.readers.changefeed.change_steps import Exchanged, Updated, only_de
 
 
 def segment(name, *, rows=10, deleted=0, version=1, day=1):
-    vector = Vector(1, "ab" * 16, 4, 50, deleted, HASH) if deleted else UNSET
+    vector = Vector(deleted, b"bitmap") if deleted else UNSET
     chunk = f"2013-01-0{day}"
     return Segment(name, chunk, 0, version, 0, rows, 100, HASH, 1, vector=vector)
 

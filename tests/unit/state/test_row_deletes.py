@@ -18,6 +18,7 @@ from support.builders import (
     replaced,
     view_of,
 )
+from support.deleting import vector_at
 
 from eventlog import Segment, Table
 from eventlog.errors import CommitConflict, Corrupt
@@ -43,8 +44,15 @@ def table():
 
 
 def vector(rows: int = 3, epoch: int = 0, **changes: object) -> Vector:
-    """A vector whose object is never read."""
-    return replaced(Vector(epoch, "c" * 32, 4, 50, rows, HASH), **changes)
+    """A vector whose bitmap is never read: stored, unless it is given."""
+    made = vector_at(rows, epoch)
+    return Vector(rows, **changes) if "bitmap" in changes else stored_with(made, **changes)
+
+
+def stored_with(made: Vector, **changes: object) -> Vector:
+    """The vector with other fields of its own, or of where it is stored."""
+    own = {name: changes.pop(name) for name in ("rows", "stored") if name in changes}
+    return replaced(made, **({"stored": replaced(made.stored, **changes)} | own))
 
 
 def delete(segment: Segment, rows: int = 3, **changes: object) -> DeleteRows:
@@ -175,10 +183,17 @@ def test_only_what_was_staged_above_the_fence_and_read_before_the_commit_counts(
     assert "not yet in the log" in judged(table, replaced(grown, vector=vector(epoch=4)))
     assert judged(table, replaced(grown, vector=vector(epoch=3))) is None
     assert judged(table, Restore(2), replaced(grown, vector=vector(epoch=1))) is None
+    in_log = vector(bitmap=b"bitmap")  # vacuum deletes no such bitmap
+    assert judged(table, delete(first, bitmap=b"bitmap")) is None
+    assert judged(table, replaced(grown, vector=in_log)) is None
 
 
 @pytest.mark.parametrize(
-    "broken", [{"object": "C" * 32}, {"hash": "none"}, {"size": 0}, {"rows": 0}, {"rows": 10}]
+    "broken",
+    [
+        *({"object": "C" * 32}, {"hash": "none"}, {"size": 0}, {"rows": 0}, {"rows": 10}),
+        *({"bitmap": b""}, {"stored": UNSET}),
+    ],
 )
 def test_a_vector_without_its_form_voids_its_transaction(table, broken):
     assert judged(table, replaced(add(table, CHUNK, rows=10), vector=vector(**broken)))
