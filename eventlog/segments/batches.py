@@ -15,6 +15,8 @@ _SCANNER_NAMES = frozenset(
     ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"]
 )
 
+_ENOUGH_ROWS = 256 * 1024  # to be worth a call of Arrow
+
 
 def holds_floats(kind: pa.DataType) -> bool:
     """Return whether a type is a float type or contains one."""
@@ -34,6 +36,25 @@ def join_tables(tables: Iterable[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts)
     # Arrow loses the number of rows when it concatenates tables without columns.
     return pa.Table.from_batches([without_columns(sum(part.num_rows for part in parts))])
+
+
+def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows as tables of one Arrow chunk, each gathered from enough batches.
+
+    Args:
+        batches: the rows.
+        most_bytes: bytes that are enough; so are 262,144 rows.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ENOUGH_ROWS or size >= most_bytes:
+            yield pa.Table.from_batches(waiting).combine_chunks()
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
 
 
 def take_tables(tables: Iterable[pa.Table], most_bytes: int) -> tuple[list[pa.Table], bool]:

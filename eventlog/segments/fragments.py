@@ -9,9 +9,12 @@ are retried before anything is decoded: no row is lost or doubled. A missing or 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, chain
 from threading import BoundedSemaphore
 from types import MappingProxyType
@@ -101,6 +104,8 @@ class Reading:
         schema: the fields wanted, in order; every batch has exactly this schema.
         filter: the rows wanted; None for all.
         filter_columns: names of the columns that `filter` reads, or a superset.
+        rare: whether few rows are expected to pass `filter`: other columns are then read only of
+            the row groups where some do.
         batch_rows: the largest number of rows in a batch.
         ahead_bytes: about how many decoded bytes to read ahead of the consumer.
         table: the table's id. If a segment is missing, the log is checked to have this id still.
@@ -117,6 +122,7 @@ class Reading:
     schema: pa.Schema
     filter: pc.Expression | None = None
     filter_columns: frozenset[str] = frozenset()
+    rare: bool = False
     batch_rows: int = DEFAULT_BATCH_ROWS
     ahead_bytes: int = 128 * 2**20
     table: str | None = None
@@ -168,7 +174,7 @@ class Reading:
         segments: Iterable[Segment],
         only: Only = _EVERYWHERE,
         vectors: VectorReader | None = None,
-    ) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+    ) -> Generator[tuple[Segment, pa.RecordBatch], None, None]:
         """Yield the rows as `batches` does, each batch with the segment that has them.
 
         If `schema` has the field `POSITION`, it is filled with the positions of the rows.
@@ -286,16 +292,36 @@ class _Source:
         self.file = self._file_columns()
         counts = [self.footer.row_group(n).num_rows for n in range(self.footer.num_row_groups)]
         self.first_rows = [0, *accumulate(counts)]
+        self._by_column = decoded_sizes(self.footer, len(self.file.stored))
+        self.choose(reading, only)
+        self._check_footer()
+
+    def choose(self, reading: Reading, only: BitMap64 | None) -> None:
+        """Choose the columns and the rows to read."""
+        self.reading, self.only = reading, only
         names = frozenset(reading.schema.names) | reading.filter_columns
         self.columns = self.file.leaves(names)
         # Decoded bytes of the columns, by row group; None if the file does not record them.
-        by_column = decoded_sizes(self.footer, len(self.file.stored))
         wanted = self.file.places_of(names)
         self.sizes = None
-        if by_column is not None:
-            self.sizes = [sum(row[place] for place in wanted) for row in by_column]
+        if self._by_column is not None:
+            self.sizes = [sum(row[place] for place in wanted) for row in self._by_column]
         self.fields = pa.schema([field for field in reading.table_schema if field.name in names])
-        self._check_footer()
+
+    def chosen(self, reading: Reading, only: BitMap64 | None) -> _Source:
+        """Return the same opened segment for other columns, or other rows.
+
+        Args:
+            reading: the columns.
+            only: see `Reading.batches`.
+        """
+        other = copy(self)
+        other.choose(reading, only)
+        return other
+
+    def within(self, positions: BitMap64, groups: Iterable[int]) -> list[int]:
+        """Return those of some row groups that have rows at some of the positions."""
+        return [n for n in groups if _any_within(positions, *self.first_rows[n : n + 2])]
 
     def _file_columns(self) -> FileColumns:
         """Return the file's columns, if they become the table's without loss."""
@@ -352,7 +378,7 @@ class _Source:
         """Return the row groups that may have matching rows, by the statistics in the file."""
         reading, every = self.reading, list(range(self.footer.num_row_groups))
         if self.only is not None:
-            every = [n for n in every if _any_within(self.only, *self.first_rows[n : n + 2])]
+            every = self.within(self.only, every)
         if reading.filter is None or len(every) < 2 or not reading.filter_in_scan():
             return every
         if not self.file.same_columns(reading.filter_columns):  # against pruned-by-another-column
@@ -412,6 +438,8 @@ class _Piece:
 
     def rows(self) -> Iterable[pa.RecordBatch]:
         """Return the requested batches: a list, or lazily if they are too large to hold."""
+        if self.source.reading.rare:
+            return self._rows_that_pass()
         source, once = self.source, self.source.reading.piece_bytes()
         groups = [source.footer.row_group(index) for index in self.groups]
         count = sum(group.num_rows for group in groups)
@@ -431,6 +459,19 @@ class _Piece:
                     return list(self._wanted(first_tables))
         waiting = chain(given_up(first_tables), tables)
         return (batch for table in waiting for batch in self._wanted([table]))
+
+    def _rows_that_pass(self) -> Iterable[pa.RecordBatch]:
+        """Return the batches of `rows`, reading other columns than the filter's only for them."""
+        source, reading = self.source, replace(self.source.reading, rare=False)
+        places = replace(reading, schema=pa.schema([POSITION]))
+        found = BitMap64()
+        for batch in replace(self, source=source.chosen(places, source.only)).rows():
+            found |= positions_in(batch)
+        groups = source.within(found, self.groups)
+        if not groups:
+            return []
+        rest = source.chosen(replace(reading, filter=None, filter_columns=frozenset()), found)
+        return replace(self, source=rest, groups=tuple(groups)).rows()
 
     def _most_bytes(self, file: pa.NativeFile, enough: int) -> Bound:
         source = self.source
@@ -509,7 +550,7 @@ class _Piece:
     def _with_positions(self, table: pa.Table, start: int) -> pa.Table:
         """Return rows of the piece, from `start` on, with their positions in the segment."""
         spans = self._spans(start, start + table.num_rows)
-        positions = pa.chunked_array([pa.array(range(*span), pa.int64()) for span in spans])
+        positions = pa.chunked_array([_numbers(*span) for span in spans])
         if not table.num_columns:
             return pa.table([positions], schema=pa.schema([POSITION]))
         return table.append_column(POSITION, positions)
@@ -542,6 +583,27 @@ class _Piece:
                 continue
             for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
                 yield with_schema(batch, reading.schema)
+
+
+def positions_in(batch: pa.RecordBatch) -> BitMap64:
+    """Return the positions in a batch that was read with them."""
+    column = batch.column(batch.schema.get_field_index(POSITION.name))
+    return BitMap64(column.to_pylist())
+
+
+def _numbers(start: int, end: int) -> pa.Array:
+    """Return the integers from `start` on and before `end`."""
+    if end - start > DEFAULT_BATCH_ROWS:
+        return pa.array(range(start, end), pa.int64())
+    return pc.add(_first_numbers().slice(0, end - start), start)
+
+
+@cache
+def _first_numbers() -> pa.Array:
+    # From a buffer: Arrow looks at each number of a range.
+    return pa.Array.from_buffers(
+        pa.int64(), DEFAULT_BATCH_ROWS, [None, pa.py_buffer(array("q", range(DEFAULT_BATCH_ROWS)))]
+    )
 
 
 def _taken(table: pa.Table, places: list[int]) -> pa.Table:

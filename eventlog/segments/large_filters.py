@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.query.expression_pruning import expression_bytes
-from eventlog.segments.batches import filtered, predicate_error, without_columns
+from eventlog.segments.batches import filtered, gathered, predicate_error, without_columns
 
 _SMALL_FILTER_BYTES = 32 * 1024
-_MOST_ROWS = 256 * 1024
 _MOST_BYTES = 32 * 2**20
 
 
@@ -49,24 +48,10 @@ def filter_in_bulk(
     Raises:
         InvalidInput: the filter fails on the rows.
     """
-    for rows in _gathered(batches):
+    for rows in gathered(batches, _MOST_BYTES):
         try:
             passing = filtered(rows, expression)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise predicate_error(error, table) from error
         for batch in passing.to_batches(max_chunksize=batch_rows):
             yield batch.select(names) if names else without_columns(batch.num_rows)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows as tables of one Arrow chunk, each gathered from enough batches."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
-            yield pa.Table.from_batches(waiting).combine_chunks()
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield pa.Table.from_batches(waiting).combine_chunks()

@@ -7,7 +7,7 @@ request, and keeps it while it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
 import pyarrow as pa
@@ -23,6 +23,9 @@ from eventlog.store.port import ObjectStore
 
 _ATTEMPTS = 3  # of one fetch: damage in transit is gone the next time
 _MOST_BYTES = 32 * 2**20  # vectors that span more are fetched one by one
+# Runs of rows between deleted ones are not copied if they have more rows than this on average: a
+# batch of fewer costs its readers more than the copy.
+_FEW_ROWS = 2048
 
 
 class VectorReader:
@@ -119,17 +122,26 @@ def fetch_positions(store: ObjectStore, vector: Vector, rows: int) -> BitMap64:
     return decode_vector(bitmap, vector, rows)
 
 
-def without_positions(table: pa.Table, deleted: Iterable[int]) -> pa.Table:
+def without_positions(table: pa.Table, deleted: Sequence[int]) -> pa.Table:
     """Return the rows of a table, in order, without those at the given positions.
 
     Args:
         table: the rows.
-        deleted: positions from 0 in the table, at least one.
+        deleted: positions from 0 in the table, at least one, ascending.
     """
-    bits = bytearray(b"\xff" * ((table.num_rows + 7) // 8))
-    for position in deleted:
+    if not table.num_columns:
+        return table.slice(0, table.num_rows - len(deleted))
+    if len(deleted) * _FEW_ROWS > table.num_rows:
+        return table.filter(_all_but(deleted, table.num_rows))
+    ends = [*deleted, table.num_rows]
+    starts = [0, *(position + 1 for position in deleted)]
+    runs = [(a, b) for a, b in zip(starts, ends, strict=True) if a < b] or [(0, 0)]
+    return pa.concat_tables(table.slice(start, end - start) for start, end in runs)
+
+
+def _all_but(positions: Iterable[int], rows: int) -> pa.BooleanArray:
+    """Return a mask of rows that is false at the positions."""
+    bits = bytearray(b"\xff" * ((rows + 7) // 8))
+    for position in positions:
         bits[position >> 3] &= ~(1 << (position & 7))
-    kept = pa.Array.from_buffers(pa.bool_(), table.num_rows, [None, pa.py_buffer(bits)])
-    if table.num_columns:
-        return table.filter(kept)
-    return table.slice(0, kept.true_count)
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])

@@ -1,6 +1,6 @@
 """Mutants of deletes, updates, overwrites and merges of rows in tables without a key."""
 
-from mutants.swap import always, becomes, mutant, never
+from mutants.swap import always, becomes, mutant, never, skip
 
 CHANGED_ROWS = (
     mutant(
@@ -37,5 +37,19 @@ CHANGED_ROWS = (
         "a row that another has deleted is not deleted, or updated, once more",
         never,
         "test_rows_that_others_deleted_need_no_delete",
+    ),
+    mutant(
+        "more-rows-kept-than-fit",
+        "W15",
+        "rows that an update keeps between finding and staging them are bounded in memory",
+        never,
+        "test_rows_that_do_not_fit_into_memory_are_read_again",
+    ),
+    mutant(
+        "some-of-the-rows-kept",
+        "W15",
+        "a segment of which not all rows fit into memory is read again",
+        skip,
+        "test_rows_that_do_not_fit_into_memory_are_read_again",
     ),
 )

@@ -1,16 +1,19 @@
 """Finds the rows that a predicate selects, segment by segment.
 
 Statistics decide for many segments that all of their rows are selected, or none; of the others only
-the columns of the predicate are read.
+the columns of the predicate are read. For a change that needs whole rows, they are then read of the
+row groups that have some, and kept as far as memory allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
@@ -18,7 +21,7 @@ from eventlog.format.frames.entry_columns import to_segments
 from eventlog.log.snapshot import plan_scan
 from eventlog.model.entries import Segment
 from eventlog.query.predicate import Where
-from eventlog.segments.fragments import POSITION, Reading, ahead_of
+from eventlog.segments.fragments import POSITION, Reading, ahead_of, positions_in
 from eventlog.segments.vectors import VectorReader
 from eventlog.state.scan import SCAN_ORDER, ScanPlan
 
@@ -46,26 +49,54 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
+class Hits:
+    """The rows of one segment that a predicate selects.
+
+    Attributes:
+        positions: of the rows that are not deleted.
+        rows: the rows with their positions, in order; None: they are not kept.
+    """
+
+    positions: BitMap64
+    rows: pa.Table | None = None
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the rows that are kept."""
+        return 0 if self.rows is None else int(self.rows.nbytes)
+
+    def without(self, deleted: BitMap64) -> Hits:
+        """Return the rows that are not deleted."""
+        left = self.positions - deleted
+        return Hits(left, None if self.rows is None else _at(self.rows, left))
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """The rows of a version that a predicate selects.
 
     Attributes:
         snapshot: the version.
         selected: the segments with such rows, in the order of scans.
-        searched: the positions that were found in each segment that was read, none among them:
-            as long as the segment is live, only deletes change them.
+        searched: what was found in each segment that was read, also if it is nothing: as long as
+            the segment is live, only deletes change it.
         vectors: the deletion vectors of the segments.
     """
 
     snapshot: Snapshot
     selected: tuple[Selected, ...] = ()
-    searched: Mapping[Place, BitMap64] = field(default_factory=dict)
+    searched: Mapping[Place, Hits] = field(default_factory=dict)
     vectors: VectorReader | None = None
 
     @property
     def rows(self) -> int:
         """The number of selected rows."""
         return sum(one.rows for one in self.selected)
+
+    def kept(self, segment: Segment) -> pa.Table | None:
+        """Return the rows of a segment that were found, with positions; None: they are not kept."""
+        hits = self.searched.get((segment.id, segment.version))
+        return None if hits is None else hits.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +107,20 @@ class Search:
         t: the table, which has no key.
         where: SQL text or a pyarrow expression; None selects all rows.
         memory_bytes: about how many bytes to hold.
+        keeps: whether `find` keeps the rows for `rows`, as far as a share of these bytes allows, so
+            that their segments are read once.
     """
 
     t: Table
     where: Where | None
     memory_bytes: int
+    keeps: bool = field(default=False, kw_only=True)
 
     def find(
         self,
         snapshot: Snapshot,
         among: Callable[[Segment], bool] = lambda _: True,
-        known: Mapping[Place, BitMap64] | None = None,
+        known: Mapping[Place, Hits] | None = None,
     ) -> Found:
         """Return the rows of a version that the predicate selects.
 
@@ -100,21 +134,22 @@ class Search:
             DataLoss: a segment or a deletion vector is missing or damaged.
             Unavailable: the store does not answer.
         """
-        plan, known = self._plan(snapshot), known or {}
-        time_column = snapshot.layout.time_column
-        candidates = [(s, whole) for s, whole in _candidates(plan, time_column) if among(s)]
+        known = known or {}
+        every = _candidates(self._plan(snapshot), snapshot.layout.time_column)
+        candidates = [(s, whole) for s, whole in every if among(s)]
         unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
         segments = [s for s, _ in candidates]
         vectors = VectorReader(self.t.store, snapshot.version, segments, snapshot.header.table)
-        searched = {**known, **self._positions(plan, unknown, vectors)}
+        searched = {**known, **self._search(snapshot, unknown, vectors, self.room(known))}
         selected = []
         for segment, whole in candidates:
             positions = None
             if not whole:
-                positions = searched[segment.id, segment.version]
+                place = segment.id, segment.version
                 # against rows-that-others-deleted-found
-                if (segment.id, segment.version) in known and positions:
-                    positions = positions - vectors.deleted(segment)
+                if place in known and known[place].positions:
+                    searched[place] = known[place].without(vectors.deleted(segment))
+                positions = searched[place].positions
                 if not positions:
                     continue
                 if len(positions) == segment.live_rows:
@@ -131,31 +166,109 @@ class Search:
 
         Raises: as `find`.
         """
+        others = [one for one in found.selected if found.kept(one.segment) is None]
+        only = {one.segment.id: one.positions for one in others if one.positions is not None}
         reading = self._reading(self._plan(found.snapshot), schema)
-        yield from reading.located([one.segment for one in found.selected], vectors=found.vectors)
+        reading = replace(reading, filter=None, filter_columns=frozenset())
+        read = reading.located([one.segment for one in others], only, found.vectors)
+        following = next(read, None)
+        for one in found.selected:
+            kept = found.kept(one.segment)
+            for batch in () if kept is None else kept.select(schema.names).to_batches():
+                yield one.segment, batch
+            while following is not None and following[0].id == one.segment.id:
+                yield following
+                following = next(read, None)
+
+    def passing(
+        self,
+        snapshot: Snapshot,
+        segments: Sequence[Segment],
+        vectors: VectorReader,
+        *,
+        columns: Sequence[str] = (),
+        room: int = 0,
+    ) -> Iterator[tuple[Segment, pa.RecordBatch, bool]]:
+        """Yield rows that pass the predicate, with their segments, and whether to keep them.
+
+        Args:
+            snapshot: the version.
+            segments: the segments to read.
+            vectors: their deletion vectors.
+            columns: names of the columns that are wanted beside `POSITION`.
+            room: rows that take up to so many bytes are yielded with all columns of the table, to
+                be kept. The segment of the row after them, whose rows are none of these, is read
+                from its start on, and those after it, with the columns that are wanted.
+
+        Raises: as `find`.
+        """
+        plan, rest = self._plan(snapshot), segments
+        if room > 0:
+            reading = self._reading(plan, pa.schema([*snapshot.schema, POSITION]))
+            rest = ()
+            with closing(replace(reading, rare=True).located(segments, vectors=vectors)) as read:
+                for segment, batch in read:
+                    room -= batch.nbytes
+                    if room < 0:  # against more-rows-kept-than-fit
+                        rest = segments[[s.id for s in segments].index(segment.id) :]
+                        break
+                    yield segment, batch, True
+        wanted = pa.schema([*(snapshot.schema.field(name) for name in columns), POSITION])
+        for segment, batch in self._reading(plan, wanted).located(rest, vectors=vectors):
+            yield segment, batch, False
+
+    def room(self, known: Mapping[Place, Hits]) -> int:
+        """Return how many bytes more rows to keep may take, beside known ones."""
+        if not self.keeps:
+            return 0
+        return self.memory_bytes // 8 - sum(hits.bytes for hits in known.values())
 
     def _plan(self, snapshot: Snapshot) -> ScanPlan:
         return plan_scan(snapshot, columns=[], where=self.where)
 
-    def _positions(
-        self, plan: ScanPlan, segments: list[Segment], vectors: VectorReader
-    ) -> dict[Place, BitMap64]:
-        """Return the positions of the selected rows of these segments that are not deleted."""
-        found = {(s.id, s.version): BitMap64() for s in segments}
-        reading = self._reading(plan, pa.schema([POSITION]))
-        for segment, batch in reading.located(segments, vectors=vectors):
-            found[segment.id, segment.version] |= positions_in(batch)
-        return found
+    def _search(
+        self, snapshot: Snapshot, segments: Sequence[Segment], vectors: VectorReader, room: int
+    ) -> dict[Place, Hits]:
+        """Return the selected rows of these segments that are not deleted."""
+        positions = {(s.id, s.version): BitMap64() for s in segments}
+        rows = KeptRows()
+        for segment, batch, keep in self.passing(snapshot, segments, vectors, room=room):
+            positions[segment.id, segment.version] |= positions_in(batch)
+            rows.add(segment, batch, keep=keep)
+        return {place: rows.hits(place, found) for place, found in positions.items()}
 
     def _reading(self, plan: ScanPlan, schema: pa.Schema) -> Reading:
         reading = Reading.of(self.t.store, plan, self.t.head().header.table)
         return replace(reading, schema=schema, ahead_bytes=ahead_of(self.memory_bytes))
 
 
-def positions_in(batch: pa.RecordBatch) -> BitMap64:
-    """Return the positions in a batch that was read with them."""
-    column = batch.column(batch.schema.get_field_index(POSITION.name))
-    return BitMap64(column.to_pylist())
+class KeptRows:
+    """Gathers the rows to keep among those that `Search.passing` yields."""
+
+    def __init__(self) -> None:
+        self._batches: dict[Place, list[pa.RecordBatch]] = {}
+
+    def add(self, segment: Segment, batch: pa.RecordBatch, *, keep: bool) -> None:
+        """Take the next rows. No rows of a segment are kept if some are not to be kept."""
+        place = segment.id, segment.version
+        if keep:
+            self._batches.setdefault(place, []).append(batch)
+        else:
+            self._batches.pop(place, None)  # against some-of-the-rows-kept
+
+    def hits(self, place: Place, positions: BitMap64) -> Hits:
+        """Return the rows at some positions of a segment, kept if all that came were to be kept."""
+        batches = self._batches.get(place)
+        rows = None if batches is None else _at(pa.Table.from_batches(batches), positions)
+        return Hits(positions, rows)
+
+
+def _at(rows: pa.Table, positions: BitMap64) -> pa.Table:
+    """Return those of some rows with positions that are at the given ones, one or more."""
+    if len(positions) == rows.num_rows:
+        return rows
+    wanted = pa.array(positions, pa.int64())
+    return rows.filter(pc.is_in(rows.column(POSITION.name), value_set=wanted))
 
 
 def _candidates(plan: ScanPlan, time_column: str) -> Iterator[tuple[Segment, bool]]:

@@ -22,6 +22,7 @@ from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import App
 from eventlog.model.schema import from_arrow, list_names
 from eventlog.query.sql.parsing import qualified
+from eventlog.segments.batches import gathered
 from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.incoming.casting import check_columns, conform
@@ -31,7 +32,15 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
-from eventlog.writers.changing.finding import Found, Place, Search, Selected, row_text
+from eventlog.writers.changing.finding import (
+    Found,
+    Hits,
+    KeptRows,
+    Place,
+    Search,
+    Selected,
+    row_text,
+)
 from eventlog.writers.changing.landing import RowChange, land, would_change
 from eventlog.writers.changing.updating import (
     NewValues,
@@ -43,7 +52,8 @@ from eventlog.writers.changing.updating import (
 
 Matched = Literal["update", "delete", "ignore"] | Mapping[str, Any]
 SOURCE = "source"  # how expressions call the rows of the source
-_SOURCE_ROW = "\n"  # no table has such a column: names are printable
+# No table has such columns: names are printable.
+_SOURCE_ROW, _SEGMENT = "\n", "\t"
 INSERTS = ("insert", "ignore")
 DELETES = ("ignore", "delete")
 _FEW = 1000  # keys that are looked for one by one, and not by their bounds
@@ -101,14 +111,14 @@ def merge(  # noqa: PLR0913 - the public API
     opened(t)
     merging = merging_of(on, when_matched, when_not_matched, when_not_matched_by_source)
     start = t.refresh()
-    done = merging.begin(t, start, make_app(app_id, app_seq))
+    app = make_app(app_id, app_seq)
+    done = merging.begin(t, start, app)
     if done is not None:
         return done
     rows = read_source(source, start, merging.on, inserts=merging.inserts)
-    where = None if merging.deletes_others else _bounds(rows, merging.on)
     values = values_of(start.stored_schema, rows.schema, when_matched, merging.on)
-    matching = Matching(Search(t, where, memory_bytes), merging, values, rows)
-    return matching.land(start, make_app(app_id, app_seq), dry_run=dry_run)
+    search = merging.search(t, rows, memory_bytes, dry_run=dry_run)
+    return Matching(search, merging, values, rows).land(start, app, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,16 @@ class Merging:
             raise InvalidInput("a keyed table is merged into by `upsert`, by its key")
         done = skipped(t, start, app)
         return None if done is None else RowChange(done)
+
+    def search(self, t: Table, source: pa.Table, memory_bytes: int, *, dry_run: bool) -> Search:
+        """Return a search for the rows of the table that may match those of a source."""
+        if self.deletes_others:
+            return Search(t, None, memory_bytes)
+        # Rows between the bounds of many keys are too many to be kept; those of a few keys match.
+        few = all(len(pc.unique(source.column(name))) <= _FEW for name in self.on)
+        updates = self.when_matched not in ("delete", "ignore")
+        keeps = few and updates and not dry_run
+        return Search(t, _bounds(source, self.on), memory_bytes, keeps=keeps)
 
 
 def merging_of(
@@ -251,6 +271,8 @@ class TableMatching(ABC):
     # For each segment that was read: the positions of its matched rows; in memory each with the row
     # of the source.
     matches: dict[Place, Iterable[int]] = field(default_factory=dict, init=False)
+    # The rows that were matched, where the search keeps them.
+    hits: dict[Place, Hits] = field(default_factory=dict, init=False)
     gone: dict[Place, BitMap64] = field(default_factory=dict, init=False)
     segments: list[Segment] = field(default_factory=list, init=False)
     _staged_for: object = field(default=None, init=False)
@@ -290,7 +312,7 @@ class TableMatching(ABC):
         self,
         snapshot: Snapshot,
         among: Callable[[Segment], bool] = lambda _: True,
-        known: Mapping[Place, BitMap64] | None = None,  # noqa: ARG002 - it keeps more itself
+        known: Mapping[Place, Hits] | None = None,  # noqa: ARG002 - it keeps more itself
     ) -> Found:
         """Return the rows that the merge deletes or replaces; see `Search.find`.
 
@@ -316,7 +338,9 @@ class TableMatching(ABC):
             if wanted:
                 whole = len(wanted) == segment.live_rows
                 selected.append(Selected(segment, None if whole else wanted))
-        return Found(snapshot, tuple(selected), vectors=vectors)
+        places = [(s.id, s.version) for s in segments]
+        searched = {p: self.hits[p].without(self.gone[p]) for p in places if p in self.hits}
+        return Found(snapshot, tuple(selected), searched, vectors)
 
     def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
         """Return the staged segments of new and updated rows, and the action of the update."""
@@ -363,19 +387,33 @@ class Matching(TableMatching):
             numbers = pa.array(range(self.source.num_rows), pa.int64())
             self._keys = self.source.select(on).append_column(_SOURCE_ROW, numbers).drop_null()
         found: dict[Place, dict[int, int]] = {(s.id, s.version): {} for s in segments}
-        schema = pa.schema([*(snapshot.schema.field(name) for name in on), POSITION])
-        wanted = Found(snapshot, tuple(Selected(s, None) for s in segments))
-        for segment, batch in self.search.rows(wanted, schema):
-            table = pa.Table.from_batches([batch])
+        places, rows = list(found), KeptRows()
+        numbers = {place: number for number, place in enumerate(places)}
+        vectors = VectorReader(
+            self.search.t.store, snapshot.version, segments, snapshot.header.table
+        )
+
+        def keys() -> Iterator[pa.RecordBatch]:
+            for segment, batch, keep in self.search.passing(
+                snapshot, segments, vectors, columns=on, room=self.search.room(self.hits)
+            ):
+                rows.add(segment, batch, keep=keep)
+                number = pa.scalar(numbers[segment.id, segment.version], pa.int64())
+                columns = [*batch.select([*on, POSITION.name]).columns]
+                columns.append(pa.repeat(number, batch.num_rows))
+                yield pa.record_batch(columns, [*on, POSITION.name, _SEGMENT])
+
+        for table in gathered(keys(), self.search.memory_bytes // 8):
             joined = table.join(self._keys, on, join_type="inner")
-            here = found[segment.id, segment.version]
-            positions = joined.column(POSITION.name).to_pylist()
-            numbers = joined.column(_SOURCE_ROW).to_pylist()
-            for position, number in zip(positions, numbers, strict=True):
-                if here.setdefault(position, number) != number:
+            names = (_SEGMENT, POSITION.name, _SOURCE_ROW)
+            columns = [joined.column(name).to_pylist() for name in names]
+            for at, position, number in zip(*columns, strict=True):
+                if found[places[at]].setdefault(position, number) != number:
                     key = self.source.select(on).slice(number, 1).to_pylist()[0]
                     raise several_match(row_text(key))
         self.matches.update(found)
+        for place, matches in found.items():
+            self.hits[place] = rows.hits(place, BitMap64(matches))
 
     def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
         """See `TableMatching.staged`."""
@@ -418,18 +456,23 @@ class Matching(TableMatching):
         schema = found.snapshot.schema
         names = [qualified(SOURCE, name) for name in self.source.column_names]
         renamed = self.source.rename_columns(names)
+        for rows in gathered(self._numbered(found), self.search.memory_bytes // 8):
+            beside = renamed.take(rows.column(_SOURCE_ROW))
+            columns = [*rows.select(schema.names).columns, *beside.columns]
+            both = pa.table(columns, [*schema.names, *beside.column_names])
+            yield with_values(both, values, schema)
+
+    def _numbered(self, found: Found) -> Iterator[pa.RecordBatch]:
+        """Yield the matched rows of the table, each with the number of the source's row."""
+        schema = found.snapshot.schema
         for segment, batch in self.search.rows(found, pa.schema([*schema, POSITION])):
             place = segment.id, segment.version
             matches, gone = self._source_rows(place), self.gone[place]
-            positions = batch.column(batch.schema.get_field_index(POSITION.name)).to_pylist()
+            positions = batch.column(len(schema)).to_pylist()
             here = [n for n, p in enumerate(positions) if p in matches and p not in gone]
-            if not here:
-                continue
-            rows = pa.Table.from_batches([batch]).take(pa.array(here))
-            beside = renamed.take(pa.array([matches[positions[n]] for n in here]))
-            for name in beside.column_names:
-                rows = rows.append_column(name, beside.column(name))
-            yield with_values(rows, values, schema)
+            numbers = pa.array([matches[positions[n]] for n in here], pa.int64())
+            rows = batch if len(here) == len(positions) else batch.take(pa.array(here, pa.int64()))
+            yield pa.record_batch([*rows.columns[:-1], numbers], [*schema.names, _SOURCE_ROW])
 
 
 def several_match(key: str) -> InvalidInput:

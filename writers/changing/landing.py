@@ -27,7 +27,7 @@ from eventlog.segments.vectors import VectorReader
 from eventlog.staging.vector_object import stage_vectors, stored_bytes
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
-from eventlog.writers.changing.finding import Found, Place
+from eventlog.writers.changing.finding import Found, Hits, Place
 
 Isolation = Literal["snapshot", "serializable"]
 ISOLATIONS = ("snapshot", "serializable")
@@ -127,7 +127,7 @@ class _Progress:
 
     start: Snapshot
     every: bool
-    known: dict[Place, BitMap64] = field(default_factory=dict)
+    known: dict[Place, Hits] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
@@ -155,7 +155,7 @@ class Finder(Protocol):
         self,
         snapshot: Snapshot,
         among: Callable[[Segment], bool],
-        known: Mapping[Place, BitMap64],
+        known: Mapping[Place, Hits],
     ) -> Found:
         """Return the rows of a version that are to be deleted."""
         ...

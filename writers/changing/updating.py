@@ -20,6 +20,7 @@ from eventlog.model.schema import list_names
 from eventlog.query.predicate import Where
 from eventlog.query.python_values import value_literal
 from eventlog.query.value_expressions import parse_value
+from eventlog.segments.batches import gathered
 from eventlog.staging.cutting import chunk_starts
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage
@@ -81,7 +82,7 @@ def update(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    search = Search(t, where, memory_bytes)
+    search = Search(t, where, memory_bytes, keeps=not dry_run)
     return update_where(
         t,
         set,
@@ -248,8 +249,9 @@ class Updates:
 
     def _rows(self, found: Found, order: Order) -> Iterator[pa.RecordBatch]:
         schema = found.snapshot.schema
-        for _, batch in self.search.rows(found, schema):
-            table = with_values(pa.Table.from_batches([batch]), self.values, schema)
+        found_rows = (batch for _, batch in self.search.rows(found, schema))
+        for rows in gathered(found_rows, self.search.memory_bytes // 8):
+            table = with_values(rows, self.values, schema)
             order.watch(table)
             yield from table.to_batches()
 

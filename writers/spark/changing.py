@@ -16,17 +16,16 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
 from eventlog.readers.spark.workers import activate, explained
-from eventlog.segments.fragments import POSITION, Reading
+from eventlog.segments.fragments import POSITION, Reading, positions_in
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
-from eventlog.state.scan import ScanPlan
-from eventlog.writers.changing.finding import Found, Place, Search, positions_in
+from eventlog.writers.changing.finding import Found, Hits, Place, Search
 from eventlog.writers.changing.updating import NewValues, Order, check_read_again, with_values
 
 _FOUND = "segment string, version bigint, positions binary"
@@ -41,20 +40,21 @@ class SparkSearch(Search):
 
     spark: SparkSession
 
-    def _positions(
+    def _search(
         self,
-        plan: ScanPlan,
-        segments: list[Segment],
+        snapshot: Snapshot,
+        segments: Sequence[Segment],
         vectors: VectorReader,  # noqa: ARG002 - tasks read those of their own segments
-    ) -> dict[Place, BitMap64]:
+        room: int,  # noqa: ARG002 - tasks keep no rows
+    ) -> dict[Place, Hits]:
         """See `Search`."""
         if not segments:
             return {}
-        reading = self._reading(plan, pa.schema([POSITION]))
+        reading = self._reading(self._plan(snapshot), pa.schema([POSITION]))
         found = {(s.id, s.version): BitMap64() for s in segments}
         for row in run_shares(self.spark, shares_of(segments), _Positions(reading).rows, _FOUND):
             found[row.segment, row.version] = BitMap64.deserialize(bytes(row.positions))
-        return found
+        return {place: Hits(positions) for place, positions in found.items()}
 
     def reading_of(self, found: Found, schema: pa.Schema) -> Reading:
         """Return how tasks read the rows that were found."""
@@ -109,7 +109,7 @@ class SparkUpdates:
         task = _Updates(
             t,
             recipe,
-            self.search.reading_of(found, head.schema),
+            replace(self.search.reading_of(found, head.schema), rare=True),
             self.values,
             head.schema,
             self.search.memory_bytes,

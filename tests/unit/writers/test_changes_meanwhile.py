@@ -206,6 +206,17 @@ def test_updates_of_other_rows_of_a_segment_both_count(table, verb):
 
 
 @each_verb
+def test_rows_that_others_leave_where_they_are_are_not_read_again(table, verb):
+    act, made = VERBS[verb]
+    _, store = crossed(table, act, drop(0, 3))
+    assert checked(table) == values(2, 5) | made
+    assert store.tries == 2
+    read = [key for key in store.read if keys.parse_segment_key(key)]
+    assert sorted(read) == store.segments_read()
+    assert len(read) == 2
+
+
+@each_verb
 def test_what_empties_a_segment_together_drops_it(table, verb):
     act, made = VERBS[verb]
     crossed(table, act, drop(0, 2, 3, 5))

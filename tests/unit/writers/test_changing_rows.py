@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import random
 import re
 from contextlib import contextmanager
 
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from support.builders import DAY_US, SCHEMA, check_sound, create, events, live, reopen
 
-from eventlog import errors
+from eventlog import errors, limits
 from eventlog.compaction import Policy, perform, plan
 from eventlog.format import keys
 from eventlog.readers import count, scan
@@ -271,6 +272,56 @@ def test_a_second_delete_reads_the_vectors_once_for_all_segments(table, monkeypa
     assert held(check_sound(table.store)) == numbered(1, 4)
 
 
+@pytest.mark.parametrize("verb", ["update", "merge"])
+def test_rows_that_get_new_values_are_read_once(table, verb):
+    with requests(table) as (t, _, got):
+        VERBS[verb](t)
+    assert sorted(data(got)) == sorted(map(keys.key_of, live(table.head())))
+
+
+@pytest.mark.parametrize("verb", ["update", "merge"])
+def test_rows_that_do_not_fit_into_memory_are_read_again(verb, monkeypatch):
+    monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 1)
+    t, names = create(), [f"row {n}" + 30_000 * "x" for n in range(16)]
+    columns = [[n // 4 * DAY_US for n in range(16)], names, [n % 4 / 2 for n in range(16)]]
+    append(t, pa.table(columns, schema=SCHEMA))
+    first, *others = sorted(map(keys.key_of, live(t.head())))
+    chosen = pa.table({"name": [name for n, name in enumerate(names) if n % 4]})
+    with requests(t) as (other, _, got):
+        new = {"value": "value + 10"}
+        if verb == "update":
+            done = update(other, new, "value > 0", memory_bytes=2**20)
+        else:
+            done = merge(
+                other, chosen, "name", when_matched=new, when_not_matched="ignore",
+                memory_bytes=2**20,
+            )  # fmt: skip
+    assert done.updated == 12
+    found = scan(check_sound(t.store), ["name", "value"]).to_table().to_pylist()
+    assert {row["name"]: row["value"] for row in found} == {
+        name: n % 4 / 2 + (10 if n % 4 else 0) for n, name in enumerate(names)
+    }
+    assert len(found) == 16
+    assert got.count(first) == 1
+    assert all(got.count(key) > 1 for key in others)
+
+
+def test_other_columns_are_read_only_where_the_predicate_selects_rows(monkeypatch):
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 2000)
+    monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 100)
+    t, chance, sizes = create(), random.Random(7), []
+    names = [chance.randbytes(100).hex() for _ in range(1000)]
+    append(t, pa.table([[0] * 1000, names, [n / 2 for n in range(1000)]], schema=SCHEMA))
+    (segment,) = live(t.head())
+    with requests(t) as (other, _, got):
+        get = other.store.get
+        other.store.get = lambda key, **part: (body := get(key, **part), sizes.append(len(body)))[0]
+        done = update(other, {"value": "-value"}, "value in (70, 70.5)")
+    assert set(data(got)) == {keys.key_of(segment)}
+    assert (done.updated, count(t, "value < 0")) == (2, 2)
+    assert sum(sizes) < segment.bytes / 3
+
+
 @pytest.mark.parametrize("verb", WHERE)
 def test_nothing_is_committed_where_no_row_is_found(table, verb):
     with requests(table) as (t, counts, got):
@@ -385,7 +436,7 @@ def test_a_predicate_that_fails_on_a_row_deletes_nothing(table, verb):
 
 def test_a_value_that_fails_on_some_rows_updates_none(table):
     append(table, events(2, first=6, day=9))
-    with refused(table, r"fails for 1 of 2 rows.*value = 1\.0"):
+    with refused(table, r"fails for 2 of 3 rows.*value = 1\.0"):
         update(
             table, {"value": "1 / cast(value - 1 as bigint)"}, "name in ('row 2', 'row 3', 'row 0')"
         )
