@@ -42,6 +42,7 @@ from eventlog.rewriting.slice_merge import (
 from eventlog.rewriting.translation import Rewriting, translate
 from eventlog.session.writer_name import writer_name
 from eventlog.state.delta import drop_of
+from eventlog.store.parallel import each
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.stage_again import commit_staged
 
@@ -227,7 +228,8 @@ class _Attempt:
         self._renewed_s = self._started_s
         self._deadline_s = inf if deadline_s is None else self._started_s + deadline_s
         self._lease: Lease | None = None
-        self._read = task.version  # the version as of which the inputs were read
+        # Segments that rewrites dropped since the inputs were read, up to a version.
+        self._rewritten, self._looked_at = set[str](), task.version
 
     def run(self, work: Callable[[Task, Pulse], Rewritten | MergedSlices]) -> Outcome:
         """Do the rest of the task."""
@@ -250,7 +252,7 @@ class _Attempt:
                 # against taken-over-without-a-sign
                 if claimed.joined:  # its first holder may be dead
                     self._renew()
-            self._read = t.head().version
+            self._looked_at = t.head().version
             task = self._with_vectors(t.head())
             made = work(task, self._pulse)
             self._pulse()
@@ -332,20 +334,24 @@ class _Attempt:
         """
         now = self._with_vectors(head)
         gone = {segment.id for segment in self._gone(head)}
-        if gone and (not now.inputs or self._rewritten(gone, head)):
+        if gone and (not now.inputs or self._any_rewritten(gone, head)):
             return read
         return now
 
-    def _rewritten(self, gone: set[str], head: Snapshot) -> bool:
-        """Return whether a rewrite dropped one of these segments since the inputs were read."""
+    def _any_rewritten(self, gone: set[str], head: Snapshot) -> bool:
+        """Return whether a rewrite dropped one of these segments since the inputs were read.
+
+        Each commit is read once, since others land while this reads.
+        """
         log = self._t.session.log
-        for version in range(self._read + 1, head.version + 1):
-            for transaction in log.taken(log.read(version)[0]):
-                dropped = {a.id for a in transaction.actions if isinstance(a, Drop)}
-                rewrites = any(isinstance(a, Replace) for a in transaction.actions)
-                if rewrites and not dropped.isdisjoint(gone):
-                    return True  # against inputs-of-another-rewrite-taken-for-deleted
-        return False
+        for commit, _ in each(log.read, range(self._looked_at + 1, head.version + 1)):
+            for transaction in log.taken(commit):
+                if any(isinstance(a, Replace) for a in transaction.actions):
+                    dropped = (a.id for a in transaction.actions if isinstance(a, Drop))
+                    self._rewritten.update(dropped)
+        self._looked_at = max(head.version, self._looked_at)  # against commits-read-in-each-round
+        # against inputs-of-another-rewrite-taken-for-deleted
+        return not gone.isdisjoint(self._rewritten)
 
     def _gone(self, head: Snapshot) -> list[Segment]:
         """Return the inputs that are no longer live.

@@ -11,11 +11,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UnsetType
 
 from eventlog.commit.proposal import check_proposed
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Add
 from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 
@@ -65,6 +67,24 @@ def patience(transaction: Transaction, combine_after: int) -> int:
     if not combine_after or not combinable(transaction):
         return 0
     return combine_after if is_append(transaction) else 1
+
+
+def void_if_it_waited(transaction: Transaction, head: Snapshot) -> bool:
+    """Return whether a published transaction would probably be void before others include it.
+
+    Those that delete rows include nothing, and each of their commits may void a replacement of the
+    same segments, which then has to be made for the new deletes.
+
+    Args:
+        transaction: the transaction.
+        head: the newest known snapshot.
+    """
+    if is_append(transaction):
+        return False
+    adds = (action for action in transaction.actions if isinstance(action, Add))
+    overtaken = any(not isinstance(add.vector, UnsetType) for add in adds)
+    # against rewrites-published-beside-deletes
+    return overtaken or not isinstance(head.header.changes.vectors, UnsetType)
 
 
 def combinable(transaction: Transaction) -> bool:

@@ -1,6 +1,6 @@
 """Mutants of what follows from deleted rows: changes, plans of compaction, translated deletes."""
 
-from mutants.swap import becomes, mutant, never, without
+from mutants.swap import becomes, mutant, never, skip, without
 
 ROW_CHANGES = (
     mutant(
@@ -72,6 +72,20 @@ ROW_CHANGES = (
         "a task ends where another rewrite took one of its inputs",
         becomes("False"),
         "test_an_input_that_another_rewrite_took_is_still_the_end_of_a_task",
+    ),
+    mutant(
+        "commits-read-in-each-round",
+        "K2",
+        "a rewrite that deletes overtake reads each of their commits once",
+        skip,
+        "test_commits_that_came_meanwhile_are_read_once",
+    ),
+    mutant(
+        "rewrites-published-beside-deletes",
+        "K2",
+        "a rewrite does not wait for writers that would void it",
+        never,
+        "test_beside_deletes_it_tries_again_at_once_and_sends_a_commit_for_each_try",
     ),
     mutant(
         "dry-run-that-stores",

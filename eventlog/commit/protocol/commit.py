@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventlog.commit.intents import patience, that_fit, waiting
+from eventlog.commit.intents import patience, that_fit, void_if_it_waited, waiting
 from eventlog.commit.proposal import check_writable, propose
 from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
 from eventlog.commit.protocol.checks import snapshot_if_in
@@ -144,8 +144,9 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
     """
     if transaction.read_version > head.state.header.version:
         head = yield Newest(head)
-    losses = patience(transaction, setting(head.state.meta.properties, "combine_after"))
+    patient = patience(transaction, setting(head.state.meta.properties, "combine_after"))
     for lost in range(MAX_ATTEMPTS):
+        losses = 0 if void_if_it_waited(transaction, head) else patient
         if transaction.id in writer.unresolved:  # against another-slot-while-unclear
             outcome = yield from _resolve_earlier(writer, transaction.id)
             if outcome is not None:

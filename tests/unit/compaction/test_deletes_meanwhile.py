@@ -1,17 +1,20 @@
 """Tasks of compaction whose inputs lose rows while they run: the outputs lose them, too."""
 
+from itertools import pairwise
 from unittest import mock
 
 import pytest
-from support.builders import check_sound, create, events, live, reopen, sorted_names
+from support.builders import Spy, check_sound, create, events, live, reopen, sorted_names
 from support.compaction_tasks import SMALL, policy, task_of
 from support.deleting import delete_rows
 from support.replacements import replace
 
 from eventlog.compaction import execute
 from eventlog.compaction.execute import perform
+from eventlog.format import keys
 from eventlog.model.actions import Add, Replace
 from eventlog.readers import scan
+from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, delete, overwrite
 
 
@@ -104,6 +107,42 @@ def test_an_input_that_is_deleted_whole_ends_no_task(table, how):
     assert (made.rows, made.live_rows) == (12, 9)
     assert outcome.bytes_out == made.bytes
     check_sound(table.store)
+
+
+def test_beside_deletes_it_tries_again_at_once_and_sends_a_commit_for_each_try(table):
+    """Nothing is published for others to include: they delete rows, and would void it."""
+    other, spy, tried = reopen(table.store), Spy(table.store), []
+
+    def overtaken(key):
+        if keys.parse_log_key(key) and len(tried) < 3:
+            tried.append(key)
+            delete(other, where=f"name = 'row {len(tried)}'")
+
+    spy.before_put = overtaken
+    assert perform(reopen(spy), task_of(table), SMALL).status == "done"
+    assert len(tried) == 3
+    sent = [key for key, _ in spy.puts if keys.parse_segment_key(key) is None]
+    assert sent == [keys.commit_key(version) for version in range(5, 9)]
+    assert sorted_names(table) == without(1, 2, 3)
+
+
+def test_commits_that_came_meanwhile_are_read_once(table):
+    """A segment is dropped, so that all of them are looked through for rewrites of it."""
+    other, task = reopen(table.store), task_of(table)
+    counting, numbers = CountingStore(table.store), []
+
+    def act(n):
+        delete(other, where=f"name = 'row {n}'")
+        numbers.append(counting.counts.get)
+
+    acts = [lambda n=n: act(n) for n in (3, 6, 7, 9, 10)]
+    drop = lambda: delete(other, where="name IN ('row 0', 'row 1', 'row 2')")
+    with meanwhile(drop, before_commit=acts):
+        outcome = perform(reopen(counting), task, SMALL)
+    assert outcome.status == "done"
+    first, *later = (b - a for a, b in pairwise(numbers))
+    assert max(later) <= first
+    assert sorted_names(table) == without(0, 1, 2, 3, 6, 7, 9, 10)
 
 
 def test_nothing_is_committed_where_no_row_is_left(table):
