@@ -21,7 +21,9 @@ FRAME_BYTES = 2**30
 
 # Schemas and types.
 TYPE_DEPTH = 10  # nesting of lists, maps and structs
-NAME_CHARACTERS = 255  # of columns, pins, replicas, owners, groups
+NAME_CHARACTERS = 255  # of columns, checks, pins, replicas, owners, groups
+CHECKS = 100  # of a table: commits contain the schema
+CHECK_CHARACTERS = 4096  # of the expression of a check
 
 # The small state.
 PINS = 1000

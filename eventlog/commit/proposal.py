@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from eventlog.arguments import text, whole
 from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
@@ -18,6 +20,7 @@ from eventlog.model.properties import setting
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
+    KNOWN_WRITE_FEATURES,
     Commit,
     Header,
     Meta,
@@ -68,8 +71,7 @@ def propose(
     Raises:
         InvalidInput: the commit would exceed the limits of the format, or break it.
     """
-    objects: dict[str, bytes] = {}
-    before = head.state if head else None
+    objects, before = dict[str, bytes](), head.state if head else None
     version = before.header.version + 1 if before else 0
     base = before.base if before else None
     delta = (before.delta if before else Delta()).then(effect.adds, effect.drops, effect.deletes)
@@ -90,6 +92,7 @@ def propose(
         totals=totals,
         state_hash=state_hash,
         changes=fold.summarize_changes(packed, effect),
+        write_features=fold.write_features(effect.meta),
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
     count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
@@ -112,12 +115,16 @@ def check_writable(header: Header) -> None:
     """Refuse to write to a table whose head requires a newer writer.
 
     Raises:
-        UnsupportedFormat: it does; the message names both format versions.
+        UnsupportedFormat: it does; the message names both format versions, or the feature.
     """
-    if header.min_writer > FORMAT_VERSION:  # against newer-format-written
+    needs = () if isinstance(header.write_features, UnsetType) else header.write_features
+    unknown = sorted({*needs} - KNOWN_WRITE_FEATURES)
+    # against newer-format-written, unknown-feature-written
+    if header.min_writer > FORMAT_VERSION or unknown:
+        more = f" with {', '.join(unknown)}" if unknown else ""
         raise UnsupportedFormat(
-            f"the table requires writers of format {header.min_writer}, but this release writes "
-            f"format {FORMAT_VERSION}: upgrade eventlog",
+            f"the table requires writers of format {header.min_writer}{more}, but this release "
+            f"writes format {FORMAT_VERSION}: upgrade eventlog",
             version=header.version,
         )
 

@@ -52,6 +52,7 @@ def check_header(header: Header, version: int | None) -> None:
     _check_form(header.table, header.version, header.time, "commit")
     _check_hash(header.state_hash)
     _check_features(header.features)
+    _check_write_features(header.write_features)
     _check_counted(header.totals.deleted, header.changes.vectors)
     _check_announced(header.features, header.totals)
     if (header.prev is None) != (header.version == 0):
@@ -258,6 +259,14 @@ def _check_ids(segments: Sequence[str]) -> None:
 
 def _check_features(features: Sequence[str]) -> None:
     _check_rising(features, "features")
+
+
+def _check_write_features(features: Sequence[str] | UnsetType) -> None:
+    if isinstance(features, UnsetType):
+        return
+    if not features:
+        raise Corrupt("the features that writers need are an empty list")
+    _check_rising(features, "features that writers need")
 
 
 def _check_spill(spill: Spill | None) -> None:

@@ -57,6 +57,11 @@ def deleted(rows: pa.Table) -> pa.Array:
     return pc.fill_null(pc.equal(in_one_piece(rows.column(OP)), DELETE), False)
 
 
+def upserts(rows: pa.Table) -> pa.Table:
+    """Return the rows that are no deletes."""
+    return rows.filter(pc.invert(deleted(rows))) if OP in rows.column_names else rows
+
+
 def row_buckets(rows: pa.Table, rule: MergeRule) -> pa.Array:
     """Return the bucket of each row, as int32."""
     return buckets_of(rows, rule.key, rule.buckets, rule.splits)

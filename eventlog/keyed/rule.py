@@ -7,7 +7,7 @@ of the table's properties, by their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast, overload
 
@@ -104,6 +104,31 @@ class MergeRule:
         more = [self.order, *(self.order_of(name) for name in columns)]
         wanted = dict.fromkeys([*columns, *self.key, *(name for name in more if name is not None)])
         return list(wanted)
+
+
+def undecided_problem(rule: MergeRule | None, reads: Iterable[str]) -> str | None:
+    """Return why written rows cannot show whether merged ones meet a condition; None: they can.
+
+    A merged row has its key and the value of one written row, so a condition of one more column
+    holds of it if it holds of that row. Under `last` and `first` it is one of the written rows.
+
+    Args:
+        rule: the merge rule; None for a table without a key.
+        reads: the columns that the condition reads.
+    """
+    if rule is None or rule.kind in ("last", "first"):
+        return None
+    others = sorted({*reads} - {*rule.key})
+    if len(others) > 1:  # against check-of-values-from-two-rows
+        return (
+            f"it reads columns {', '.join(others)}, and under {MERGE}={rule.kind} their values may "
+            "come from different rows: beside the key it can read one column"
+        )
+    computed = [name for name in others if rule.functions.get(name) in ("sum", "count")]
+    if computed:  # against check-of-a-sum
+        function = rule.functions[computed[0]]
+        return f"column {computed[0]!r} is a {function} of values, which no written row shows"
+    return None
 
 
 def reader_rule(rule: MergeRule | None, overflow: str) -> MergeRule | None:

@@ -24,6 +24,7 @@ from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
 from eventlog.model.schema import to_arrow
 from eventlog.query.predicate import Where
+from eventlog.query.row_checks import check_texts
 from eventlog.state import scan, verification
 from eventlog.state.delta import Delta
 from eventlog.state.questions import Answer, Entries, Live, Question
@@ -156,6 +157,15 @@ class Snapshot:
             Corrupt: the merge rule does not fit the schema.
         """
         return shown_properties(self.meta)
+
+    @property
+    def checks(self) -> Mapping[str, str]:
+        """The expressions of the table's checks, by name.
+
+        Raises:
+            InvalidInput: sqlglot is not installed, and a column was renamed since.
+        """
+        return check_texts(self.stored_schema)
 
     @property
     def totals(self) -> Totals:

@@ -175,7 +175,7 @@ class Merger:
         self._target_commits = CommitReader(target.log)
         self._done = _Done()
         self._copies = SegmentCopies(source, target)
-        self._commits = TargetCommits(source.uri, target, self._copies)
+        self._commits = TargetCommits(source, self._source_head, target, fork.common, self._copies)
         self._advice = Advice(source, target, fork, at_once=at_once)
         self._marks = OriginMarks(
             source,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Sequence
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 
-from eventlog.errors import CommitConflict
+from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import log_acts
 from eventlog.merging.marks import OriginMark
@@ -15,24 +17,32 @@ from eventlog.merging.planning.forms import form_of, segment_id
 from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.model.actions import (
     Action,
+    Add,
     Drop,
     Replace,
     Restore,
     SameSegments,
     SetOrigin,
+    SetSchema,
     Unchanged,
 )
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.columns.named_checks import checks_of, same_check, untested
+from eventlog.model.entries import Check, Schema, Segment
+from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.session.session import Session
 from eventlog.state.delta import drop_of
+from eventlog.state.fold import segment_of
 
 
 class TargetCommits:
     """Commits planned transactions on the target of a merge.
 
     Args:
-        source: root URI of the source.
+        source: the table to merge from.
+        source_head: its version that is merged.
         target: the table to merge into.
+        common: the last version that both share.
         copies: copies the segments that are added.
 
     Attributes:
@@ -40,8 +50,16 @@ class TargetCommits:
         transactions: number of the source's transactions in them.
     """
 
-    def __init__(self, source: str, target: Session, copies: SegmentCopies) -> None:
-        self._source, self._target, self._copies = source, target, copies
+    def __init__(
+        self,
+        source: Session,
+        source_head: Snapshot,
+        target: Session,
+        common: int,
+        copies: SegmentCopies,
+    ) -> None:
+        self._source, self._target, self._copies = source.uri, target, copies
+        self._tests = RowTests(source, source_head, target, common)
         self.commits = self.transactions = 0
 
     def commit_all(
@@ -116,9 +134,17 @@ class TargetCommits:
             tuple(sorted((v, c) for c, v in named.items())) or UNSET,
         )
         adds = [self._copies.add_of(f, live.get(segment_id(f.id))) for f in carried.adds]
+        changes = (a.schema for a in carried.changes if isinstance(a, SetSchema))
+        *_, schema = head.stored_schema, *changes
+        added = untested(schema, head.stored_schema)
+        if checks_of(schema):
+            gone = {segment.id for segment in live.values()}
+            self._tests.check(head, schema, adds, gone)
+            adds = [msgspec.structs.replace(add, schema=schema.id) for add in adds]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
             *guards,
+            *([SameSegments(head.hash_sum())] if added else []),
             origin,  # first: the others raise what it is compared with
             *(Restore(carried.version, dict(r) or UNSET, name) for r in carried.resets),
             *carried.changes,
@@ -150,3 +176,101 @@ def _guards(carried: Carried, head: Snapshot) -> list[Action]:
     """
     # against rows-repeated-that-were-dropped
     return [SameSegments(head.hash_sum())] if carried.still else []
+
+
+class RowTests:
+    """Tests rows against checks that one of two logs has, and the other one did not (R19.13).
+
+    Args:
+        source: the table to merge from.
+        source_head: its version that is merged, whose rows meet its checks.
+        target: the table to merge into.
+        common: the last version that both share.
+    """
+
+    def __init__(
+        self, source: Session, source_head: Snapshot, target: Session, common: int
+    ) -> None:
+        self._source, self._head, self._target = source, source_head, target
+        self._common = common
+        self._live: dict[str, Segment] | None = None
+
+    def check(
+        self, head: Snapshot, schema: Schema, adds: Sequence[Add], gone: Collection[str]
+    ) -> None:
+        """Check that the rows of the target meet its checks after a commit.
+
+        Args:
+            head: the target's head.
+            schema: its schema after the commit.
+            adds: the segments of the source that the commit adds, copied to the target.
+            gone: the ids of the segments that it drops.
+
+        Raises:
+            DataLoss: a segment is missing or damaged.
+            InvalidInput: a row breaks a check.
+        """
+        new = [segment_of(add, head.version, 0) for add in adds]
+        self._check(head, schema, new, self._since_fork(schema), self._source.uri)
+        if added := untested(schema, head.stored_schema):
+            kept = [segment for segment in head.segments() if segment.id not in gone]
+            self._check(head, schema, kept, added, self._target.uri)
+
+    def _since_fork(self, schema: Schema) -> Sequence[Check]:
+        """Return the checks that the source did not have all the time since the fork point."""
+        checks = untested(schema, self._head.stored_schema)
+        if len(checks) == len(checks_of(schema)):
+            return checks
+        try:
+            before = self._source.snapshot(self._common).stored_schema
+        except (VersionNotFound, VersionVacuumed):
+            return checks_of(schema)
+        return tuple(c for c in checks_of(schema) if c in checks or c not in checks_of(before))
+
+    def _check(
+        self,
+        head: Snapshot,
+        schema: Schema,
+        segments: Sequence[Segment],
+        checks: Sequence[Check],
+        uri: str,
+    ) -> None:
+        if not (segments and checks):
+            return
+        met = [check for check in checks if self._meets(check, schema)]
+        seen = [segment for segment in segments if self._was_tested(segment)] if met else []
+        known = {segment.id for segment in seen}
+        others = [segment for segment in segments if segment.id not in known]
+        rest = [check for check in checks if check not in met]
+        for some, by in ((others, checks), (seen, rest)):
+            tested = stored_rows_tested(
+                self._target.store,
+                some,
+                schema,
+                by,
+                version=head.version,
+                keyed=head.merge_rule is not None,
+            )
+            name = shlex.quote(by[0].name) if by else ""
+            # against merged-rows-never-tested
+            tested.refuse(
+                f"these are rows of {uri}, and nothing of them was merged: correct them there, or "
+                f"drop the check where it is, `eventlog columns URI uncheck {name}`, and merge "
+                "again"
+            )
+
+    def _meets(self, check: Check, schema: Schema) -> bool:
+        """Return whether the rows of the source's head meet a check with their types there."""
+        kinds, there = (
+            {column.id: column.type for column in one.columns}
+            for one in (schema, self._head.stored_schema)
+        )
+        same = all(there.get(column.id) == kinds[column.id] for column in check.columns)
+        return same and any(same_check(check, one) for one in checks_of(self._head.stored_schema))
+
+    def _was_tested(self, segment: Segment) -> bool:
+        """Return whether all rows of a segment are rows of the source's head."""
+        if self._live is None:
+            self._live = {one.id: one for one in self._head.segments()}
+        there = self._live.get(segment.id)
+        return there is not None and isinstance(there.vector, UnsetType)

@@ -1,4 +1,4 @@
-"""The parts of the log's values: columns and schemas, layout, statistics, segment entries.
+"""The parts of the log's values: columns, checks and schemas, layout, statistics, entries.
 
 Frozen structs only. Field order is the canonical JSON order (FORMAT.md "Canonical JSON"); times
 are int milliseconds UTC; intervals are half-open.
@@ -52,6 +52,29 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
     write: Default | UnsetType = UNSET
 
 
+class CheckColumn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A column that a check reads, and the name that it has in the check's expression."""
+
+    id: Count
+    name: str
+
+
+class Check(Struct, frozen=True, forbid_unknown_fields=True):
+    """A named condition that every row of a table meets: it is false for none.
+
+    Attributes:
+        name: its name.
+        expression: in the table's language of expressions (docs/expressions.md).
+        columns: the columns that it reads, by id: columns may have other names by now.
+        schema: the id of the schema that first had it.
+    """
+
+    name: str
+    expression: str
+    columns: tuple[CheckColumn, ...]
+    schema: Count
+
+
 class Schema(Struct, frozen=True, forbid_unknown_fields=True):
     """The columns of a table. `id` increases by one with every change.
 
@@ -62,12 +85,14 @@ class Schema(Struct, frozen=True, forbid_unknown_fields=True):
             none.
         by_id: whether only their field ids show which columns of older segments are which, and
             what they stand for: names, types or what is absent do not. Absent while they do.
+        checks: the checks, by name; absent while there are none.
     """
 
     id: Count
     columns: tuple[Column, ...]
     retired: tuple[Count, ...] | UnsetType = UNSET
     by_id: Literal[True] | UnsetType = UNSET
+    checks: tuple[Check, ...] | UnsetType = UNSET
 
 
 class MergeFunction(Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,6 +36,8 @@ VECTORS_FEATURE = "vectors"  # live segments have deletion vectors
 KNOWN_FEATURES: frozenset[str] = frozenset(
     {KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
 )
+CHECKS_FEATURE = "checks"  # rows are tested before they are written
+KNOWN_WRITE_FEATURES: frozenset[str] = frozenset({CHECKS_FEATURE})
 
 
 class Token(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,7 +116,11 @@ class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
-    """The first field of a commit; contained in its first 2,048 bytes."""
+    """The first field of a commit; contained in its first 2,048 bytes.
+
+    `features` are what every program must know, and `write_features` what a writer must know
+    besides: absent where that is nothing.
+    """
 
     format: str
     min_reader: Count
@@ -128,6 +134,7 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
     totals: Totals
     state_hash: str
     changes: CommitChanges
+    write_features: tuple[str, ...] | UnsetType = UNSET
 
 
 class AppMark(Struct, frozen=True, forbid_unknown_fields=True):

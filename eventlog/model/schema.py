@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -16,14 +15,15 @@ from eventlog.model.columns.column_types import (
     TIME_TYPES,
     all_fields,
     arrow_type,
+    ascii_lower,
     inner_fields,
     stored_type,
     type_problem,
 )
 from eventlog.model.columns.ids import LAST, all_ids, first_ids
+from eventlog.model.columns.named_checks import checks_problem
 from eventlog.model.entries import Column, Schema
 
-_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _MAX_NAME = limits.NAME_CHARACTERS
 # Names that readers give to columns beside the table's: a table that has one cannot be read so.
 RESERVED = frozenset({"_change", "_version", "_time"})
@@ -60,6 +60,8 @@ def first_problems(schema: Schema) -> list[str]:
         problems.append(f"the first schema has {shared}")
     if outside := _outside(schema):
         problems.append(f"the first schema has {outside}")
+    if wrong := checks_problem(schema):
+        problems.append(f"the first schema has {wrong}")
     return problems
 
 
@@ -233,7 +235,7 @@ def form_problem(schema: Schema) -> str | None:
     for column in schema.columns:
         if problem := type_problem(column.type):
             return f"column {column.name!r}: {problem}"
-    return _shared(schema) or _outside(schema)
+    return _shared(schema) or _outside(schema) or checks_problem(schema)
 
 
 def _shared(schema: Schema) -> str | None:
@@ -256,7 +258,7 @@ def _shared(schema: Schema) -> str | None:
 
 
 def _name_twice(names: list[str]) -> bool:
-    return len({_ascii_lower(name) for name in names}) < len(names)
+    return len({ascii_lower(name) for name in names}) < len(names)
 
 
 def _outside(schema: Schema) -> str | None:
@@ -265,11 +267,3 @@ def _outside(schema: Schema) -> str | None:
         if not 1 <= number <= LAST:
             return f"a column or field with id {number}, which is not 1 to {LAST}"
     return None
-
-
-def _ascii_lower(name: str) -> str:
-    """Return a name with `a` to `z` for `A` to `Z`: the same in every language and release (R7.2).
-
-    Writers refuse more: names that are equal in the lower case of their release of Unicode.
-    """
-    return name.translate(_ASCII_LOWER)

@@ -5,7 +5,7 @@ The language is that of predicates: `eventlog.query.sql`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,7 +18,9 @@ from eventlog.query.sql import casts
 from eventlog.query.sql.parsing import parse_operand, qualified
 
 _BATCH_ROWS = 64 * 1024
-_EXAMPLES = 3
+EXAMPLES = 3
+FAILURES = "by an overflow, a division by zero or a cast"
+GUARD = "Leave them out, as in CASE WHEN b <> 0 THEN a / b END"
 _SHOWN = 80  # characters of a value
 _VALUE, _FAILS = "value", "fails"
 _POINT = qualified("", "")
@@ -56,39 +58,49 @@ class ValueExpression:
                 to three of them.
         """
         chunks: list[pa.Array] = []
-        failing, examples = 0, self._batch(table, 0).slice(0, 0)
+        failing, examples = 0, list[str]()
+        for batch, values, fails in self.outcomes(table):
+            chunks += values.chunks
+            count = pc.sum(fails, min_count=0).as_py()
+            if count and len(examples) < EXAMPLES:
+                examples += self.shown_rows(batch, fails, EXAMPLES - len(examples))
+            failing += count
+        if failing:  # against failing-rows
+            raise InvalidInput(
+                f"{self.text[:200]!r} fails for {failing} of {table.num_rows} rows, {FAILURES}: "
+                f"{', '.join(examples)}. {GUARD}"
+            )
+        return pa.chunked_array(chunks, arrow_type(self.type))
+
+    def outcomes(
+        self, table: pa.Table
+    ) -> Iterator[tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]]:
+        """Yield some rows, the value for each, and whether it fails for each; then the next ones.
+
+        Args:
+            table: as for `evaluate`.
+        """
         for start in range(0, table.num_rows, _BATCH_ROWS):
             batch = self._batch(table, start)
             rows = _projected(batch, self._value, self._fails)
-            chunks += rows.column(_VALUE).chunks
-            fails = rows.column(_FAILS)
-            count = pc.sum(fails, min_count=0).as_py()
-            if count and examples.num_rows < _EXAMPLES:
-                examples = pa.concat_tables([examples, batch.filter(fails)]).slice(0, _EXAMPLES)
-            failing += count
-        if failing:  # against failing-rows
-            raise self._failure(failing, table.num_rows, examples)
-        return pa.chunked_array(chunks, arrow_type(self.type))
+            yield batch, rows.column(_VALUE), rows.column(_FAILS)
+
+    def shown_rows(self, rows: pa.Table, mask: pa.ChunkedArray, most: int) -> list[str]:
+        """Return the first rows of a mask as texts, by the values that the expression reads."""
+        some, shown = rows.filter(mask).slice(0, most), []
+        for row in range(some.num_rows):
+            values = [
+                f"{name.replace(_POINT, '.')} = {_shown(some.column(name)[row])}"
+                for name in sorted(self._reads)
+            ]
+            shown.append(f"({', '.join(values)})")
+        return shown
 
     def _batch(self, table: pa.Table, start: int) -> pa.Table:
         """Return the columns that the expression reads, and one more, of a few rows."""
         rows = table.slice(start, _BATCH_ROWS)
         read = {n: rows.column(n).cast(arrow_type(kind)) for n, kind in self._reads.items()}
         return pa.table({**read, "": pa.nulls(rows.num_rows)})
-
-    def _failure(self, failing: int, rows: int, examples: pa.Table) -> InvalidInput:
-        shown = []
-        for row in range(examples.num_rows):
-            values = [
-                f"{name.replace(_POINT, '.')} = {_shown(examples.column(name)[row])}"
-                for name in sorted(self._reads)
-            ]
-            shown.append(f"({', '.join(values)})")
-        return InvalidInput(
-            f"{self.text[:200]!r} fails for {failing} of {rows} rows, by an overflow, a division "
-            f"by zero or a cast: {', '.join(shown)}. Leave them out, as in CASE WHEN b <> 0 THEN "
-            "a / b END"
-        )
 
 
 def parse_value(
@@ -122,9 +134,7 @@ def parse_value(
         reason = str(error).split("\n", 1)[0]
         raise InvalidInput(f"{text[:200]!r} cannot be computed: {reason[:300]}") from None
     if not reads and tried.column(_FAILS)[0].as_py():
-        raise InvalidInput(
-            f"{text[:200]!r} fails, by an overflow, a division by zero or a cast, for every row"
-        )
+        raise InvalidInput(f"{text[:200]!r} fails, {FAILURES}, for every row")
     return found
 
 

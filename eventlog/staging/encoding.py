@@ -22,6 +22,7 @@ from eventlog import limits
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
 from eventlog.format import codec, keys, parts
+from eventlog.keyed.log_rows import upserts
 from eventlog.keyed.rule import MergeRule, keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
@@ -73,6 +74,10 @@ class Recipe:
     rule: MergeRule | None = None
     bucket_bytes: int = 0
     fills: bool = False
+
+    def tested(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that must meet the table's checks: not those that delete a key."""
+        return rows if self.rule is None else upserts(rows)
 
     @classmethod
     def of(cls, snapshot: Snapshot, *, fills: bool = False) -> Recipe:

@@ -20,8 +20,10 @@ from eventlog.errors import InvalidInput
 from eventlog.model import stats
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
+from eventlog.model.columns.named_checks import checks_of
 from eventlog.model.entries import Slice
 from eventlog.model.schema import to_arrow
+from eventlog.query.row_checks import RowChecks
 from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
 from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
@@ -87,6 +89,7 @@ class Stager:
         self._flushed = False
         self._all_rows = False  # whether no chunk was written before the last row came
         self._problems: dict[tuple[str, str], Problem] = {}
+        self._checks = RowChecks(recipe.schema, checks_of(recipe.schema), recipe.tested)
         self.rows = 0
 
     def __enter__(self) -> Self:
@@ -115,7 +118,10 @@ class Stager:
         if isinstance(table, Problem):
             self._note(table)
             return
-        if self._problems:
+        self._checks.look_at(table)
+        if self._checks.broken:
+            self._pending, self._open = [], {}
+        if self._problems or self._checks.broken:
             return
         # One large batch must give the same segments as several small ones.
         for rows in bounded(table, table.num_rows, self._piece_bytes):
@@ -193,6 +199,7 @@ class Stager:
     def _refuse(self) -> None:
         if self._problems:
             raise InvalidInput("; ".join(map(_sentence, self._problems.values())))
+        self._checks.refuse("nothing was committed")
 
     def _note(self, problem: Problem) -> None:
         known = self._problems.get((problem.column, problem.why), problem)

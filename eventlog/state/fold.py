@@ -21,8 +21,10 @@ from eventlog.keyed import placement, slice_changes
 from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.model.actions import Add, DeleteRows, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
+from eventlog.model.columns.named_checks import newest_check
 from eventlog.model.entries import Segment, deleted_rows
 from eventlog.model.records import (
+    CHECKS_FEATURE,
     KEYED_FEATURE,
     MERGED_FEATURE,
     SPLIT_FEATURE,
@@ -301,6 +303,11 @@ def features(meta: Meta, totals: Totals) -> tuple[str, ...]:
     return tuple(feature for feature, needed in needs.items() if needed)
 
 
+def write_features(meta: Meta) -> tuple[str, ...] | UnsetType:
+    """Return the features that a writer to a version needs besides; absent if there are none."""
+    return (CHECKS_FEATURE,) if newest_check(meta.schema) else UNSET
+
+
 def summarize_changes(transactions: Sequence[Transaction], effect: Effect) -> CommitChanges:
     """Return the header's summary of the changes of a commit.
 
@@ -362,6 +369,7 @@ def _judge_one(txn: Transaction, view: FoldView, so_far: Effect, time_ms: int) -
     added = [a for a in txn.actions if isinstance(a, Add)]
     again = {s.id: s for s in drops} if rules.may_exchange(txn) else {}
     reason = _unmet(txn, meta, view, again) or _moved(txn, view, so_far)
+    reason = reason or rules.tested_problem(txn, added, so_far.meta, meta)
     reason = reason or rules.replace_problem(txn, drops, added)  # against replacement-never-judged
     reason = reason or rules.update_problem(txn, drops, changed, added)
     reason = reason or rules.stats_problem(added, meta)
@@ -524,7 +532,8 @@ def _check_header(state: FullState | None, commit: Commit, effect: Effect) -> No
     header = commit.header
     before, meta = (state.header, state.meta) if state else (None, Meta())
     totals, state_hash = add_effect(before, meta, effect)
-    if header.features != features(effect.meta, totals):
+    needed = (features(effect.meta, totals), write_features(effect.meta))
+    if (header.features, header.write_features) != needed:  # against checks-unannounced
         raise Corrupt("the header's features are not those of the table", version=header.version)
     folded = {
         "totals": (header.totals, totals),

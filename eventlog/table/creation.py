@@ -13,14 +13,24 @@ from msgspec import UNSET, UnsetType
 
 from eventlog import arguments
 from eventlog.errors import InvalidInput
-from eventlog.keyed.rule import DEFAULT_BUCKETS, NamedMerge, check_keyed, check_values, rule_of
+from eventlog.keyed.rule import (
+    DEFAULT_BUCKETS,
+    MergeRule,
+    NamedMerge,
+    check_keyed,
+    check_values,
+    rule_of,
+    undecided_problem,
+)
 from eventlog.model.actions import Action, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
+from eventlog.model.columns.named_checks import checks_problem, with_checks
 from eventlog.model.columns.named_layout import NamedKey, NamedLayout, layout_by_id
-from eventlog.model.entries import Schema
+from eventlog.model.entries import Check, Schema
 from eventlog.model.properties import check_property, is_merge
 from eventlog.model.schema import check_order, check_time_column, from_arrow
 from eventlog.model.stats import PROPERTY, stored_setting
+from eventlog.query.row_checks import new_check
 
 
 def creation(
@@ -32,6 +42,7 @@ def creation(
     *,
     key: str | Iterable[str] = (),
     buckets: int | None = None,
+    checks: Mapping[str, str] | None = None,
 ) -> list[Action]:
     """Return the actions of version 0.
 
@@ -58,13 +69,48 @@ def creation(
     if keyed is None and (named := sorted(filter(is_merge, wanted))):
         raise InvalidInput(f"property {named[0]} is for keyed tables: give `key` too")
     check_keyed(layout, stored)
-    check_values(rule_of(layout, stored, merge), stored, time_column)
+    rule = rule_of(layout, stored, merge)
+    check_values(rule, stored, time_column)
+    stored = _checked(stored, arguments.mapping(checks, "checks"), rule)
     by_id = layout_by_id(layout, stored)
     if not isinstance(by_id.keyed, UnsetType):
         with_merge = msgspec.structs.replace(by_id.keyed, merge=merge.setting(stored))
         by_id = msgspec.structs.replace(by_id, keyed=with_merge)
     actions: list[Action] = [SetLayout(by_id), SetSchema(stored)]
     return [*actions, SetProperties(changes)] if changes else actions
+
+
+def _checked(schema: Schema, checks: Mapping[str, str], rule: MergeRule | None) -> Schema:
+    """Return the first schema with checks.
+
+    Raises:
+        InvalidInput: a check is not possible.
+    """
+    made = [
+        checked_by(new_check(name, text, schema), schema, rule) for name, text in checks.items()
+    ]
+    first = [msgspec.structs.replace(check, schema=schema.id) for check in made]
+    new = with_checks(schema, first)
+    if problem := checks_problem(new):
+        raise InvalidInput(f"the table would have {problem}")
+    return new
+
+
+def checked_by(check: Check, schema: Schema, rule: MergeRule | None) -> Check:
+    """Return a check that a table can have.
+
+    Args:
+        check: the check.
+        schema: the table's columns.
+        rule: its merge rule; None without a key.
+
+    Raises:
+        InvalidInput: written rows cannot show whether merged ones meet it.
+    """
+    names = {column.id: column.name for column in schema.columns}
+    if problem := undecided_problem(rule, [names[column.id] for column in check.columns]):
+        raise InvalidInput(f"the table cannot have check {check.name!r}: {problem}")
+    return check
 
 
 def _keyed(key: str | Iterable[str], buckets: int | None) -> NamedKey | None:

@@ -18,9 +18,12 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import SetSchema
 from eventlog.model.columns import edits
 from eventlog.model.columns.edits import Path
+from eventlog.model.columns.evolution import successor
+from eventlog.model.columns.named_checks import checks_of, with_checks
 from eventlog.model.columns.uniting import united_schema
 from eventlog.model.entries import Schema
 from eventlog.model.schema import stored_time_column, to_arrow
+from eventlog.query.row_checks import RowChecks
 from eventlog.session.session import Session
 
 _TRIES = 20
@@ -71,6 +74,20 @@ def relax_columns(session: Session, names: Iterable[str]) -> int:
     return evolve(session, lambda schema: edits.relax_fields(schema, listed))
 
 
+def drop_check(session: Session, name: str) -> int:
+    """See `Table.drop_check`."""
+
+    def without(schema: Schema) -> Schema:
+        checks = checks_of(schema)
+        if name not in [check.name for check in checks]:
+            known = ", ".join(check.name for check in checks) or "none"
+            raise InvalidInput(f"no check {shown(name)}; checks: {known}")
+        left = [check for check in checks if check.name != name]
+        return with_checks(successor(schema, schema.columns), left)
+
+    return evolve(session, without)
+
+
 def evolve_for(session: Session, incoming: pa.Schema) -> Snapshot:
     """Give the table the columns and types that rows have besides its own; return its head.
 
@@ -101,6 +118,8 @@ def evolve(session: Session, change: Callable[[Schema], Schema]) -> int:
     base = known = head.stored_schema
     ours = wanted = change(base)
     _check_kept(head, ours)
+    if ours.columns != base.columns:
+        RowChecks(ours, checks_of(ours))  # they can still be computed
     for _ in range(_TRIES):
         if wanted == known:
             return session.head().version

@@ -8,6 +8,7 @@ segments above the horizon cannot have been vacuumed, so they are added again un
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,10 +20,13 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, AppReset, Drop, Restore, SameSegments
+from eventlog.model.columns.named_checks import newest_check, untested
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.stats import live_stats
+from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
+from eventlog.state.fold import segment_of
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import held_from
 
@@ -120,8 +124,42 @@ def _as_live(add: Add, live: Segment | None) -> Add:
 
 
 def _of_columns(add: Add, schema: Schema) -> Add:
-    """Return an add with the statistics of columns that the table has now."""
-    return msgspec.structs.replace(add, stats=live_stats(add.stats, schema))
+    """Return an add with the statistics of columns that the table has now.
+
+    Its schema is one by which its rows are known to meet the table's checks: see `check_restored`.
+    """
+    number = schema.id if add.schema < newest_check(schema) else add.schema
+    return msgspec.structs.replace(add, stats=live_stats(add.stats, schema), schema=number)
+
+
+def check_restored(
+    session: Session, head: Snapshot, target: Snapshot, actions: Sequence[Action]
+) -> None:
+    """Check that rows which a restore brings back meet checks that the version did not have.
+
+    In a keyed table a restore also brings back rows that later ones hide.
+
+    Raises:
+        DataLoss: a segment to bring back is missing or damaged.
+        InvalidInput: a row breaks a check.
+    """
+    checks = untested(head.stored_schema, target.stored_schema)
+    if not (checks and actions):
+        return
+    adds = [action for action in actions if isinstance(action, Add)]
+    segments = [segment_of(add, head.version, 0) for add in adds]
+    keyed = keyed_of(head.layout) is not None
+    if keyed:  # against hidden-rows-restored-untested
+        segments = target.segments()
+    tested = stored_rows_tested(
+        session.store, segments, head.stored_schema, checks, version=target.version, keyed=keyed
+    )
+    # against restored-rows-never-tested
+    uri = shlex.quote(session.uri)
+    tested.refuse(
+        f"version {target.version} did not have the check, and nothing was restored: drop the "
+        f"check first, `eventlog columns {uri} uncheck {shlex.quote(checks[0].name)}`"
+    )
 
 
 def _resets(head: Snapshot, target: Snapshot, *, forget_units: bool) -> dict[str, AppReset]:
@@ -207,11 +245,13 @@ def planned(
 
     Raises:
         Corrupt: the target is not the one that the version after it names.
+        InvalidInput: see `restoration` and `check_restored`.
         VersionVacuumed: the target is below the horizon.
     """
     session.log.check_linked(head, target)  # against restored-from-another-log
     oldest = held_from(session.store.forks)
     actions = restoration(head, target, session.uri, oldest, forget_units=forget_units)
+    check_restored(session, head, target, actions)
     return RestorePlan(head, target, actions, undone(head, target), session)
 
 

@@ -3,7 +3,7 @@
 A segment below the fence, or an object of deletion vectors, can no longer be committed under its
 own key, and vacuum may delete it at any time. Its bytes are copied to a fresh key in the current
 epoch (FORMAT.md R12.8). Nothing is deleted here (hazard C7). The statistics of columns that were
-dropped meanwhile are left out.
+dropped meanwhile are left out. Rows are tested against checks that were added meanwhile.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from eventlog.format import codec, keys
 from eventlog.format.deletion_vectors import has_bitmaps, join_bitmaps
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Action, Add, DeleteRows
+from eventlog.model.actions import Action, Add, DeleteRows, Merge, Replace
+from eventlog.model.columns.named_checks import checks_of, newest_check
 from eventlog.model.entries import StoredBitmap, Vector, stored_bitmap
 from eventlog.model.records import Transaction
 from eventlog.model.stats import live_stats
+from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.session.session import Session
+from eventlog.state.fold import segment_of
 from eventlog.store.parallel import COPY_THREADS, each
 from eventlog.store.retry import put_once
 
@@ -34,11 +37,12 @@ logger = logging.getLogger(__name__)
 
 
 def commit_staged(session: Session, transaction: Transaction) -> int:
-    """Commit a transaction of staged segments, also after a fence or after columns were dropped.
+    """Commit a transaction of staged segments, also after a fence or a change of the schema.
 
     The transaction keeps its id, so it takes effect once, even if its first form was committed.
 
     Raises:
+        InvalidInput: a row breaks a check that was added meanwhile; nothing was committed.
         CommitConflict: it cannot be rebased onto the head, or a vacuum deleted a fenced upload
             before it could be copied; nothing was committed.
         CommitUnknown: see `Table.commit`.
@@ -48,12 +52,13 @@ def commit_staged(session: Session, transaction: Transaction) -> int:
         try:
             return session.commit(transaction)
         except CommitConflict as conflict:
-            if not any(_outdated(action, session.head()) for action in transaction.actions):
+            head, actions = session.head(), transaction.actions
+            outdated = any(_outdated(action, head) for action in actions)
+            if not outdated and not untested_adds(actions, head):
                 raise
             # Another process may have committed it already; the fence conflict hides that.
-            head = session.head().version
             landed = find_transaction(
-                session.log, transaction.id, transaction.read_version + 1, head
+                session.log, transaction.id, transaction.read_version + 1, head.version
             )
             if landed is not None:
                 return landed
@@ -66,10 +71,11 @@ def restaged(session: Session, transaction: Transaction) -> Transaction:
     """Return the transaction as the newest version takes it.
 
     Every fenced object is copied to its epoch, and statistics of columns that it does not have are
-    left out.
+    left out. Rows that were staged before a check was added are tested.
 
     Raises:
         CommitConflict: an upload is missing or damaged.
+        InvalidInput: a row breaks a check.
         Unavailable: the store does not answer.
     """
     head = session.head()
@@ -98,7 +104,47 @@ def restaged(session: Session, transaction: Transaction) -> Transaction:
         for action in actions
     ]
     # against restage-under-a-new-id
-    return msgspec.structs.replace(transaction, actions=tuple(final))
+    return msgspec.structs.replace(transaction, actions=tested_actions(session, head, final))
+
+
+def untested_adds(actions: Sequence[Action], head: Snapshot) -> list[Add]:
+    """Return the adds whose rows may break a check of a version (FORMAT.md R7.13)."""
+    if any(isinstance(action, Replace | Merge) for action in actions):
+        return []  # of rows that are live
+    newest = newest_check(head.stored_schema)
+    return [a for a in actions if isinstance(a, Add) and a.schema < newest]
+
+
+def tested_actions(
+    session: Session, head: Snapshot, actions: Sequence[Action]
+) -> tuple[Action, ...]:
+    """Return the actions as a version with newer checks takes them, after their rows were tested.
+
+    Raises:
+        DataLoss: a segment is missing or damaged.
+        InvalidInput: a row breaks a check.
+    """
+    untested, schema = untested_adds(actions, head), head.stored_schema
+    if not untested:
+        return tuple(actions)
+    oldest = min(add.schema for add in untested)
+    # against staged-rows-never-tested
+    checks = [check for check in checks_of(schema) if check.schema > oldest]
+    segments = [segment_of(add, head.version, 0) for add in untested]
+    tested = stored_rows_tested(
+        session.store,
+        segments,
+        schema,
+        checks,
+        version=head.version,
+        keyed=head.merge_rule is not None,
+    )
+    tested.refuse("the check was added while these rows were written, and nothing was committed")
+    ids = {add.id for add in untested}
+    return tuple(
+        msgspec.structs.replace(a, schema=schema.id) if isinstance(a, Add) and a.id in ids else a
+        for a in actions
+    )
 
 
 def _key(add: Add) -> str:

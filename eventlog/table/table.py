@@ -38,7 +38,7 @@ from eventlog.state.delta import drop_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import check_absent, open_store, probe
 from eventlog.store.port import ObjectStore
-from eventlog.table import evolving, pins_and_claims, restoration, settings
+from eventlog.table import checking, evolving, pins_and_claims, restoration, settings
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import creation
@@ -68,6 +68,7 @@ class Table:
         buckets: int | None = None,
         order_by: str | Iterable[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        checks: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
         store: ObjectStore | None = None,
         clock: Clock | None = None,
@@ -89,6 +90,7 @@ class Table:
             order_by: columns by which rows are sorted inside a segment. In a keyed table one
                 column, whose values decide which row of a key is the later one.
             properties: table properties (FORMAT.md R7.5), and of a keyed table its merge rule.
+            checks: by name, the expressions of its checks; see `add_check`.
             storage_options: override the AWS environment; see `eventlog.store.options`.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
@@ -98,7 +100,14 @@ class Table:
             InvalidInput: an argument is wrong, or the store ignores preconditions.
         """
         actions = creation(
-            schema, time_column, granularity, order_by, properties, key=key, buckets=buckets
+            schema,
+            time_column,
+            granularity,
+            order_by,
+            properties,
+            key=key,
+            buckets=buckets,
+            checks=checks,
         )
         table = cls(store or open_store(uri, storage_options, clock), clock)
         check_absent(table.store)
@@ -672,6 +681,45 @@ class Table:
             InvalidInput: there is no such column; or rows are merged by it.
         """
         return evolving.relax_columns(self.session, names)
+
+    def add_check(self, name: str, expression: str) -> int:
+        """Add a check, which every row meets from then on, and return the committed version.
+
+        The rows of the table are tested first, and those that others write meanwhile; writers that
+        do not know of the check yet test their rows again. A row meets a check that is true or null
+        for it, as in SQL. The check follows its columns when they are renamed. If the table has it
+        already, nothing is committed.
+
+        Args:
+            name: its name.
+            expression: a condition in the language of docs/expressions.md. In a keyed table of the
+                merge rule `partial` or `aggregate` it reads one column beside the key, and no sums
+                or counts.
+
+        Raises:
+            CommitConflict: others wrote to the table at each try, or changed a column of the check.
+            InvalidInput: the expression is not possible, there is another check of this name, or
+                rows break it: the message has their number and three examples. Nothing was
+                committed.
+            DataLoss: a segment is missing or damaged.
+        """
+        from eventlog.readers import scan  # noqa: PLC0415 - readers stand above the table
+
+        def rows_of(
+            columns: Sequence[str], where: str | None, version: int
+        ) -> Iterator[pa.RecordBatch]:
+            return scan(self, columns, where, version).to_batches()
+
+        return checking.add_check(self.session, name, expression, rows_of)
+
+    def drop_check(self, name: str) -> int:
+        """Drop a check, and return the committed version.
+
+        Raises:
+            CommitConflict: another writer changed the same check in the meantime.
+            InvalidInput: there is no such check.
+        """
+        return evolving.drop_check(self.session, name)
 
     def set_granularity(self, granularity: str) -> int:
         """Set the size of time chunks for new rows, and return the committed version.

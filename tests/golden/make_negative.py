@@ -121,6 +121,7 @@ def one(table: str, version: int, pattern: str) -> str:
 def commits() -> list[dict[str, Any]]:
     """Cases of commits that break their form."""
     year, whole = ("year", 2), ("whole", 24)
+    checked, known = ("checked", 11), '"write_features":["checks"]'
     prev = one("year", 2, r'"prev":"[0-9a-f]{64}"')
     rows = one("year", 2, r'"delta":\{"adds":\[\{"id":"\w+","chunk":"1970","epoch":1,[^[]*')
     first, second = re.findall(
@@ -192,6 +193,15 @@ def commits() -> list[dict[str, Any]]:
         ),
         commit(
             "a newer writer is needed", "R5.4", SAME, year, ('"min_writer":1', '"min_writer":2')
+        ),
+        *(
+            commit(name, "R5.4", result, checked, (known, f'"write_features":{to}'))
+            for name, result, to in (
+                ("an unknown feature of writers", SAME, '["checks","unheard"]'),
+                ("no features of writers, in a list", REFUSE, "[]"),
+                ("features of writers out of order", REFUSE, '["unheard","checks"]'),
+                ("a feature of writers twice", REFUSE, '["checks","checks"]'),
+            )
         ),
         commit(
             "another format", "R5.4", REFUSE, year, ('"format":"eventlog"', '"format":"eventlag"')
@@ -802,6 +812,15 @@ def with_features(name: str, rule: str, at: tuple[str, int], *features: str) -> 
     return Forge(*at).cut().edit(edit).case(name, rule, FOLD)
 
 
+def without_checks() -> dict[str, Any]:
+    """Return a case of a newest version with checks, whose header does not name them."""
+
+    def edit(made: dict[str, Any]) -> None:
+        del made["header"]["write_features"]
+
+    return Forge("checked", 11).cut().edit(edit).case("checks without their feature", "R7.13", FOLD)
+
+
 def without_origins(made: dict[str, Any]) -> None:
     """Take the origins out of a root, whose parts still add up to its own state hash."""
     total = int(made["state_hash"], 16) - reader.state_sum(made["state"])
@@ -818,6 +837,7 @@ def merged() -> list[dict[str, Any]]:
     entry = one("merged", 2, r'"origins":\{"1a[^}]*\}')
     return [
         with_features("origins without their feature", "R19.2", at),
+        without_checks(),
         with_features("the feature of origins without any", "R19.2", bare, "merged"),
         commit(
             "apps of an origin out of order",

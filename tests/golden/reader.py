@@ -315,7 +315,7 @@ changes = record(
 header = record(
     format=text, min_reader=count, min_writer=count, features=many(text), table=hex32,
     version=count, prev=maybe(hex64), time=integer, keyframe=maybe(count), totals=totals,
-    state_hash=hex64, changes=changes,
+    state_hash=hex64, changes=changes, write_features=absent_or(many(text)),
 )  # fmt: skip
 stats = many(array(count, bound, bound, count))
 tail = record(size=count, sha256=text)
@@ -345,6 +345,16 @@ schema = record(
     ),
     retired=absent_or(many(count)),
     by_id=absent_or(choice(True)),
+    checks=absent_or(
+        many(
+            record(
+                name=text,
+                expression=text,
+                columns=many(record(id=count, name=text)),
+                schema=count,
+            )
+        )
+    ),
 )
 merge_rule = record(
     rule=text,
@@ -1375,6 +1385,9 @@ def check_commit(made, version):
     head = made["header"]
     need(head["version"] == version, "2.2")
     check_features(head["features"])
+    if "write_features" in head:
+        need(head["write_features"], "R5.4")
+        check_features(head["write_features"])
     need(("vectors" in head["features"]) == ("deleted" in head["totals"]), "R20.4")
     need(MIN_MS <= head["time"] < MAX_MS, "2.2")
     need((head["prev"] is None) == (version == 0), "2.2")

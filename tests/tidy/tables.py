@@ -41,6 +41,11 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"eventlog", "readers", "writers", "compaction", "demo"},
 }
 
+# Module of the core -> (a package above it that a function of it imports when it is called, why).
+LATE_IMPORTS = {
+    "eventlog.table.table": ("readers", "`add_check` looks at the rows that a reader is shown"),
+}
+
 _CLOCK = {"eventlog.clock": "the one module that reads time and randomness"}
 _S3 = {
     "eventlog.store.s3.adapter": "the adapter that owns boto3",

@@ -300,7 +300,8 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
     """
     if head.version <= progress.seen:
         return
-    if head.stored_schema.id != progress.start.stored_schema.id:  # against columns-renamed-unseen
+    # against columns-renamed-unseen
+    if head.stored_schema.columns != progress.start.stored_schema.columns:
         raise CommitConflict(
             f"columns were changed since version {progress.start.version}; nothing was committed: "
             f"{request.operation} again",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET
 
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, DataLoss, InvalidInput
 from eventlog.format import keys
 from eventlog.fsck.contents.row_check import RowCheck, SeenRows, read_segments
 from eventlog.fsck.contents.vector_check import compare_vectors
@@ -16,7 +16,10 @@ from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Progress, Walk
 from eventlog.fsck.objects.held_segments import HeldSegment
 from eventlog.fsck.objects.sought_segments import ListedObjects, Lost, SoughtSegments
+from eventlog.keyed.rule import keyed_of
+from eventlog.model.columns.named_checks import checks_of
 from eventlog.model.entries import Segment
+from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.store.port import ObjectStore
 
 
@@ -92,7 +95,30 @@ def compare_checksums(
     for body_size, problems_found in compare_vectors(store, live, listing.vectors, findings):
         compared.bytes += body_size
         compared.lost += problems_found
+    gone = {segment.id for _, segment in compared.lost} | compared.refused
+    _test_rows(store, sought, [segment for segment in live if segment.id not in gone], findings)
     return compared
+
+
+def _test_rows(
+    store: ObjectStore, sought: SoughtSegments, segments: Sequence[Segment], findings: Findings
+) -> None:
+    """Report the checks that live rows break, in a table without a key (FORMAT.md R7.13).
+
+    In a keyed table rows may be hidden by later ones.
+    """
+    schema, layout = sought.meta.schema, sought.meta.layout
+    checks = checks_of(schema)
+    if schema is None or layout is None or keyed_of(layout) is not None or not checks:
+        return
+    key, version = keys.commit_key(sought.version), sought.version
+    try:
+        tested = stored_rows_tested(store, segments, schema, checks, version=version, keyed=False)
+    except (DataLoss, InvalidInput) as error:
+        findings.add("warning", f"rows were not tested: {error.message}", key, version)
+        return
+    if problem := tested.problem():
+        findings.add("error", f"{problem}: correct or delete these rows", key, version)
 
 
 def _row_checks(

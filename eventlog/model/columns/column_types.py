@@ -7,6 +7,7 @@ are normalised; any other type is refused, with advice what to cast it to (FORMA
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -46,6 +47,7 @@ _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(0|[1-9]\d?)\)", re.ASCII)
 TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 ELEMENT, KEY, VALUE = "element", "key", "value"
 FIELD_ID = b"PARQUET:field_id"  # the name of a field's id in the metadata of an Arrow field
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _MAX_DEPTH = limits.TYPE_DEPTH
 _TOO_DEEP = f"it is nested too deeply: at most {_MAX_DEPTH} levels of lists, maps and structs"
 
@@ -194,3 +196,11 @@ def _advice(arrow: pa.DataType) -> str:
     if pa.types.is_null(arrow):
         return "give it a type, such as string"
     return "cast it to a type that Parquet and Spark share"
+
+
+def ascii_lower(name: str) -> str:
+    """Return a name with `a` to `z` for `A` to `Z`: the same in every language and release (R7.2).
+
+    Writers refuse more: names that are equal in the lower case of their release of Unicode.
+    """
+    return name.translate(_ASCII_LOWER)

@@ -15,6 +15,7 @@ from msgspec import UnsetType
 from eventlog.model.columns.column_types import InnerField, inner_fields, type_problem, with_fields
 from eventlog.model.columns.defaults import default_problem
 from eventlog.model.columns.ids import all_ids, ids_in, with_added_ids
+from eventlog.model.columns.named_checks import successor_check_problem
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.schema import form_problem, retired_ids
 from eventlog.model.schema_text import type_text
@@ -43,7 +44,7 @@ def check_successor(old: Schema, new: Schema) -> str | None:
         return "its retired ids are an empty list"
     if isinstance(new.by_id, UnsetType) and needs_ids(old, new):  # against names-still-trusted
         return "older segments have other names, types or defaults, and it has no `by_id`"
-    return _id_problem(old, new)
+    return _id_problem(old, new) or successor_check_problem(old, new)
 
 
 def needs_ids(old: Schema, new: Schema) -> bool:
@@ -183,5 +184,5 @@ def successor(old: Schema, columns: Sequence[Column], more: Sequence[int] = ()) 
     kept = {number for column in columns for number in ids_in(column)}
     retired = tuple(sorted({*retired_ids(old), *more, *(before - kept)}))
     numbered = with_added_ids(columns, {*before, *retired})
-    new = Schema(old.id + 1, numbered, retired or msgspec.UNSET, old.by_id)
+    new = Schema(old.id + 1, numbered, retired or msgspec.UNSET, old.by_id, old.checks)
     return msgspec.structs.replace(new, by_id=True) if needs_ids(old, new) else new

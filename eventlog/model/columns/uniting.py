@@ -14,6 +14,7 @@ from msgspec import UnsetType
 from eventlog.model.columns.column_types import InnerField, inner_fields, with_fields
 from eventlog.model.columns.evolution import check_successor, is_widening, successor
 from eventlog.model.columns.ids import all_ids, ids_in
+from eventlog.model.columns.named_checks import checks_of, united_checks, with_checks
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.schema import retired_ids
@@ -40,12 +41,16 @@ def united_schema(base: Schema, ours: Schema, theirs: Schema) -> Schema | str:
         columns = _parts(base.columns, ours.columns, theirs.columns, _column)
     except _Apart:
         return _apart(base, ours, theirs)
+    checks = united_checks(base, ours, theirs)
+    if isinstance(checks, str):
+        return _apart(base, ours, theirs)
     known = {*all_ids(theirs), *retired_ids(theirs)}
     renumbered = [_renumbered(column, {*all_ids(base)}, known) for column in columns]
     gone = {*all_ids(base)} - {*all_ids(ours)}
-    if tuple(columns) == theirs.columns:
+    if (tuple(columns), tuple(checks)) == (theirs.columns, checks_of(theirs)):
         return theirs
     new = successor(theirs, renumbered, sorted({*retired_ids(ours), *gone} - _live(renumbered)))
+    new = with_checks(new, checks)
     if not isinstance(ours.by_id, UnsetType):
         new = msgspec.structs.replace(new, by_id=True)
     problem = check_successor(theirs, new)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UnsetType
 
 from eventlog.model.columns.column_types import inner_fields, type_problem
 from eventlog.model.columns.defaults import decode_default
-from eventlog.model.entries import Column, ColumnType, Schema
+from eventlog.model.columns.named_checks import checks_of
+from eventlog.model.entries import Check, Column, ColumnType, Schema
 from eventlog.model.schema_text import type_text
 
 
@@ -24,6 +27,17 @@ def schema_changes(old: Schema, new: Schema) -> list[str]:
     common = [number for number in before if number in after]
     if common != [number for number in after if number in before]:
         texts.append("columns are reordered")
+    return texts + _check_changes(checks_of(old), checks_of(new))
+
+
+def _check_changes(old: Sequence[Check], new: Sequence[Check]) -> list[str]:
+    before, after = ({check.name: check for check in checks} for checks in (old, new))
+    texts = [f"check {name!r} is dropped" for name in before if name not in after]
+    for name, check in after.items():
+        if name not in before:
+            texts.append(f"check {name!r} is added: {check.expression}")
+        elif before[name] != check:
+            texts.append(f"check {name!r} is replaced: {check.expression}")
     return texts
 
 

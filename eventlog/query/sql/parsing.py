@@ -89,6 +89,39 @@ def parse_operand(
         raise too_deep() from None
 
 
+def renamed_columns(text: str, names: Mapping[str, str]) -> str:
+    """Return an expression in which columns have other names; nothing else of it is changed.
+
+    Args:
+        text: an expression that `parse_operand` accepts.
+        names: the new names, by the old ones; capitals do not matter in these.
+
+    Raises:
+        InvalidInput: the text is not one expression, or sqlglot is not installed.
+    """
+    new = {old.lower(): name for old, name in names.items()}
+    places = [
+        (node.meta["start"], node.meta["end"] + 1, new[str(node.this).lower()])
+        for node in _parse(text).find_all(_identifier())
+        if str(node.this).lower() in new and type(node.parent).__name__ == "Column"
+    ]
+    for start, end, name in sorted(places, reverse=True):
+        text = text[:start] + _written(name) + text[end:]
+    return text
+
+
+def _written(name: str) -> str:
+    """Return the name of a column as an expression has it, in quotes where it needs them."""
+    kinds = [token.token_type.name for token in _dialect().tokenize(name)] if name.isascii() else []
+    return name if kinds == ["VAR"] else '"' + name.replace('"', '""') + '"'
+
+
+def _identifier() -> Any:
+    from sqlglot.expressions import Identifier  # noqa: PLC0415 - an optional extra
+
+    return Identifier
+
+
 def qualified(table: str, column: str) -> str:
     """Return the name, in the rows that an expression reads, of a column of another table.
 

@@ -33,6 +33,7 @@ from eventlog.model.actions import (
     Renew,
     Replace,
     Restore,
+    SameSegments,
     SetBuckets,
     SetClock,
     SetGranularity,
@@ -47,6 +48,7 @@ from eventlog.model.actions import (
     Update,
 )
 from eventlog.model.columns.evolution import check_successor
+from eventlog.model.columns.named_checks import newest_check
 from eventlog.model.entries import Segment, Vector, deleted_rows, stored_bitmap
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
@@ -278,7 +280,9 @@ def add_problem(
         before: the live entry of the segment, if the transaction drops it and may add it again.
     """
     if before is not None:
-        same = msgspec.structs.replace(add_of(before), vector=add.vector) == add
+        # Its rows may have been tested again: its schema is a newer one then.
+        exchanged = {"vector": add.vector, "schema": max(add.schema, before.schema)}
+        same = msgspec.structs.replace(add_of(before), **exchanged) == add
         if not same or add.vector == before.vector:  # against exchanged-for-another-object
             return f"segment {add.id} is live, and only its vector can be exchanged"
     # against add-below-the-fence
@@ -300,6 +304,35 @@ def add_problem(
     if meta.layout is None or keyed_of(meta.layout) is not None:
         return f"segment {add.id} of a keyed table has a deletion vector"
     return vector_problem(add.vector, meta, version, restored=restored)
+
+
+def tested_problem(txn: Transaction, added: list[Add], before: Meta, meta: Meta) -> str | None:
+    """Return why rows may break a check of the table, if they may (R7.13).
+
+    A rewrite has rows that are live, so they have been tested.
+
+    Args:
+        txn: the transaction.
+        added: its adds.
+        before: the small state before the transaction.
+        meta: the small state after it.
+    """
+    newest = newest_check(meta.schema)
+    if not newest:
+        return None
+    known = 0 if before.schema is None else before.schema.id
+    compares = any(isinstance(action, SameSegments) for action in txn.actions)
+    # against check-of-rows-never-seen
+    if before.schema is not None and newest > known and not compares:
+        return "it adds a check, and does not name the segments whose rows were tested"
+    rewrites = any(isinstance(action, Replace | Merge) for action in txn.actions)
+    late = next((add for add in added if add.schema < newest), None)
+    if late is not None and not rewrites:  # against rows-of-before-a-check-added
+        return (
+            f"segment {late.id} was written with schema {late.schema}, and schema {newest} added "
+            "a check that its rows may break"
+        )
+    return None
 
 
 def replace_problem(txn: Transaction, drops: list[Segment], added: list[Add]) -> str | None:

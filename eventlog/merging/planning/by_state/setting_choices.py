@@ -19,6 +19,7 @@ from eventlog.merging.planning.merged_settings import (
     value_of,
 )
 from eventlog.model.actions import Action, SetBuckets, SetSchema
+from eventlog.model.columns.named_checks import checks_of, with_checks
 from eventlog.model.entries import Schema
 
 
@@ -87,9 +88,15 @@ def _joined_schema(source: LogDifference, target: LogDifference) -> Schema:
                 raise MergeConflict(f"the columns differ: {schema}", version, lasting=True)
             joined = schema
         before = after
-    if joined.columns == target.side.schema.columns:
-        return target.side.schema
-    return msgspec.structs.replace(joined, id=target.side.schema.id + 1)
+    known = target.side.schema
+    next_id = known.id + 1
+    checks = [
+        check if check in checks_of(known) else msgspec.structs.replace(check, schema=next_id)
+        for check in checks_of(joined)
+    ]
+    if (joined.columns, tuple(checks)) == (known.columns, checks_of(known)):
+        return known
+    return with_checks(msgspec.structs.replace(joined, id=next_id), checks)
 
 
 def _left_out(
