@@ -204,6 +204,7 @@ class Merger:
         Raises:
             CommitConflict: both changed the same thing, and `take` is None. Nothing was committed,
                 unless the conflicting commit came to the target during the merge.
+            InvalidInput: rows of one break a check of the other.
             DataLoss: a segment of the source is missing or damaged.
             VersionVacuumed: segments that have to be carried were deleted by a vacuum.
             Unavailable: a store does not answer.
@@ -274,7 +275,9 @@ class Merger:
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
         self._before = pair.before
         above = self._ties == "repeat" and pair.is_upper
-        self._in_one = self._at_once or self._ties == "refuse" or above
+        # Rows that were corrected before a check was added need not meet it.
+        tested = self._commits.tests.are_needed(head)  # against corrected-rows-stop-a-merge
+        self._in_one = self._at_once or self._ties == "refuse" or above or tested
         plan, past_read = self._plan(pair, head, steps)
         planned = plan.transactions
         why: _Why | None = plan.conflict

@@ -48,6 +48,7 @@ class TargetCommits:
     Attributes:
         commits: number of versions that were committed.
         transactions: number of the source's transactions in them.
+        tests: tests rows against checks that only one of the two has.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class TargetCommits:
         copies: SegmentCopies,
     ) -> None:
         self._source, self._target, self._copies = source.uri, target, copies
-        self._tests = RowTests(source, source_head, target, common)
+        self.tests = RowTests(source, source_head, target, common)
         self.commits = self.transactions = 0
 
     def commit_all(
@@ -139,7 +140,7 @@ class TargetCommits:
         added = untested(schema, head.stored_schema)
         if checks_of(schema):
             gone = {segment.id for segment in live.values()}
-            self._tests.check(head, schema, adds, gone)
+            self.tests.check(head, schema, adds, gone)
             adds = [msgspec.structs.replace(add, schema=schema.id) for add in adds]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
@@ -194,6 +195,11 @@ class RowTests:
         self._source, self._head, self._target = source, source_head, target
         self._common = common
         self._live: dict[str, Segment] | None = None
+
+    def are_needed(self, head: Snapshot) -> bool:
+        """Return whether a check came or went since the fork point, at the source or the target."""
+        ours, theirs = checks_of(head.stored_schema), checks_of(self._head.stored_schema)
+        return {*ours} != {*theirs} or bool(self._since_fork(head.stored_schema))
 
     def check(
         self, head: Snapshot, schema: Schema, adds: Sequence[Add], gone: Collection[str]

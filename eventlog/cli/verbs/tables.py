@@ -36,7 +36,8 @@ from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
-_ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax")  # of `eventlog columns`
+# Of `eventlog columns`.
+_ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax", "check", "uncheck")
 
 
 @click.command()
@@ -65,6 +66,10 @@ _ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax")  # of `event
     "--property", "properties", metavar="NAME=VALUE", multiple=True, callback=pairs,
     help="A property of the table. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--check", "checks", metavar="NAME=EXPRESSION", multiple=True, callback=pairs,
+    help="A condition that no row may break. Repeatable.",
+)  # fmt: skip
 def create(  # noqa: PLR0913 - one argument an option
     place: Place,
     *,
@@ -76,6 +81,7 @@ def create(  # noqa: PLR0913 - one argument an option
     key: Sequence[str],
     buckets: int | None,
     properties: dict[str, str],
+    checks: dict[str, str],
 ) -> None:
     """Create a table."""
     if (text is None) == (like is None):
@@ -89,6 +95,7 @@ def create(  # noqa: PLR0913 - one argument an option
         key=[name for part in key for name in parse_names(part, "--key")],
         buckets=buckets,
         properties=properties,
+        checks=checks,
         storage_options=place.storage_options,
     )
     if place.as_json:
@@ -125,14 +132,16 @@ def columns(
     \b
     add NAME:TYPE ...        drop NAME ...        rename NAME NEW
     widen NAME:TYPE          reorder NAME ...     relax NAME ...
+    check NAME EXPRESSION    uncheck NAME
 
-    A field inside of a column is a JSON list of names: '["place","x"]'; element, key and value are
-    those of lists and maps. relax lets columns be null.
+    check adds a condition that no row may break, uncheck drops it. A field inside of a column is a
+    JSON list of names: '["place","x"]'; element, key and value are those of lists and maps. relax
+    lets columns be null.
     """
     table = place.open()
     if act is None:
         if words or defaults or within:
-            raise InvalidInput("give an ACT: add, drop, rename, widen, reorder or relax")
+            raise InvalidInput(f"give an ACT: {', '.join(_ACT_NAMES)}")
         _list_columns(place, table.snapshot())
         return
     if (defaults and act != "add") or (within and act not in ("add", "reorder")):
@@ -360,6 +369,18 @@ def _widen(table: Table, words: Sequence[str], *_: Any) -> int:
     return table.widen_column(_path(name), _fields_of([f"x:{kind}"])[0].type)
 
 
+def _check(table: Table, words: Sequence[str], *_: Any) -> int:
+    if len(words) != 2:
+        raise InvalidInput("check takes a name and an expression: check positive 'price > 0'")
+    return table.add_check(words[0], words[1])
+
+
+def _uncheck(table: Table, words: Sequence[str], *_: Any) -> int:
+    if len(words) != 1:
+        raise InvalidInput("uncheck takes the name of a check")
+    return table.drop_check(words[0])
+
+
 _ACTS: dict[str, Callable[..., int]] = {
     "add": _add,
     "drop": lambda table, words, *_: table.drop_columns([_path(word) for word in words]),
@@ -367,6 +388,8 @@ _ACTS: dict[str, Callable[..., int]] = {
     "widen": _widen,
     "reorder": lambda table, words, _, within: table.reorder_columns(words, within=within),
     "relax": lambda table, words, *_: table.relax_columns(words),
+    "check": _check,
+    "uncheck": _uncheck,
 }
 
 
@@ -374,6 +397,8 @@ def _list_columns(place: Place, snapshot: Snapshot) -> None:
     if place.as_json:
         for column in snapshot.stored_schema.columns:
             terminal.json_line(msgspec.to_builtins(column))
+        for name, expression in snapshot.checks.items():
+            terminal.json_line({"check": name, "expression": expression})
         return
     terminal.table(
         ("id", "column", "type", ""),
@@ -383,6 +408,13 @@ def _list_columns(place: Place, snapshot: Snapshot) -> None:
         ),
         right=("id",),
     )
+    _list_checks(snapshot)
+
+
+def _list_checks(snapshot: Snapshot) -> None:
+    if snapshot.checks:
+        terminal.say()
+        terminal.table(("check", "expression"), snapshot.checks.items())
 
 
 def _columns_json(table: Table, entry: HistoryEntry) -> dict[str, Any]:
@@ -545,6 +577,7 @@ def _show_json(
             {"name": c.name, "type": type_text(c.type), "nullable": c.nullable, "id": c.id}
             for c in snapshot.stored_schema.columns
         ],
+        "checks": snapshot.checks,
         "properties": dict(snapshot.properties),
         "apps": msgspec.to_builtins(snapshot.meta.apps),
         "origins": msgspec.to_builtins(origins_of(snapshot.meta)),
@@ -616,6 +649,7 @@ def _show_state(snapshot: Snapshot) -> None:
             for column in snapshot.stored_schema.columns
         ),
     )
+    _list_checks(snapshot)
 
 
 def _key_text(layout: NamedLayout) -> str | None:

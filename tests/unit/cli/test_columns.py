@@ -86,3 +86,42 @@ def test_log_and_diff_show_changes_of_columns_in_words(table):
     assert [line.get("columns") for line in lines] == [None, [words], None, None]
     assert words in run("diff", table.uri, "1", "3").output
     assert json.loads(run("diff", table.uri, "1", "3", "--json").stdout)["columns"] == [words]
+
+
+def test_checks_are_added_listed_and_dropped(table):
+    uri = table.uri
+    refused = run("columns", uri, "check", "small", "value < 0.5")
+    assert refused.exit_code == 2
+    assert "is false for 1 row, for example (value = 0.5)" in refused.stderr
+    added = run("columns", uri, "check", "small", "value < 5")
+    assert (added.exit_code, added.output) == (
+        0,
+        "check 'small' is added: value < 5\nversion 2\n",
+    )
+    assert run("columns", uri, "rename", "value", "the value").exit_code == 0
+    for verb in ("columns", "show"):
+        assert '"the value" < 5' in run(verb, uri).output
+    *_, listed = run("columns", uri, "--json").stdout.splitlines()
+    assert json.loads(listed) == {"check": "small", "expression": '"the value" < 5'}
+    shown = json.loads(run("show", uri, "--json").stdout)
+    assert shown["checks"] == {"small": '"the value" < 5'}
+    assert "check 'small' is added" in run("diff", uri, 1, 3).output
+    assert "check 'small' is added" in run("log", uri).output
+    assert run("columns", uri, "uncheck", "small").output.startswith("check 'small' is dropped")
+    for words in (
+        ["check", "small"],
+        ["uncheck"],
+        ["uncheck", "small"],
+        ["check", "", "value < 5"],
+    ):
+        assert run("columns", uri, *words).exit_code == 2
+
+
+def test_a_table_is_created_with_checks(tmp_path):
+    words = ["--schema", "at:timestamp not null, n:int64", "--time-column", "at"]
+    made = run("create", tmp_path / "u", *words, "--check", "small=n <= 5")
+    assert made.exit_code == 0, made.output
+    assert Table.open(tmp_path / "u").head().checks == {"small": "n <= 5"}
+    (tmp_path / "rows.csv").write_text("at,n\n2013-01-07,6\n")
+    refused = run("append", tmp_path / "u", tmp_path / "rows.csv")
+    assert (refused.exit_code, "check 'small' (n <= 5)" in refused.stderr) == (2, True)
