@@ -97,13 +97,18 @@ class _Tested:
         return count
 
     def sentences(self) -> Iterable[str]:
-        named = f"check {self.check.name!r} ({self.expression.text[:200]})"
+        name, text = self.check.name, self.expression.text[:200]
         if self.false:
-            count = "1 row" if self.false == 1 else f"{self.false} rows"
-            yield f"{named} is false for {count}, for example {', '.join(self.examples)}"
+            examples = ", ".join(self.examples)
+            yield f"check {name!r} ({text}) is false for {_rows(self.false)}, for example {examples}"
         if self.failing:
-            count = "1 row" if self.failing == 1 else f"{self.failing} rows"
-            yield f"{named} fails for {count}, {FAILURES}: {', '.join(self.failed)}. {GUARD}"
+            examples = ", ".join(self.failed)
+            failing = f"check {name!r} ({text}) fails for {_rows(self.failing)}, {FAILURES}"
+            yield f"{failing}: {examples}. {GUARD}"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 class RowChecks:
