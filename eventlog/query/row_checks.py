@@ -100,7 +100,8 @@ class _Tested:
         name, text = self.check.name, self.expression.text[:200]
         if self.false:
             examples = ", ".join(self.examples)
-            yield f"check {name!r} ({text}) is false for {_rows(self.false)}, for example {examples}"
+            count = _rows(self.false)
+            yield f"check {name!r} ({text}) is false for {count}, for example {examples}"
         if self.failing:
             examples = ", ".join(self.failed)
             failing = f"check {name!r} ({text}) fails for {_rows(self.failing)}, {FAILURES}"

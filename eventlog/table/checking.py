@@ -71,7 +71,8 @@ def add_check(session: Session, name: str, text: str, rows_of: RowsOf) -> int:
                 raise
         check = msgspec.structs.replace(check, schema=newest.stored_schema.id + 1)
         new = _with_check(session, newest, check)
-        tested = _arrived(session, head, newest, check)  # against check-of-rows-that-came-meanwhile
+        # against check-of-rows-that-came-meanwhile
+        tested = _arrived(session, head, newest, check)
         if tested.broken and newest.merge_rule is not None:  # perhaps by rows that others hide
             tested = _seen(newest, check, rows_of)
         tested.refuse(_ADVICE)

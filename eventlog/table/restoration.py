@@ -154,8 +154,8 @@ def check_restored(
     tested = stored_rows_tested(
         session.store, segments, head.stored_schema, checks, version=target.version, keyed=keyed
     )
-    # against restored-rows-never-tested
     uri = shlex.quote(session.uri)
+    # against restored-rows-never-tested
     tested.refuse(
         f"version {target.version} did not have the check, and nothing was restored: drop the "
         f"check first, `eventlog columns {uri} uncheck {shlex.quote(checks[0].name)}`"

@@ -2,6 +2,7 @@
 
 from mutants.branches import BRANCHES
 from mutants.changed_rows import CHANGED_ROWS
+from mutants.checked_rows import CHECKED_ROWS
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
@@ -27,6 +28,7 @@ MUTANTS = (
         *VECTOR_OBJECTS,
         *ROW_CHANGES,
         *CHANGED_ROWS,
+        *CHECKED_ROWS,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

@@ -486,6 +486,16 @@ def test_a_check_without_the_segments_that_were_tested_is_void(t):
     assert t.head().checks == {"c": "n > 0"}
 
 
+def test_a_check_that_pretends_to_be_older_is_void(t):
+    schema = t.head().stored_schema
+    (known,) = schema.checks
+    checks = (type(known)("older", "n > 1", known.columns, 1), known)
+    new = SetSchema(type(schema)(2, schema.columns, checks=checks))
+    transaction = t.transaction("schema", [SameSegments(t.head().hash_sum()), new])
+    with pytest.raises(CommitConflict, match="it has a new check 'older'"):
+        t.commit(transaction)
+
+
 def test_no_add_of_before_a_check_lands(t):
     t.add_check("small", "n < 100")
     (old,) = [a for txn in codec.decode_commit(t.store.get(keys.commit_key(1)), 1).transactions
