@@ -256,6 +256,16 @@ def lose_frames(store):
     store.delete(lost)
 
 
+def add_check(t):
+    return t.add_check("named", "name >= 'row '")
+
+
+def checked(t):
+    """Whether the table has the check, and every row was tested against it."""
+    head = t.head()
+    return head.checks == {"named": "name >= 'row '"} and fsck(t, checksums=True).findings == ()
+
+
 def merged(t):
     """Day 1 has one segment, and there is no claim."""
     return len(live(t.head(), *DAY_1)) == 1 and not t.head().meta.claims
@@ -279,6 +289,19 @@ OPERATIONS = {
         done=lambda t: t.head().properties["user.note"] == "new",
     ),
     "columns": Operation(lambda t: t.add_columns(WIDER), done=lambda t: t.head().schema == WIDER),
+    "check": Operation(add_check, done=checked),
+    "check beside an append": Operation(
+        add_check,
+        (*BASE, 200),
+        race=lambda store: append_rows(200, "rival", 1)(fresh(store, 150)),
+        done=checked,
+    ),
+    "append beside a check": Operation(
+        append_rows(100, "job", 2),
+        (*BASE, 100, 101),
+        race=lambda store: add_check(fresh(store, 150)),
+        done=checked,
+    ),
     "key frame": Operation(lambda t: t.write_keyframe()),
     "vacuum": Operation(sweep, done=lambda t: t.head().meta.horizon >= 3),
     "pin": Operation(

@@ -1,0 +1,61 @@
+"""Checks of a table are tested by every road in from Spark, on the executors."""
+
+import pytest
+from pyspark.errors import PythonException, StreamingQueryException
+
+from eventlog import Table
+from eventlog.errors import InvalidInput
+from eventlog.readers import count
+from eventlog.writers.spark import append, merge, overwrite, update, upsert
+
+FALSE = r"check 'small' \(id < 30\) is false for 1 row.*\(id = 30\)"
+
+
+@pytest.fixture
+def table(events, local_uri):
+    """The root of a table of 20 rows with a check that id 30 breaks."""
+    append(events(20), local_uri, time_column="ts")
+    Table.open(local_uri).add_check("small", "id < 30")
+    return local_uri
+
+
+def refused(act, uri):
+    with pytest.raises(
+        (InvalidInput, PythonException, StreamingQueryException), match="(?s)" + FALSE
+    ):
+        act()
+    assert count(Table.open(uri)) == 20
+
+
+@pytest.mark.everyday
+def test_every_road_from_spark_tests_its_rows(events, table, spark):
+    bad = events(1, first=30)
+    refused(lambda: append(bad, table), table)
+    refused(lambda: overwrite(bad, table), table)
+    refused(lambda: overwrite(bad, table, where="id >= 0"), table)
+    refused(lambda: merge(bad, table, "id"), table)
+    refused(lambda: update(spark, table, {"id": "id + 11"}, "id = 19"), table)
+    refused(lambda: bad.write.format("eventlog").mode("append").save(table), table)
+    append(events(1, first=29), table)
+    assert count(Table.open(table)) == 21
+
+
+def test_a_stream_tests_its_rows(events, table, spark, tmp_path):
+    events(1, first=30).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(events(1).schema).parquet(str(tmp_path / "in"))
+    sink = stream.writeStream.format("eventlog").option("path", table)
+    sink = sink.option("checkpointLocation", str(tmp_path / "progress"))
+
+    def run():
+        sink.trigger(availableNow=True).start().awaitTermination()
+
+    refused(run, table)
+
+
+def test_a_keyed_table_tests_upserts(events, local_uri):
+    append(events(3), local_uri, time_column="ts", key="id")
+    Table.open(local_uri).add_check("small", "id < 30")
+    with pytest.raises((InvalidInput, PythonException), match="(?s)" + FALSE):
+        upsert(events(1, first=30), local_uri)
+    upsert(events(2, first=2), local_uri)
+    assert count(Table.open(local_uri)) == 4
