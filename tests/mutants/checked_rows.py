@@ -42,9 +42,9 @@ CHECKED_ROWS = (
     mutant(
         "widened-under-a-check",
         "W5",
-        "floats that a check reads stay as wide as they were tested",
+        "floats and dates that a check reads keep the type that they were tested in",
         never,
-        "test_floats_of_a_check_do_not_get_wider_and_integers_do",
+        "test_floats_and_dates_of_a_check_do_not_get_wider_and_integers_do",
     ),
     mutant(
         "check-of-the-other-lost",

@@ -16,6 +16,9 @@ from eventlog import limits
 from eventlog.model.columns.column_types import ascii_lower
 from eventlog.model.entries import Check, Schema
 
+# Types that do not get wider under a check.
+_FIXED = ("float32", "date")
+
 
 def checks_of(schema: Schema | None) -> tuple[Check, ...]:
     """Return the checks of a schema, by name."""
@@ -90,8 +93,8 @@ def _problem(check: Check, known: set[int], schema: int) -> str | None:
 def successor_check_problem(old: Schema, new: Schema) -> str | None:
     """Return which check of a schema cannot follow those of the schema before it, or None.
 
-    A check stays as it is, or goes. Rows that were tested with a column of floats of 32 bits might
-    break a check with the same numbers as floats of 64 bits: `x = 0.1`.
+    A check stays as it is, or goes. Rows that meet it might break it once floats of 32 bits have
+    64 bits (`x = 0.1`), or a date is a timestamp (`CAST(d AS STRING) = '2013-01-07'`).
     """
     before = {check.name: check for check in checks_of(old)}
     kinds = {column.id: column.type for column in old.columns}
@@ -104,10 +107,10 @@ def successor_check_problem(old: Schema, new: Schema) -> str | None:
             continue
         for column in check.columns:
             # against widened-under-a-check
-            if kinds[column.id] == "float32" and after[column.id].type != "float32":
+            if kinds[column.id] in _FIXED and after[column.id].type != kinds[column.id]:
                 return (
                     f"column {after[column.id].name!r} is read by check {check.name!r}, which "
-                    "other floats may break: drop the check, and add it after the change"
+                    "values of another type may break: drop the check, and add it after the change"
                 )
     return None
 

@@ -293,12 +293,16 @@ def test_a_column_of_a_check_cannot_be_dropped(t):
         t.drop_check("positive")
 
 
-def test_floats_of_a_check_do_not_get_wider_and_integers_do():
-    schema = pa.schema([SCHEMA.field("at"), ("x", pa.float32()), ("i", pa.int8())])
-    t = create(schema=schema, checks={"tenth": "x = 0.1", "small": "i < 5"})
-    append(t, pa.table({"at": [AT], "x": [0.1], "i": [1]}).cast(schema))
+def test_floats_and_dates_of_a_check_do_not_get_wider_and_integers_do():
+    columns = [("x", pa.float32()), ("i", pa.int8()), ("d", pa.date32())]
+    schema = pa.schema([SCHEMA.field("at"), *columns])
+    day = "CAST(d AS STRING) = '2013-01-07'"
+    t = create(schema=schema, checks={"day": day, "tenth": "x = 0.1", "small": "i < 5"})
+    append(t, pa.table({"at": [AT], "x": [0.1], "i": [1], "d": [AT.date()]}).cast(schema))
     with pytest.raises(InvalidInput, match="column 'x' is read by check 'tenth'"):
         t.widen_column("x", pa.float64())
+    with pytest.raises(InvalidInput, match="column 'd' is read by check 'day'"):
+        t.widen_column("d", pa.timestamp("us"))
     t.widen_column("i", pa.int64())
     with pytest.raises(InvalidInput, match="check 'small'"):
         append(t, pa.table({"at": [AT], "i": [2**40]}))
