@@ -56,7 +56,7 @@ SOURCE = "source"  # how expressions call the rows of the source
 _SOURCE_ROW, _SEGMENT = "\n", "\t"
 INSERTS = ("insert", "ignore")
 DELETES = ("ignore", "delete")
-_FEW = 1000  # keys that are looked for one by one, and not by their bounds
+_FEW = 10_000  # keys that are looked for one by one, and not only by their bounds
 
 
 def merge(  # noqa: PLR0913 - the public API
@@ -532,12 +532,12 @@ def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:
     parts = []
     for name in on:
         values = source.column(name)
+        # Bounds, too: by more than 50 values Arrow prunes no segment.
+        ends = pc.min_max(values)
+        parts.append((pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"]))
         distinct = pc.unique(values).drop_null()
         if len(distinct) <= _FEW:
             parts.append(pc.field(name).isin(distinct))
-        else:
-            ends = pc.min_max(values)
-            parts.append((pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"]))
     whole = parts[0]
     for part in parts[1:]:
         whole &= part

@@ -272,6 +272,17 @@ def test_a_second_delete_reads_the_vectors_once_for_all_segments(table, monkeypa
     assert held(check_sound(table.store)) == numbered(1, 4)
 
 
+def test_a_merge_of_many_rows_reads_no_segment_outside_of_their_bounds():
+    t = create()
+    for day in range(1, 4):
+        append(t, events(100, day=day, first=100 * day))
+    with requests(t) as (other, _, got):
+        done = merge(other, source(*((n, -1.0) for n in range(210, 280))), "name")
+    assert done.updated == 70
+    (day_2,) = [s for s in live(t.head()) if s.chunk == "1970-01-03"]
+    assert data(got) == [keys.key_of(day_2)]
+
+
 @pytest.mark.parametrize("verb", ["update", "merge"])
 def test_rows_that_get_new_values_are_read_once(table, verb):
     with requests(table) as (t, _, got):
