@@ -2,12 +2,13 @@
 
 The rows of a chunk stand in the outputs in the order of the inputs or, if they were sorted, in that
 of a stable sort. So the place of a row follows from its position in its input, or from sorting the
-columns of the order once more; the outputs are not read.
+columns of the order once more; the outputs are not read. Deletes may land again before the rewrite
+does, so the order is kept where it takes little memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -30,7 +31,11 @@ from eventlog.staging.cutting import split_by_chunk
 from eventlog.staging.external_sort import sort_on_disk
 from eventlog.staging.vector_object import stage_vectors
 
-_MARK = pa.field("\n", pa.bool_())  # no table has such a column: names are printable
+# A row of the inputs: the number of its input, shifted, and its position there. No table has a
+# column of that name: names are printable.
+_ROW = pa.field("\n", pa.int64())
+_SHIFT = 40
+_KEPT_SHARE = 4  # of the memory, for the order of all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Rewriting:
         by: the columns that rows were sorted by.
         adds: the outputs, in the order of their chunks and rows.
         memory_bytes: about how many bytes to hold.
+        order: the rows by chunk, in the order of the outputs, once they were read for that.
     """
 
     inputs: tuple[Segment, ...]
@@ -52,6 +58,7 @@ class Rewriting:
     by: tuple[str, ...]
     adds: tuple[Add, ...]
     memory_bytes: int
+    order: list[tuple[str, pa.ChunkedArray]] = field(default_factory=list, compare=False)
 
 
 @dataclass
@@ -125,11 +132,35 @@ def _in_order(
 
 def _by_reading(t: Table, made: Rewriting, deleted: Mapping[str, BitMap64]) -> _Places:
     """Return the places by sorting and cutting the rows again, by the columns that decide."""
-    runs = rewrite_runs(made.inputs, made.layout.granularity)
+    gone = pa.array(
+        [n << _SHIFT | at for n, one in enumerate(made.inputs) for at in deleted[one.id]],
+        _ROW.type,
+    )
     places = _Places()
-    for chunk, inputs in runs.items():
+    for chunk, rows in _order(t, made):
+        places.count(chunk, pc.is_in(rows, value_set=gone))
+    return places
+
+
+def _order(t: Table, made: Rewriting) -> Iterable[tuple[str, pa.ChunkedArray]]:
+    """Return the rows of a rewrite by chunk, in the order of its outputs; read once if they fit."""
+    if made.order:  # against inputs-read-again-for-each-delete
+        return made.order
+    found = _in_order_again(t, made)
+    size = sum(one.live_rows for one in made.inputs) * _ROW.type.bit_width // 8
+    if size > made.memory_bytes // _KEPT_SHARE:
+        return found
+    made.order.extend(found)
+    return made.order
+
+
+def _in_order_again(
+    t: Table, made: Rewriting
+) -> Generator[tuple[str, pa.ChunkedArray], None, None]:
+    """Yield the rows that the rewrite read by chunk, sorted and cut as it did."""
+    for chunk, inputs in rewrite_runs(made.inputs, made.layout.granularity).items():
         across = chunk == ACROSS
-        ordered = _marked_rows(t, made, inputs, deleted)
+        ordered = _numbered_rows(t, made, inputs)
         if made.by:
             by = (START, *made.by) if across else made.by
             started = (with_starts(table, made.layout) if across else table for table in ordered)
@@ -137,17 +168,16 @@ def _by_reading(t: Table, made: Rewriting, deleted: Mapping[str, BitMap64]) -> _
         with closing(ordered):
             for table in ordered:
                 if not across:
-                    places.count(chunk, table.column(_MARK.name))
+                    yield chunk, table.column(_ROW.name)
                     continue
                 for bounds, part in split_by_chunk(table.combine_chunks(), made.layout):
-                    places.count(chunk_name(*bounds), part.column(_MARK.name))
-    return places
+                    yield chunk_name(*bounds), part.column(_ROW.name)
 
 
-def _marked_rows(
-    t: Table, made: Rewriting, inputs: Sequence[Segment], deleted: Mapping[str, BitMap64]
+def _numbered_rows(
+    t: Table, made: Rewriting, inputs: Sequence[Segment]
 ) -> Generator[pa.Table, None, None]:
-    """Yield the rows that the rewrite read, with a mark of those that were deleted since."""
+    """Yield the rows that the rewrite read, each with the number that `_ROW` describes."""
     head = t.head()
     schema = to_arrow(made.schema)  # columns may have other names since
     names = dict.fromkeys([*made.by, made.layout.time_column])
@@ -161,11 +191,11 @@ def _marked_rows(
         ahead_bytes=made.memory_bytes // 8,
         table=head.header.table,
     )
+    numbers = {segment.id: n << _SHIFT for n, segment in enumerate(made.inputs)}
     for segment, batch in reading.located(inputs):
         table = pa.Table.from_batches([batch])
-        gone = pa.array(list(deleted[segment.id]), pa.int64())
-        marks = pc.is_in(table.column(POSITION.name), value_set=gone)
-        yield table.drop_columns([POSITION.name]).append_column(_MARK, marks)
+        rows = pc.add(table.column(POSITION.name), numbers[segment.id]).cast(_ROW.type)
+        yield table.drop_columns([POSITION.name]).append_column(_ROW, rows)
 
 
 def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, ...]:

@@ -81,6 +81,13 @@ ROW_CHANGES = (
         "test_commits_that_came_meanwhile_are_read_once",
     ),
     mutant(
+        "inputs-read-again-for-each-delete",
+        "K2",
+        "a rewrite that sorts reads its inputs once more, however many deletes overtake it",
+        never,
+        "test_the_order_of_sorted_rows_is_read_once_if_it_fits",
+    ),
+    mutant(
         "rewrites-published-beside-deletes",
         "K2",
         "a rewrite does not wait for writers that would void it",

@@ -56,17 +56,16 @@ class Rewrite:
     def __init__(self, table, settings=SMALL, granularity=None):
         self.table, self.settings = table, settings
         self.task = task_of(table, granularity=granularity)
-        self.made = rewrite_task(table, self.task, settings)
+        self.made = made = rewrite_task(table, self.task, settings)
+        self.rewriting = Rewriting(
+            self.task.inputs, made.schema, made.layout, made.by, made.adds, settings.memory_bytes
+        )
 
     def translated(self):
         """The outputs at the newest version."""
         live = {s.id: s for s in self.table.refresh().segments()}
         now = [live[s.id] for s in self.task.inputs if s.id in live]
-        made, memory = self.made, self.settings.memory_bytes
-        rewriting = Rewriting(
-            self.task.inputs, made.schema, made.layout, made.by, made.adds, memory
-        )
-        return translate(self.table, rewriting, now)
+        return translate(self.table, self.rewriting, now)
 
     def check(self):
         """The outputs have the rows of the inputs that are left, in the order of the rewrite."""
@@ -135,6 +134,24 @@ def test_order_of_equal_rows_is_that_of_the_rewrite_when_sorted_on_disk():
     chance = random.Random(3)
     delete_some(table, chance)
     rewrite.check()
+
+
+@pytest.mark.parametrize(("share", "again"), [(4, False), (10**9, True)])
+def test_the_order_of_sorted_rows_is_read_once_if_it_fits(monkeypatch, share, again):
+    monkeypatch.setattr(translation, "_KEPT_SHARE", share)
+    store = CountingStore(MemoryStore())
+    table = table_of(store)
+    for part in range(3):
+        append(table, rows(100 * part, 60))
+    rewrite, gets = Rewrite(table, policy(sort_by=("v",))), []
+    for _ in range(3):
+        delete_some(table, random.Random(1))
+        table.refresh()
+        with store.measure() as counts:
+            rewrite.translated()
+        gets.append(counts.get - news())
+        rewrite.check()
+    assert gets == [3, *([3, 3] if again else [0, 0])]
 
 
 def test_outputs_without_rows_left_are_left_out():
