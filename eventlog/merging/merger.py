@@ -275,8 +275,8 @@ class Merger:
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
         self._before = pair.before
         above = self._ties == "repeat" and pair.is_upper
-        # Rows that were corrected before a check was added need not meet it.
-        tested = self._commits.tests.are_needed(head)  # against corrected-rows-stop-a-merge
+        # Rows that were corrected before a check was added need not meet it, nor any a dropped one.
+        tested = self._commits.tests.are_needed(head, steps)  # against corrected-rows-stop-a-merge
         self._in_one = self._at_once or self._ties == "refuse" or above or tested
         plan, past_read = self._plan(pair, head, steps)
         planned = plan.transactions

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import log_acts
+from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark
 from eventlog.merging.planning.carried import Carried
 from eventlog.merging.planning.forms import form_of, segment_id
@@ -196,10 +197,18 @@ class RowTests:
         self._common = common
         self._live: dict[str, Segment] | None = None
 
-    def are_needed(self, head: Snapshot) -> bool:
-        """Return whether a check came or went since the fork point, at the source or the target."""
+    def are_needed(self, head: Snapshot, steps: Sequence[AppliedStep]) -> bool:
+        """Return whether a check came or went since the fork point, at the source or the target.
+
+        Args:
+            head: the target's head.
+            steps: the commits of the source that are to be merged. One may bring a check which a
+                later one drops.
+        """
+        actions = (a for step in steps for act in step.acts for a in act.transaction.actions)
+        brought = any(isinstance(a, SetSchema) and checks_of(a.schema) for a in actions)
         ours, theirs = checks_of(head.stored_schema), checks_of(self._head.stored_schema)
-        return {*ours} != {*theirs} or bool(self._since_fork(head.stored_schema))
+        return brought or {*ours} != {*theirs} or bool(self._since_fork(head.stored_schema))
 
     def check(
         self, head: Snapshot, schema: Schema, adds: Sequence[Add], gone: Collection[str]
@@ -217,10 +226,11 @@ class RowTests:
             InvalidInput: a row breaks a check.
         """
         new = [segment_of(add, head.version, 0) for add in adds]
-        self._check(head, schema, new, self._since_fork(schema), self._source.uri)
+        both = self._source.uri, self._target.uri
+        self._check(head, schema, new, self._since_fork(schema), both)
         if added := untested(schema, head.stored_schema):
             kept = [segment for segment in head.segments() if segment.id not in gone]
-            self._check(head, schema, kept, added, self._target.uri)
+            self._check(head, schema, kept, added, both[::-1])
 
     def _since_fork(self, schema: Schema) -> Sequence[Check]:
         """Return the checks that the source did not have all the time since the fork point."""
@@ -239,8 +249,9 @@ class RowTests:
         schema: Schema,
         segments: Sequence[Segment],
         checks: Sequence[Check],
-        uri: str,
+        uris: tuple[str, str],
     ) -> None:
+        """Check rows of the first root against checks of the second one."""
         if not (segments and checks):
             return
         met = [check for check in checks if self._meets(check, schema)]
@@ -257,12 +268,11 @@ class RowTests:
                 version=head.version,
                 keyed=head.merge_rule is not None,
             )
-            name = shlex.quote(by[0].name) if by else ""
+            uri, name = shlex.quote(uris[1]), shlex.quote(by[0].name) if by else ""
             # against merged-rows-never-tested
             tested.refuse(
-                f"these are rows of {uri}, and nothing of them was merged: correct them there, or "
-                f"drop the check where it is, `eventlog columns URI uncheck {name}`, and merge "
-                "again"
+                f"these are rows of {uris[0]}, and nothing of them was merged: correct them there, "
+                f"or drop the check, `eventlog columns {uri} uncheck {name}`, and merge again"
             )
 
     def _meets(self, check: Check, schema: Schema) -> bool:

@@ -1,6 +1,7 @@
 """Merges of copies and branches of which one has a check that the other one's rows did not meet."""
 
 import datetime as dt
+import shlex
 
 import pyarrow as pa
 import pytest
@@ -74,11 +75,26 @@ def test_rows_of_the_target_that_break_a_check_of_the_source_stop_the_merge(both
     with pytest.raises(InvalidInput, match=r"'positive' \(n > 0\) is false for 1 row.*n = -4") as e:
         merge(two, one)
     assert f"rows of {one.uri}" in e.value.message
-    assert "eventlog columns URI uncheck positive" in e.value.message
+    assert f"`eventlog columns {shlex.quote(two.uri)} uncheck positive`" in e.value.message
     assert (one.refresh().checks, numbers(one)) == ({}, [-4, 1, 5])
     delete(one, where="n < 0")
     merge(two, one)
     assert (one.refresh().checks, numbers(one)) == (CHECK, [1, 5])
+    sound(one)
+
+
+@pytest.mark.parametrize("source_has_it", [False, True], ids=["target", "source"])
+def test_a_check_that_stops_a_merge_can_be_dropped(both, source_has_it):
+    one, two = both
+    (two if source_has_it else one).add_check("positive", "n > 0")
+    append(one if source_has_it else two, rows(-4, day=1))
+    with pytest.raises(InvalidInput, match="or drop the check, `eventlog columns ") as error:
+        merge(two, one)
+    where = two if source_has_it else one
+    assert shlex.quote(where.uri) in error.value.message
+    where.drop_check("positive")
+    merge(two, one)
+    assert (one.refresh().checks, numbers(one)) == ({}, [-4, 1])
     sound(one)
 
 
