@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories rows forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
+.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -105,6 +105,10 @@ histories: $(STAMP) ## keyed tables against a dictionary: HISTORIES=10000 fresh 
 
 rows: $(STAMP) ## deletes, updates, overwrites and merges against a dictionary: HISTORIES=10000 fresh ones, three a second
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of rows
+
+columns: $(STAMP) ## chains of 50 changes of columns, read back at every version: HISTORIES=10000 fresh ones, one a second
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of columns
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of keyed-columns
 
 forks: $(STAMP) ## copies and branches that are merged, with a key and without: HISTORIES=10000 fresh ones, two a second
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of forks

@@ -25,7 +25,7 @@ from eventlog.model.actions import Add, Restore
 from eventlog.model.records import App, Commit
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
-from eventlog.staging.incoming.streams import batches, to_reader
+from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import (
     MISSING,
@@ -84,10 +84,39 @@ def append(
     """
     opened(t)
     app, meaning = make_app(app_id, app_seq), check_missing(missing)
-    if evolve and already(t.head(), app) is None:
-        data = to_reader(data)
-        evolve_for(t.session, data.schema)
+    if evolve:
+        data = evolved_to(t, data, app)
     return add_rows(t, data, "append", app, memory_bytes, meaning)
+
+
+def check_evolving(*, dry_run: bool) -> None:
+    """Check that what changes the columns first is no dry run.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    if dry_run:
+        raise InvalidInput(
+            "evolve changes the columns of the table first, which a dry run does not do: give one "
+            "of them"
+        )
+
+
+def evolved_to(t: Table, data: Any, app: App | None, *, dry_run: bool = False) -> Any:
+    """Give the table the columns and types that rows have besides its own; return the rows.
+
+    Not if their unit of work is done already.
+
+    Raises:
+        CommitConflict: another writer changed the same columns in the meantime.
+        InvalidInput: the rows cannot be read, a name or a type is not possible, or it is a dry run.
+    """
+    check_evolving(dry_run=dry_run)
+    if already(t.head(), app) is not None:
+        return data
+    reader = to_reader(data)
+    evolve_for(t.session, reader.schema)
+    return reader
 
 
 def check_missing(missing: Any) -> Missing | None:
@@ -247,8 +276,9 @@ def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot
 
     Columns may have been added since, or a column that the rows lack may have become nullable.
     """
-    given = {*given_schema.names} - ({OP} if keyed_of(head.state.layout) else set())
     columns = head.state.stored_schema.columns
+    names = spelled(given_schema, [column.name for column in columns]).names
+    given = {*names} - ({OP} if keyed_of(head.state.layout) else set())
     fit = given <= {c.name for c in columns} and all(c.nullable or c.name in given for c in columns)
     return head if fit else t.refresh()
 
@@ -285,10 +315,11 @@ def stage(
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
     wanted, time_column = head.schema, recipe.layout.time_column
+    given = spelled(reader.schema, wanted.names)
     if recipe.rule is not None:
-        wanted = incoming(wanted, recipe.rule, reader.schema)
-    check_columns(reader.schema, wanted, time_column)
-    check_complete(head.schema, recipe.rule, reader.schema.names, missing)
+        wanted = incoming(wanted, recipe.rule, given)
+    check_columns(given, wanted, time_column)
+    check_complete(head.schema, recipe.rule, given.names, missing)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
         with (

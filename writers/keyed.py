@@ -20,10 +20,10 @@ from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.records import App
 from eventlog.query.predicate import Where
 from eventlog.readers import scan
-from eventlog.staging.incoming.streams import to_reader
+from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import add_rows, check_missing, make_app
+from eventlog.writers.batch import add_rows, check_missing, evolved_to, make_app
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Isolation, RowChange
@@ -37,6 +37,7 @@ def upsert(
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
@@ -55,6 +56,7 @@ def upsert(
         missing: `null` if columns that `data` lacks are to be null in the rows of its keys, under
             the rules `last` and `first`. Without it `data` must have all columns there; rows that
             are deletes need not.
+        evolve: see `append`.
 
     Raises:
         InvalidInput: the table has no key, or the rows do not fit it, or lack a column whose values
@@ -65,8 +67,10 @@ def upsert(
     """
     opened(t)
     rule_or_refuse(t.head(), t.uri)
-    app = make_app(app_id, app_seq)
-    return add_rows(t, data, "upsert", app, memory_bytes, check_missing(missing))
+    app, meaning = make_app(app_id, app_seq), check_missing(missing)
+    if evolve:
+        data = evolved_to(t, data, app)
+    return add_rows(t, data, "upsert", app, memory_bytes, meaning)
 
 
 def delete(
@@ -144,9 +148,11 @@ def _delete_keys(  # noqa: PLR0917 - what `delete` is given
 ) -> RowChange:
     """Delete the rows of keys. Raises: as `delete`."""
     rows = to_reader(keys)
-    check_delete_columns(rows.schema, head, rule)
-    schema = deletes_schema(rows.schema, head.schema)
-    deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in rows)
+    given = spelled(rows.schema, head.schema.names)
+    check_delete_columns(given, head, rule)
+    schema = deletes_schema(given, head.schema)
+    named = (batch.rename_columns(given.names) for batch in rows)
+    deletes = (as_deletes(batch, schema, rule, timed_by(head.layout)) for batch in named)
     reader = pa.RecordBatchReader.from_batches(schema, deletes)
     version = add_rows(t, reader, "delete", app, memory_bytes, None)
     return RowChange(version, committed=version > head.version)

@@ -22,12 +22,19 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import Transaction
 from eventlog.query.moments import Moment, to_ms
 from eventlog.query.predicate import Where
-from eventlog.staging.incoming.streams import to_reader
+from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import commit_staged
-from eventlog.writers.batch import check_missing, check_replacing, make_app, skipped, stage
+from eventlog.writers.batch import (
+    check_missing,
+    check_replacing,
+    evolved_to,
+    make_app,
+    skipped,
+    stage,
+)
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.landing import (
     ISOLATIONS,
@@ -54,19 +61,19 @@ def overwrite(  # noqa: PLR0913 - the public API
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
     dry_run: bool = False,
 ) -> RowChange:
     """Replace the rows of a time range, or those that a predicate selects.
 
-    The segments live in the range are dropped, and `data`, which may have no rows, takes their
-    place. Rows that others add meanwhile are kept: in a keyed table they lie above the new ones.
-    With `where`, in a table without a key, each row of `data` must pass the predicate.
+    `data`, which may have no rows, takes their place. Rows that others add meanwhile are kept: in a
+    keyed table above the new ones. With `where`, where there is no key, each row must pass it.
 
     Args:
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
         start: the first time, at a chunk boundary (`query.moments.to_ms`); unbounded if None.
-        end: end of the range (exclusive), at a chunk boundary; unbounded if None.
+        end: its end (exclusive), likewise.
         where: SQL text or a pyarrow expression, in the place of a range.
         isolation: `snapshot` keeps rows that came after the read version, `serializable` refuses.
         read_version: the version that `data` was computed from. Its rows are replaced; later ones
@@ -75,6 +82,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         app_seq: see `append`.
         memory_bytes: see `append`.
         missing: `null` if columns that `data` lacks are to be null where it replaces rows.
+        evolve: see `append`. Not in a dry run.
         dry_run: read and check `data`, store and commit nothing, and return what would be replaced.
 
     Returns: the version, with the numbers of rows (if keyed: before they are merged) and segments.
@@ -84,7 +92,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         CommitConflict: a segment to drop was replaced, or its rows updated, or with `serializable`
             some were added; or, in a keyed table, a compaction, a restore or a merge of another log
             has changed segments above the rows. Read again, and overwrite again.
-        Corrupt: `read_version` is not the one that the next version follows; nothing was committed.
+        Corrupt: the next version does not follow `read_version`; nothing was committed.
         CommitUnknown, Unavailable: see `append`.
     """
     opened(t)
@@ -93,19 +101,26 @@ def overwrite(  # noqa: PLR0913 - the public API
     done = skipped(t, t.refresh(), app)
     if done is not None:
         return RowChange(done)
+    data = evolved_to(t, data, app, dry_run=dry_run) if evolve else data
     before = read_at(t, read_version)
     of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
-    request = dataclasses.replace(of, dry_run=dry_run, exact=read_version is not None)
-    if where is not None:
-        _check_alone(start, end)
-        return overwrite_where(t, data, request, before, missing)
-    request = dataclasses.replace(request, span=to_range(start, end))
-    return _overwrite_range(t, data, request, before, missing)
+    span, exact = _span_of(of, start, end), read_version is not None
+    request = dataclasses.replace(of, span=span, dry_run=dry_run, exact=exact)
+    replace_rows = _overwrite_range if where is None else overwrite_where
+    return replace_rows(t, data, request, before, missing)
 
 
-def _check_alone(start: Moment | None, end: Moment | None) -> None:
+def _span_of(request: Request, start: Moment | None, end: Moment | None) -> tuple[int, int]:
+    """Return the range [start, end) ms of an overwrite; with a predicate that of its rows.
+
+    Raises:
+        InvalidInput: both are given, or a bound is wrong.
+    """
+    if request.where is None:
+        return to_range(start, end)
     if start is not None or end is not None:
         raise InvalidInput("give either a range of time or where")
+    return request.span
 
 
 def _overwrite_range(
@@ -116,7 +131,7 @@ def _overwrite_range(
     drops = range_drops(before, low, high)
     rows = to_reader(data)
     if drops:
-        check_replacing(head.schema, rows.schema, missing)
+        check_replacing(head.schema, spelled(rows.schema, head.schema.names), missing)
     adds = stage(t, head, rows, request.memory_bytes, "null", kept=not request.dry_run)
     isolation = "snapshot" if request.arrivals == "ignore" else "serializable"
     seen = before.version

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from eventlog.arguments import is_unicode, shown
 from eventlog.errors import CommitConflict, InvalidInput
-from eventlog.keyed.rule import roles_of, successor_problem
+from eventlog.keyed.rule import OP, keyed_of, roles_of, successor_problem
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import SetSchema
 from eventlog.model.columns import edits
@@ -91,9 +91,13 @@ def drop_check(session: Session, name: str) -> int:
 def evolve_for(session: Session, incoming: pa.Schema) -> Snapshot:
     """Give the table the columns and types that rows have besides its own; return its head.
 
+    In a keyed table `_op` is no column of these.
+
     Raises: as `evolve`.
     """
     head = session.head()
+    if keyed_of(head.layout) is not None:  # against operation-that-becomes-a-column
+        incoming = pa.schema([field for field in incoming if field.name != OP])
     if edits.evolved_for(head.stored_schema, incoming) != head.stored_schema:
         evolve(session, lambda schema: edits.evolved_for(schema, incoming))
     return session.head()

@@ -43,6 +43,7 @@ STREAM_READ_NAMES = (
 READ_VERSION = "readVersion"
 OVERWRITE_NAMES = ("replaceWhere", "start", "end", "isolation", READ_VERSION)
 MEMORY = "memoryBytes"  # of reads and writes, as a view may be both
+EVOLVE = "mergeSchema"
 WRITE_NAMES = (
     "timeColumn",
     "granularity",
@@ -55,6 +56,7 @@ WRITE_NAMES = (
     "appSeq",
     MEMORY,
     "missing",
+    EVOLVE,
 )
 # Of reads and writes.
 BRANCH = "branch"

@@ -424,6 +424,13 @@ RULES = (
         "test_bounds_of_dates_are_those_of_times",
     ),
     mutant(
+        "operation-that-becomes-a-column",
+        "R15.6",
+        "`_op` of upserts is no column of the table",
+        never,
+        "test_upserts_evolve_the_table_and_their_operation_is_no_column",
+    ),
+    mutant(
         "buckets-of-dates",
         "R15.2",
         "a date in the key stays a date, since its buckets go by days",

@@ -24,6 +24,11 @@ from support import united_histories as united  # noqa: E402 - likewise
 from support.changed_rows import play_changes, rare_changes  # noqa: E402 - likewise
 from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
 from support.doubled_histories import play_doubled, rare_doubled  # noqa: E402 - likewise
+from support.evolution_chain import (  # noqa: E402 - likewise
+    play_columns,
+    play_keyed_columns,
+    rare_columns,
+)
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
 
@@ -31,6 +36,8 @@ MAX_TOLD = 5
 KINDS = {
     "keyed": (play, rare),
     "rows": (play_changes, rare_changes),
+    "columns": (play_columns, rare_columns),
+    "keyed-columns": (play_keyed_columns, rare_columns),
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
     "deep": (play_deep, rare_deep),

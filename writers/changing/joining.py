@@ -27,10 +27,10 @@ from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.incoming.casting import check_columns, conform
 from eventlog.staging.incoming.problems import Problem
-from eventlog.staging.incoming.streams import batches, to_reader
+from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
-from eventlog.writers.batch import make_app, skipped, stage
+from eventlog.writers.batch import evolved_to, make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import (
     Found,
@@ -69,6 +69,7 @@ def merge(  # noqa: PLR0913 - the public API
     when_not_matched_by_source: Literal["ignore", "delete"] = "ignore",
     app_id: str | None = None,
     app_seq: int | None = None,
+    evolve: bool = False,
     dry_run: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> RowChange:
@@ -94,6 +95,7 @@ def merge(  # noqa: PLR0913 - the public API
             rows of the table are read.
         app_id: as for `append`.
         app_seq: as for `append`.
+        evolve: as for `append`, where `when_matched` is no mapping. Not in a dry run.
         dry_run: commit nothing, and return the numbers of rows and segments.
         memory_bytes: as for `append`, beside the source.
 
@@ -110,13 +112,28 @@ def merge(  # noqa: PLR0913 - the public API
     """
     opened(t)
     merging = merging_of(on, when_matched, when_not_matched, when_not_matched_by_source)
-    start = t.refresh()
     app = make_app(app_id, app_seq)
-    done = merging.begin(t, start, app)
+    done = merging.begin(t, t.refresh(), app)
     if done is not None:
         return done
+    source = merging.evolved(t, source, app, dry_run=dry_run) if evolve else source
+    return _merge_rows(t, source, merging, app, memory_bytes=memory_bytes, dry_run=dry_run)
+
+
+def _merge_rows(
+    t: Table,
+    source: Any,
+    merging: Merging,
+    app: App | None,
+    *,
+    memory_bytes: int,
+    dry_run: bool,
+) -> RowChange:
+    """Merge rows that have no other columns than the table. Raises: as `merge`."""
+    start = t.head()
+    merging = merging.spelled(start)
     rows = read_source(source, start, merging.on, inserts=merging.inserts)
-    values = values_of(start.stored_schema, rows.schema, when_matched, merging.on)
+    values = values_of(start.stored_schema, rows.schema, merging.when_matched, merging.on)
     search = merging.search(t, rows, memory_bytes, dry_run=dry_run)
     return Matching(search, merging, values, rows).land(start, app, dry_run=dry_run)
 
@@ -167,6 +184,31 @@ class Merging:
         keeps = few and updates and not dry_run
         return Search(t, _bounds(source, self.on), memory_bytes, keeps=keeps)
 
+    def check_evolving(self) -> None:
+        """Check that the columns of the source can become columns of the table first.
+
+        Raises:
+            InvalidInput: new values are given by column.
+        """
+        if isinstance(self.when_matched, Mapping):
+            raise InvalidInput(
+                "evolve adds the columns of the source: where new values are given by column, add "
+                "the columns first, by Table.add_columns"
+            )
+
+    def evolved(self, t: Table, source: Any, app: App | None, *, dry_run: bool) -> Any:
+        """Give the table the columns and types of the source; return the source. See `evolved_to`.
+
+        Raises:
+            InvalidInput: see `check_evolving`.
+        """
+        self.check_evolving()
+        return evolved_to(t, source, app, dry_run=dry_run)
+
+    def spelled(self, head: Snapshot) -> Merging:
+        """Return the same with the columns to match as the table spells them."""
+        return replace(self, on=spelled_names(self.on, head.schema.names))
+
 
 def merging_of(
     on: str | Sequence[str],
@@ -197,18 +239,17 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     Raises:
         InvalidInput: a column is missing or does not fit.
     """
-    table, given = head.schema, to_reader(source)
-    check_source(given.schema, head, on, inserts=inserts)
+    table, reader = head.schema, to_reader(source)
+    given = spelled(reader.schema, table.names)
+    check_source(given, head, on, inserts=inserts)
     time_column = head.layout.time_column
-    shared = pa.schema([f for f in table if f.name in given.schema.names])
+    shared = pa.schema([f for f in table if f.name in given.names])
     if not inserts:
         shared = pa.schema([f.with_nullable(True) for f in shared])
-    check_columns(
-        pa.schema([f for f in given.schema if f.name in shared.names]), shared, time_column
-    )
-    others = pa.schema([f for f in given.schema if f.name not in table.names])
+    check_columns(pa.schema([f for f in given if f.name in shared.names]), shared, time_column)
+    others = pa.schema([f for f in given if f.name not in table.names])
     parts = []
-    for batch in batches(given, pa.schema([*shared, *others]), time_column):
+    for batch in batches(reader, pa.schema([*shared, *others]), time_column):
         # Without new rows the source needs no event time.
         cast = conform(batch, shared, time_column, time_required=inserts)
         if isinstance(cast, Problem):

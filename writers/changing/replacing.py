@@ -14,7 +14,7 @@ from eventlog.query.predicate import Predicate, parse_predicate
 from eventlog.segments.batches import passing, predicate_error
 from eventlog.staging.incoming.casting import check_columns, conform
 from eventlog.staging.incoming.problems import Problem
-from eventlog.staging.incoming.streams import batches, to_reader
+from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import check_replacing, stage
 from eventlog.writers.changing.finding import Search, row_text
@@ -46,8 +46,9 @@ def overwrite_where(
             "of the keys that it selects. Use start and end, or delete the keys and upsert"
         )
     reader = to_reader(data)
-    check_replacing(head.schema, reader.schema, missing)
-    check_columns(reader.schema, head.schema, head.layout.time_column)
+    columns = spelled(reader.schema, head.schema.names)
+    check_replacing(head.schema, columns, missing)
+    check_columns(columns, head.schema, head.layout.time_column)
     assert request.where is not None  # noqa: S101 - for the type checker
     predicate = parse_predicate(request.where, head.stored_schema)
     given = batches(reader, head.schema, head.layout.time_column)

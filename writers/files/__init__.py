@@ -19,6 +19,7 @@ from eventlog.errors import EventLogError, InvalidInput
 from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
 from eventlog.staging.incoming.casting import check_columns
+from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import (
     deletes_only,
@@ -137,6 +138,42 @@ def open_rows(
     return _several(sources, table)
 
 
+def file_schemas(
+    files: Sequence[str], wanted: pa.Schema, file_format: str | None
+) -> list[pa.Schema]:
+    """Return the columns of each file, whether the table has them or not.
+
+    Args:
+        files: see `open_rows`.
+        wanted: see `open_rows`.
+        file_format: see `open_rows`.
+
+    Raises:
+        InvalidInput: a file cannot be read, is text, whose columns have no types, or is standard
+            input, which can be read only once.
+    """
+    if STDIN in files:
+        raise InvalidInput(
+            "--evolve reads the columns of the files first, and standard input can be read only "
+            "once: give a file, or add the columns by: eventlog columns URI add"
+        )
+    schemas = []
+    for source in find_files(files, wanted, file_format):
+        if source.kind in ("csv", "json"):
+            raise source.refused(
+                "--evolve needs files whose columns have types, Parquet or Arrow: add the columns "
+                "by: eventlog columns URI add NAME:TYPE"
+            )
+        with source.errors_named():
+            if source.kind == "arrow":
+                part = arrow_rows.open_arrow(source)
+            else:
+                part = parquet_rows.open_parquet(source, DEFAULT_MEMORY_BYTES // _SHARE)
+        part.close()
+        schemas.append(part.schema)
+    return schemas
+
+
 def with_progress(reader: pa.RecordBatchReader, advance: Advance) -> pa.RecordBatchReader:
     """Return the same stream, which calls `advance` with the number of rows read so far."""
 
@@ -213,6 +250,8 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
             part = arrow_rows.open_arrow(source)
         else:
             part = parquet_rows.open_parquet(source, table.memory_bytes // _SHARE)
+        if source.kind in ("arrow", "parquet"):
+            part = _spelled(part, table)
         part = source.partition.added_to(
             part, table.wanted, nulls_say_nothing=source.kind == "json"
         )
@@ -231,6 +270,13 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         why = error.message if isinstance(error, EventLogError) else f"a column's name: {error}"
         raise source.refused(why) from None
     return part
+
+
+def _spelled(part: OpenInput, table: _Target) -> OpenInput:
+    """Return a file with the names of its columns as the table spells them."""
+    schema = spelled(part.schema, table.wanted.names)
+    batches = (batch.rename_columns(schema.names) for batch in part.batches)
+    return dataclasses.replace(part, schema=schema, batches=batches)
 
 
 def _open_json(source: InputFile, table: _Target) -> OpenInput:

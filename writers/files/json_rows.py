@@ -117,7 +117,7 @@ class _Lines:
                 raise ValueError(
                     f"line {number}: unknown columns {unknown[:_SHOWN]}; the table has "
                     f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
-                    "Table.add_columns(all columns, old and new)"
+                    "Table.add_columns"
                 )
             if not self._needed <= row.keys() and row.get(OP) != DELETE:
                 left = self._needed - row.keys()

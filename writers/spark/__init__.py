@@ -13,26 +13,34 @@ sources, except those of a key and the one that orders its rows.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
+from eventlog.model.records import App
 from eventlog.query.moments import Moment
 from eventlog.readers.spark.spark_options import located
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.readers.spark.workers import activate, explained
+from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.store.location import open_store
-from eventlog.writers.batch import check_missing, make_app
+from eventlog.table.evolving import evolve_for
+from eventlog.writers.batch import check_evolving, check_missing, make_app
 from eventlog.writers.changing.deletes import delete_where
-from eventlog.writers.changing.joining import Matched, check_source, merging_of, values_of
+from eventlog.writers.changing.joining import (
+    Matched,
+    Merging,
+    check_source,
+    merging_of,
+    values_of,
+)
 from eventlog.writers.changing.landing import Isolation, RowChange
 from eventlog.writers.changing.updating import update_where
 from eventlog.writers.spark.changing import SparkSearch, SparkUpdates
@@ -65,6 +73,7 @@ def append(  # noqa: PLR0913 - the public API
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> int:
     """Append the rows of a DataFrame and return the committed version.
 
@@ -79,8 +88,7 @@ def append(  # noqa: PLR0913 - the public API
         uri: the table's root.
         time_column: the event-time column; creates the table if it is absent. An existing table
             must agree with it, and with the other arguments for a new table, except `properties`.
-        granularity: of the time chunks of a new table: hour, day, month, year or all; `day` if
-            None, and in a keyed table `all`.
+        granularity: hour, day, month, year or all, of a new table; None: `day`, if keyed `all`.
         order_by: columns by which rows are sorted inside a segment of a new table.
         key: makes a new table a keyed one; see `upsert`, and there for `buckets` and `merge`.
         buckets: see `upsert`.
@@ -93,8 +101,8 @@ def append(  # noqa: PLR0913 - the public API
         storage_options: see `eventlog.store.options`. They are sent to the executors with the job.
             Without them each executor uses its own AWS environment, profile or role.
         memory_bytes: bound on the memory for rows in one task, in bytes.
-        missing: in a keyed table: see `upsert`. Otherwise a nullable column that `df` lacks is null
-            in its rows, which replace none.
+        missing: if keyed: see `upsert`. Else a nullable column that `df` lacks has its default.
+        evolve: see `eventlog.writers.append`; option `mergeSchema` of the data source.
 
     Raises:
         InvalidInput: an argument or the DataFrame's columns do not fit; no task ran. Rows that do
@@ -106,7 +114,7 @@ def append(  # noqa: PLR0913 - the public API
         Unavailable: the store does not answer; nothing was committed.
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
-    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing, evolve)
     return _save(df, located(uri, branch), "append", creation, options)
 
 
@@ -127,6 +135,7 @@ def upsert(  # noqa: PLR0913 - the public API
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> int:
     """Insert rows, or merge them with those of the same key; return the committed version.
 
@@ -159,16 +168,15 @@ def upsert(  # noqa: PLR0913 - the public API
         storage_options: see `append`.
         memory_bytes: see `append`.
         missing: see `eventlog.writers.upsert`.
+        evolve: see `append`.
 
     Raises:
         InvalidInput: see `append`, `missing`; or the table has no key, or another merge rule.
         TableNotFound: see `append`.
-        CommitConflict: see `append`.
-        CommitUnknown: see `append`.
-        Unavailable: see `append`.
+        CommitConflict, CommitUnknown, Unavailable: see `append`.
     """
     names = time_column, granularity, order_by, properties or {}, key, buckets, merge
-    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing, evolve)
     return _save(df, located(uri, branch), "upsert", Creation(*names, keyed=True), options)
 
 
@@ -307,6 +315,7 @@ def merge(  # noqa: PLR0913 - the public API
     when_matched: Matched = "update",
     when_not_matched: str = "insert",
     when_not_matched_by_source: str = "ignore",
+    evolve: bool = False,
     dry_run: bool = False,
     app_id: str | None = None,
     app_seq: int | None = None,
@@ -326,6 +335,7 @@ def merge(  # noqa: PLR0913 - the public API
         when_matched: see `eventlog.writers.merge`.
         when_not_matched: see `eventlog.writers.merge`.
         when_not_matched_by_source: see `eventlog.writers.merge`.
+        evolve: see `eventlog.writers.merge`.
         dry_run: see `eventlog.writers.merge`.
         app_id: see `append`.
         app_seq: see `append`.
@@ -344,16 +354,33 @@ def merge(  # noqa: PLR0913 - the public API
     done = merging.begin(t, start, app)
     if done is not None:
         return done
-    given = arrow_schema(df.schema)
+    if evolve:
+        merging.check_evolving()
+        check_evolving(dry_run=dry_run)
+        start = evolve_for(t.session, arrow_schema(df.schema))
+    search = SparkSearch(t, None, memory_bytes, df.sparkSession)
+    return _merge_rows(df, search, start, merging.spelled(start), app, dry_run=dry_run)
+
+
+def _merge_rows(
+    df: DataFrame,
+    search: SparkSearch,
+    start: Snapshot,
+    merging: Merging,
+    app: App | None,
+    *,
+    dry_run: bool,
+) -> RowChange:
+    """Merge rows that have no other columns than the table. Raises: as `merge`."""
+    given = spelled(arrow_schema(df.schema), start.schema.names)
     check_source(given, start, merging.on, inserts=merging.inserts)
     wanted = conformed(given, start.schema)
-    values = values_of(start.stored_schema, wanted, when_matched, merging.on)
+    values = values_of(start.stored_schema, wanted, merging.when_matched, merging.on)
     activate(df.sparkSession)
     source = in_table_types(df, wanted, start.layout.time_column).persist()
     try:
         where = None if merging.deletes_others else bounds_of(source, wanted, merging.on)
-        search = SparkSearch(t, where, memory_bytes, df.sparkSession)
-        matching = SparkMatching(search, merging, values, source, wanted)
+        matching = SparkMatching(replace(search, where=where), merging, values, source, wanted)
         return matching.land(start, app, dry_run=dry_run)
     finally:
         source.unpersist()
@@ -392,10 +419,9 @@ def overwrite(  # noqa: PLR0913 - the public API
     storage_options: Mapping[str, str] | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> int:
     """Replace the rows of a table, of a time range, or those that a predicate selects.
-
-    Segments live in the range at the read version are dropped; later ones are kept.
 
     Args:
         df: see `append`; every row's time must lie in the range, or every row pass the predicate.
@@ -420,6 +446,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         storage_options: see `append`.
         memory_bytes: see `append`.
         missing: see `eventlog.writers.overwrite`.
+        evolve: see `append`.
 
     Raises:
         InvalidInput: see `append`, `missing`; rows are outside the range; a bound is in a chunk.
@@ -427,7 +454,7 @@ def overwrite(  # noqa: PLR0913 - the public API
         CommitUnknown, TableNotFound, Unavailable: see `append`.
     """
     creation = Creation(time_column, granularity, order_by, properties or {}, key, buckets, merge)
-    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing)
+    options = _Options(app_id, app_seq, storage_options, memory_bytes, missing, evolve)
     replaced = Replacement(where, start, end, isolation, read_version)
     return _save(df, located(uri, branch), "append", creation, options, replacement=replaced)
 
@@ -441,6 +468,7 @@ class _Options:
     storage_options: Mapping[str, str] | None
     memory_bytes: int
     missing: Missing | None = None
+    evolve: bool = False
 
 
 def _save(
@@ -467,13 +495,13 @@ def _save(
         memory_bytes=whole(options.memory_bytes, "memory_bytes", MIN_MEMORY_BYTES),
         operation=operation,
         missing=check_missing(options.missing),
+        evolve=options.evolve,
     )
     if job.done is not None:
         return job.done
     activate(df.sparkSession)
     # Numbered, because mapInArrow would take a name with a dot for a path.
     numbered = df.toDF(*map(str, range(len(df.columns))))
-    stage = functools.partial(job.stage_rows, names=tuple(df.columns))
     with explained():
-        staged = numbered.mapInArrow(stage, STAGED).collect()
+        staged = numbered.mapInArrow(job.stage_rows, STAGED).collect()
     return job.commit(bytes(row.adds) for row in staged)

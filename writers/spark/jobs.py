@@ -34,10 +34,12 @@ from eventlog.query.predicate import parse_predicate
 from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
+from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
+from eventlog.table.evolving import evolve_for
 from eventlog.writers.batch import already, check_replacing, warn_restored
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Search
@@ -101,6 +103,7 @@ class Job:
         table: the table; pickled without its snapshot and client.
         head: the state that was read last, so that a commit elsewhere need not read it again.
         recipe: how rows become segments.
+        names: of the columns of the rows, as the table spells them.
         transaction: the transaction, without its actions.
         replaces: the range [start, end) ms whose rows the job replaces; None appends.
         isolation: the isolation of an overwrite, `snapshot` or `serializable`.
@@ -115,6 +118,7 @@ class Job:
     table: Table
     head: VersionState
     recipe: Recipe
+    names: list[str]
     transaction: Transaction
     replaces: tuple[int, int] | None
     isolation: str
@@ -129,6 +133,7 @@ class Job:
         if self.done is not None:
             return NO_ADDS
         rule, deletes = self.recipe.rule, self.deletes
+        batches = (batch.rename_columns(self.names) for batch in batches)
         if rule is not None and deletes is not None:
             timed = timed_by(self.recipe.layout)
             batches = (as_deletes(batch, deletes, rule, timed) for batch in batches)
@@ -140,17 +145,13 @@ class Job:
             )
         return stage_task(self.table, self.recipe, batches, self.memory_bytes)
 
-    def stage_rows(
-        self, batches: Iterator[pa.RecordBatch], names: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
+    def stage_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the same as `stage_task`, in the form that `DataFrame.mapInArrow` calls (`STAGED`).
 
         Args:
             batches: the rows, with columns that were numbered for Spark.
-            names: the columns' own names.
         """
-        named = (batch.rename_columns(list(names)) for batch in batches)
-        adds = pa.array([self.stage(named)], pa.binary())
+        adds = pa.array([self.stage(batches)], pa.binary())
         yield pa.RecordBatch.from_arrays([adds], ["adds"])
 
     def commit(self, staged: Iterable[bytes]) -> int:
@@ -295,46 +296,46 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     operation: Operation = "append",
     missing: Missing | None = None,
+    evolve: bool = False,
 ) -> Job:
     """Return the job of one save, after all checks that are possible before a task runs.
-
-    Creates the table if it is absent and a time column is given, once for all jobs that do so.
 
     Args:
         uri: the table's root.
         incoming: the columns of the rows.
         storage_options: see `eventlog.store.options`. They are sent to the executors.
         table_id: the id that the table must have, which is then not created; None: any.
-        creation: how to create the table.
+        creation: how to create the table, if it is absent and a time column is given.
         replacement: what to replace; None appends.
         app: the app id and sequence of the unit of work.
         memory_bytes: bound on the memory for rows in a task, in bytes.
         operation: what the rows are for, unless they replace others; to `delete` they are keys.
         missing: see `eventlog.writers.upsert`, and `overwrite` where rows are replaced.
+        evolve: see `eventlog.writers.append`.
 
     Raises:
+        CommitConflict: see `evolve`.
         InvalidInput: an argument, or the columns, do not fit; no task runs.
         TableNotFound: the table is absent and no time column is given, or another table is there.
     """
     table = _open(uri, storage_options, table_id, incoming, creation or Creation())
-    head = table.head()
+    head = _evolved(table, incoming, app) if evolve else table.head()
+    incoming = spelled(incoming, head.schema.names)
     deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
     fills = "null" if replacement is not None else missing
     check_rows(incoming if deletes is None else deletes, head, fills)
-    done = _done(table, head, app)
+    done, verb = _done(table, head, app), "overwrite" if replacement else operation
     before, where, replaces = head, None, None
     if replacement is not None:
-        before = read_at(table, replacement.read_version)
-        where, replaces = _selection_of(replacement, before)
+        before, where, replaces = _replaced(table, replacement)
         if where is not None or (done is None and range_drops(before, *replaces or (0, 0))):
             check_replacing(head.schema, incoming, missing)
     return Job(
         table=table,
         head=head.state,
         recipe=Recipe.of(head, fills=fills is not None),
-        transaction=table.transaction(
-            "overwrite" if replacement else operation, (), read_version=before.version, app=app
-        ),
+        names=incoming.names,
+        transaction=table.transaction(verb, (), read_version=before.version, app=app),
         replaces=replaces,
         isolation=replacement.isolation if replacement else "snapshot",
         memory_bytes=memory_bytes,
@@ -358,6 +359,20 @@ def _open(
     table = Table(open_store(uri, storage_options))
     table.session.log.table = table_id
     return check_agrees(table, creation)
+
+
+def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> Snapshot:
+    """Return the head, with the columns of rows unless their unit of work is done already."""
+    head = table.head()
+    return head if already(head, app) is not None else evolve_for(table.session, incoming)
+
+
+def _replaced(
+    table: Table, replacement: Replacement
+) -> tuple[Snapshot, str | None, tuple[int, int] | None]:
+    """Return the version that is read, and what of it is replaced (`_selection_of`)."""
+    before = read_at(table, replacement.read_version)
+    return before, *_selection_of(replacement, before)
 
 
 def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:

@@ -21,6 +21,8 @@ Modes and options of `df.write.format("eventlog")`:
 - `missing`: `null` if columns that the frame lacks are to be null where that erases values: in a
   keyed table under the rules `last` and `first`, and where an overwrite replaces rows. Without it
   the frame must have them.
+- `mergeSchema`: `true` first gives the table the columns and the wider types of the frame that it
+  lacks, as `evolve` of `eventlog.writers.append`.
 - `appId`, `appSeq`: a job whose unit of work is already in the table stages and commits nothing.
 - `memoryBytes`: bound on the memory for rows in one task (512 MiB).
 - `branch`: a branch of the table to write to instead.
@@ -43,6 +45,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.properties import MERGE_COLUMN, MERGE_GROUP
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
+    EVOLVE,
     OVERWRITE_NAMES,
     PROPERTY_PREFIX,
     READ_NAMES,
@@ -123,6 +126,7 @@ def make_writer(
             memory_bytes=given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
             or DEFAULT_MEMORY_BYTES,
             missing=check_missing(given.named.get("missing")),
+            evolve=given.flag(EVOLVE, default=False),
         )
     )
 

@@ -49,6 +49,7 @@ from eventlog.errors import CommitConflict, EventLogError, InvalidInput, TableNo
 from eventlog.model.records import App
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
+    EVOLVE,
     OVERWRITE_NAMES,
     READ_NAMES,
     STREAM_READ_NAMES,
@@ -56,6 +57,7 @@ from eventlog.readers.spark.spark_options import (
 )
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.encoding import Recipe
+from eventlog.staging.incoming.streams import spelled, spelled_names
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.table.stage_again import commit_staged
@@ -108,18 +110,25 @@ class EventLogStreamWriter(_StreamWriter):
     Args:
         place: the root and the storage options.
         table: the table there, open.
+        names: of the columns of the rows, as the table spells them.
         memory_bytes: bound on the memory for rows in a task, in bytes.
         missing: see `eventlog.writers.upsert`.
     """
 
     def __init__(
-        self, place: _Place, table: Table, memory_bytes: int, missing: Missing | None
+        self,
+        place: _Place,
+        table: Table,
+        names: list[str],
+        *,
+        memory_bytes: int,
+        missing: Missing | None,
     ) -> None:
         self._place = place
         self._table = table
         self._table_id = table.id
         self._recipe = Recipe.of(table.head(), fills=missing is not None)
-        self._memory_bytes = memory_bytes
+        self._memory_bytes, self._names = memory_bytes, names
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
         """Stage the rows of one task; see `eventlog.writers.spark.jobs.stage_task`.
@@ -136,7 +145,8 @@ class EventLogStreamWriter(_StreamWriter):
                 "without which a batch could be written twice: use foreachBatch with "
                 "eventlog.writers.spark.append"
             )
-        adds = stage_task(self._table, self._recipe, iterator, self._memory_bytes)
+        named = (batch.rename_columns(self._names) for batch in iterator)
+        adds = stage_task(self._table, self._recipe, named, self._memory_bytes)
         return StagedPart(adds, query_id, self._table_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -271,11 +281,20 @@ def make_stream_writer(
         ),
         "is for reads: a write applies to the newest version, with all columns",
     )
+    given.refuse(
+        (EVOLVE,),
+        "is for batch writes: the columns of a stream are those that it began with; add columns to "
+        "the table first, by Table.add_columns, or use foreachBatch with "
+        "eventlog.writers.spark.append(..., evolve=True)",
+    )
     memory_bytes = given.whole("memoryBytes", DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES)
     place = (given.path, tuple(sorted(given.storage.items())))
     missing = check_missing(given.named.get("missing"))
     table = _opened(place, arrow_schema(schema), creation_of(given, schema.names), missing)
-    return EventLogStreamWriter(place, table, memory_bytes or DEFAULT_MEMORY_BYTES, missing)
+    names = spelled_names(schema.names, table.head().schema.names)
+    return EventLogStreamWriter(
+        place, table, names, memory_bytes=memory_bytes or DEFAULT_MEMORY_BYTES, missing=missing
+    )
 
 
 @dataclass
@@ -317,7 +336,7 @@ def _opened(
         known = _Open(table, table.clock.elapsed_s())
         _open.put(place, known)
     table = check_agrees(known.table, creation)
-    check_rows(incoming, table.head(), missing)
+    _check_rows(incoming, table, missing)
     return table
 
 
@@ -336,7 +355,12 @@ def _look(known: _Open, incoming: pa.Schema, missing: Missing | None) -> None:
 
 def _fit(incoming: pa.Schema, table: Table, missing: Missing | None) -> bool:
     try:
-        check_rows(incoming, table.head(), missing)
+        _check_rows(incoming, table, missing)
     except InvalidInput:
         return False
     return True
+
+
+def _check_rows(incoming: pa.Schema, table: Table, missing: Missing | None) -> None:
+    head = table.head()
+    check_rows(spelled(incoming, head.schema.names), head, missing)

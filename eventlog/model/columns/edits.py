@@ -127,7 +127,7 @@ def rename_field(schema: Schema, old: Path, new: str) -> Schema:
 
 
 def widen_field(schema: Schema, name: Path, wanted: pa.DataType) -> Schema:
-    """Return the schema with a wider type of a column or field.
+    """Return the schema with a wider type of a column or field; the same if it has the type.
 
     Raises:
         InvalidInput: it does not exist, or a value of its type may be none of the other one.
@@ -147,6 +147,8 @@ def widen_field(schema: Schema, name: Path, wanted: pa.DataType) -> Schema:
                     for f in fields
                 ],
             )
+        if stored == kind:  # as after a call that is repeated
+            return kind
         if not is_widening(stored, kind):
             raise InvalidInput(
                 f"{path_text(path)} cannot change type from {type_text(stored)} to "
@@ -179,7 +181,7 @@ def reorder_fields(schema: Schema, names: Iterable[str], within: Path = ()) -> S
 
         return _with_struct(schema, where, reordered)
     leading = [column_of(schema, name) for name in order]
-    return _checked(schema, [*leading, *(c for c in schema.columns if c.name not in order)])
+    return _checked(schema, [*leading, *(c for c in schema.columns if c not in leading)])
 
 
 def relax_fields(schema: Schema, names: Iterable[str]) -> Schema:
@@ -205,14 +207,14 @@ def evolved_for(schema: Schema, incoming: pa.Schema) -> Schema:
     Raises:
         InvalidInput: a name or a type is not possible.
     """
-    known = {column.name: column for column in schema.columns}
+    known = {column.name.lower() for column in schema.columns}
     columns = []
-    wanted = {field.name: field for field in incoming}
+    wanted = {field.name.lower(): field for field in incoming}
     for column in schema.columns:
-        field = wanted.get(column.name)
+        field = wanted.get(column.name.lower())
         kind = column.type if field is None else _united(column.type, field.type, column.name)
         columns.append(msgspec.structs.replace(column, type=kind))
-    new = [f.with_nullable(True) for f in incoming if f.name not in known]
+    new = [f.with_nullable(True) for f in incoming if f.name.lower() not in known]
     columns += arrow_columns(new) if new else ()
     return schema if tuple(columns) == schema.columns else _checked(schema, columns)
 
@@ -245,30 +247,41 @@ def path_text(path: Sequence[str]) -> str:
 
 
 def column_of(schema: Schema, name: str) -> Column:
-    """Return a column by its name.
+    """Return a column by its name, whose capitals do not matter.
 
     Raises:
         InvalidInput: there is none.
     """
     for column in schema.columns:
-        if column.name == name:
+        if column.name.lower() == name.lower():
             return column
     raise InvalidInput(f"no column {shown(name)}; columns: {list_names(schema)}")
 
 
 def _new_fields(schema: Schema, fields: list[pa.Field], where: list[str]) -> list[pa.Field]:
     """Return the fields that a table does not have; others must have the type that they have."""
-    known = {} if where else {column.name: column for column in schema.columns}
+    known = _known_types(schema, where)
     for field in fields:
-        column = known.get(field.name)
-        if column is not None and arrow_type(column.type) != arrow_type(
-            stored_type(field.type, field.name)
-        ):
+        kind = known.get(field.name)
+        if kind is not None and arrow_type(kind) != arrow_type(stored_type(field.type, field.name)):
             raise InvalidInput(
-                f"column {field.name!r} exists, with type {type_text(column.type)}: it cannot be "
-                "added with another one"
+                f"{path_text([*where, field.name])} exists, with type {type_text(kind)}: it cannot "
+                "be added with another one"
             )
     return [field for field in fields if field.name not in known]
+
+
+def _known_types(schema: Schema, where: list[str]) -> dict[str, ColumnType]:
+    """Return the types of the columns, or of the fields of the struct at a path, by name."""
+    if not where:
+        return {column.name: column.type for column in schema.columns}
+    stored = column_of(schema, where[0]).type
+    for name in where[1:]:
+        fields = inner_fields(stored)
+        _one_of(fields, where, name)
+        stored = next(field.type for field in fields if field.name == name)
+    is_struct = isinstance(stored, dict) and "struct" in stored
+    return {field.name: field.type for field in inner_fields(stored)} if is_struct else {}
 
 
 def _with_default(column: Column, given: Any) -> Column:

@@ -420,6 +420,7 @@ class _Reader:
     def column(self, node: Any) -> Column:
         """Return the column that a node names."""
         name, table = str(node.name), str(node.args["table"].name) if node.args.get("table") else ""
+        table = table.lower() if table.lower() in self.others else table
         schema = self.others.get(table) if table else self.schema
         if schema is None or any(node.args.get(part) for part in ("db", "catalog")):
             known = f"; columns of {', '.join(self.others)} need their names" if self.others else ""

@@ -233,5 +233,8 @@ def _advice(unknown: list[str], wanted: pa.Schema) -> str:
         )
     spelled = [name for name in wanted.names if name.lower() in map(str.lower, unknown)]
     if spelled:
-        return f"Capitals count: the table spells it {', '.join(map(repr, spelled))}"
-    return "Drop them, or add them to the table first: Table.add_columns(all columns, old and new)"
+        return f"In text files capitals count: the table spells it {', '.join(map(repr, spelled))}"
+    return (
+        "Drop them; or add them to the table first, by Table.add_columns or by evolve=True (Spark: "
+        "option mergeSchema, shell: --evolve)"
+    )

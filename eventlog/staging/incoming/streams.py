@@ -5,7 +5,7 @@ No I/O except reading the caller's stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -55,10 +55,28 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
     )
 
 
+def spelled_names(given: Sequence[str], table: Sequence[str]) -> list[str]:
+    """Return names of columns as a table spells them: capitals do not matter, as in expressions.
+
+    Args:
+        given: the names.
+        table: the names of the table's columns, which differ by more than capitals.
+    """
+    known = {name.lower(): name for name in table}
+    return [name if name in table else known.get(name.lower(), name) for name in given]
+
+
+def spelled(given: pa.Schema, table: Sequence[str]) -> pa.Schema:
+    """Return the schema of rows with the names of its columns as a table spells them."""
+    names = spelled_names(given.names, table)
+    fields = [field.with_name(name) for field, name in zip(given, names, strict=True)]
+    return pa.schema(fields, given.metadata)
+
+
 def batches(
     reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream, which can be read only once.
+    """Yield the batches of a stream, which can be read only once, as the table spells its columns.
 
     Raises:
         InvalidInput: a batch does not have the columns of the stream's schema; the stream fails; or
@@ -70,10 +88,11 @@ def batches(
             "once, so pass a new one"
         )
     _spent.add(reader)
+    names = spelled_names(reader.schema.names, wanted.names)
     try:
         for batch in reader:
             _check_batch(batch.schema, reader.schema, wanted, time_column)
-            yield batch
+            yield batch.rename_columns(names)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the rows could not be read: {first_line(error)}") from error
 
@@ -88,4 +107,4 @@ def _check_batch(
             f"has {', '.join(declared.names)[:200]}: give every batch the same columns"
         )
     if given.types != declared.types:
-        check_columns(given, wanted, time_column)
+        check_columns(spelled(given, wanted.names), wanted, time_column)

@@ -179,7 +179,6 @@ def with_column(name, values):
     ("rows", "why"),
     [
         (lambda: events(1).append_column("more", pa.array([1])), "unknown columns: 'more'"),
-        (lambda: events(1).rename_columns(["at", "Name", "value"]), "the table spells it 'name'"),
         (lambda: events(1).append_column("name", pa.array(["x"])), "two columns 'name'"),
         (lambda: events(1).drop_columns(["at"]), "'at' is missing"),
         (lambda: with_column("at", pa.array([None, AT], SCHEMA.field("at").type)), "1 event times"),

@@ -1115,9 +1115,9 @@ def test_one_file_of_many_that_does_not_fit_is_named(table, tmp_path):
     assert refused(
         t, tmp_path / "a.parquet", tmp_path / "b.parquet", match=r"b\.parquet: column 'f'"
     )
-    pq.write_table(pa.table({"at": [HOUR], "NAME": ["x"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"at": [HOUR], "TITLE": ["x"]}), tmp_path / "b.parquet")
     assert refused(
-        t, tmp_path / "a.parquet", tmp_path / "b.parquet", match=r"b\.parquet: unknown.*'NAME'"
+        t, tmp_path / "a.parquet", tmp_path / "b.parquet", match=r"b\.parquet: unknown.*'TITLE'"
     )
 
 

@@ -13,7 +13,14 @@ from eventlog import Table
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
 from eventlog.cli.terminal import committed
-from eventlog.cli.verbs.rows.file_options import MEGABYTE, Input, of_files, rows_of
+from eventlog.cli.verbs.rows.file_options import (
+    MEGABYTE,
+    Input,
+    evolve_table,
+    evolving,
+    of_files,
+    rows_of,
+)
 from eventlog.keyed.rule import OP, MergeRule, keyed_of
 from eventlog.quantities import count_text
 from eventlog.staging.upsert_rows import MISSING, Missing
@@ -31,8 +38,9 @@ _missing = click.option(
 @common
 @click.argument("files", nargs=-1, required=True)
 @_missing
+@evolving
 @of_files
-def append_(place: Place, *, missing: Missing | None, **given: Any) -> None:
+def append_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any) -> None:
     """Append the rows of FILES as one commit.
 
     FILES are Parquet, CSV, JSON lines or Arrow files, or folders of them, also with columns in
@@ -44,15 +52,16 @@ def append_(place: Place, *, missing: Missing | None, **given: Any) -> None:
         unless given with --null; nan is a float. JSON lines: a missing field is null.
     """
     table = place.open()
-    _write_rows(place, table, Input(**given), append, "appended", missing)
+    _write_rows(place, table, Input(**given), append, "appended", missing, evolve=evolve)
 
 
 @click.command("upsert")
 @common
 @click.argument("files", nargs=-1, required=True)
 @_missing
+@evolving
 @of_files
-def upsert_(place: Place, *, missing: Missing | None, **given: Any) -> None:
+def upsert_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any) -> None:
     """Insert the rows of FILES into a keyed table, or merge them with those of their keys.
 
     FILES are as for append. A column _op may have 'd' in rows whose keys are to be deleted, and 'u'
@@ -64,7 +73,7 @@ def upsert_(place: Place, *, missing: Missing | None, **given: Any) -> None:
     """
     table = place.open()
     rule_or_refuse(table.head(), table.uri)
-    _write_rows(place, table, Input(**given), upsert, "upserted", missing)
+    _write_rows(place, table, Input(**given), upsert, "upserted", missing, evolve=evolve)
 
 
 def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
@@ -74,9 +83,13 @@ def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
     write: Callable[..., int],
     verb: str,
     missing: Missing | None,
+    *,
+    evolve: bool,
 ) -> None:
     head = table.head()
-    rule = head.merge_rule
+    if evolve and already(head, make_app(given.app_id, given.app_seq)) is None:
+        evolve_table(table, given)
+    rule = table.head().merge_rule
     complete = rule if missing is None else None
     write = functools.partial(write, missing=missing)
     write_files(place, table, given, write, verb, complete=complete)

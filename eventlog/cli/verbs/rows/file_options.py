@@ -13,11 +13,20 @@ from typing import Any, NamedTuple
 import click
 import pyarrow as pa
 
+from eventlog import Table
 from eventlog.cli import terminal
 from eventlog.keyed.rule import MergeRule
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import MISSING
-from eventlog.writers.files import FORMATS, Lacking, open_rows, with_progress, with_row_count
+from eventlog.table.evolving import evolve_for
+from eventlog.writers.files import (
+    FORMATS,
+    Lacking,
+    file_schemas,
+    open_rows,
+    with_progress,
+    with_row_count,
+)
 
 MEGABYTE = 2**20
 
@@ -53,6 +62,11 @@ _FILES: list[Callable[[Any], Any]] = [
     ),
     *_WORK,
 ]
+evolving = click.option(
+    "--evolve",
+    is_flag=True,
+    help="First add the columns of FILES that the table lacks, and widen types. Parquet, Arrow.",
+)
 replaced_columns = click.option(
     "--missing", type=click.Choice(MISSING), help="The value of columns that the rows lack."
 )
@@ -95,6 +109,17 @@ def of_work(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_WORK):
         command = option(command)
     return command
+
+
+def evolve_table(table: Table, given: Input) -> None:
+    """Give a table the columns and the wider types of files that it lacks.
+
+    Raises:
+        CommitConflict: another writer changed the same columns in the meantime.
+        InvalidInput: see `file_schemas`; or a name or a type is not possible.
+    """
+    for schema in file_schemas(given.files, table.head().schema, given.file_format):
+        evolve_for(table.session, schema)
 
 
 @contextmanager

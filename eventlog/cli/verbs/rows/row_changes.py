@@ -20,6 +20,8 @@ from eventlog.cli.verbs.rows.adding import done_text, write_files
 from eventlog.cli.verbs.rows.file_options import (
     MEGABYTE,
     Input,
+    evolve_table,
+    evolving,
     of_files,
     of_work,
     replaced_columns,
@@ -30,7 +32,7 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.quantities import count_text, size_text
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import already, make_app
+from eventlog.writers.batch import already, check_evolving, make_app
 from eventlog.writers.changing.joining import merge
 from eventlog.writers.changing.landing import ISOLATIONS, RowChange
 from eventlog.writers.changing.updating import update
@@ -149,8 +151,9 @@ def update_(
 @_isolation
 @_dry_run
 @replaced_columns
+@evolving
 @of_files
-def overwrite_(
+def overwrite_(  # noqa: PLR0913 - one argument an option
     place: Place,
     *,
     where: str | None,
@@ -160,6 +163,7 @@ def overwrite_(
     isolation: str,
     dry_run: bool,
     missing: Missing | None,
+    evolve: bool,
     **given: Any,
 ) -> None:
     """Replace rows by those of FILES, as one commit.
@@ -188,7 +192,7 @@ def overwrite_(
                 dry_run=dry_run,
             )
 
-    _write_once(place, table, wanted, write, dry_run=dry_run)
+    _write_once(place, table, wanted, write, dry_run=dry_run, evolve=evolve)
 
 
 @click.command("merge-rows")
@@ -216,6 +220,7 @@ def overwrite_(
     help="What becomes of rows of the table that match none of FILES.",
 )
 @_dry_run
+@evolving
 @of_files
 def merge_rows(
     place: Place,
@@ -226,6 +231,7 @@ def merge_rows(
     when_not_matched: str,
     when_not_matched_by_source: str,
     dry_run: bool,
+    evolve: bool,
     **options: Any,
 ) -> None:
     """Merge the rows of FILES into a table without a key, by the values of the columns --on.
@@ -238,6 +244,8 @@ def merge_rows(
     """
     if given and when_matched is not None:
         raise InvalidInput("give either --set or --when-matched")
+    if given and evolve:
+        raise InvalidInput("give either --set or --evolve: add the columns by: eventlog columns")
     table, wanted, names = place.open(), Input(**options), parse_names(on, "--on")
     matched: Any = _new_values(given) if given else when_matched or "update"
     inserts = when_not_matched == "insert"
@@ -262,7 +270,7 @@ def merge_rows(
                 memory_bytes=wanted.memory_mb * MEGABYTE,
             )
 
-    _write_once(place, table, wanted, write, dry_run=dry_run)
+    _write_once(place, table, wanted, write, dry_run=dry_run, evolve=evolve)
 
 
 def _delete_keys(place: Place, table: Table, wanted: Input, *, alone: bool) -> None:
@@ -317,11 +325,14 @@ def _write_once(
     write: Callable[[Snapshot], RowChange],
     *,
     dry_run: bool,
+    evolve: bool,
 ) -> None:
     """Change rows by those of files, which are not opened if the unit of work is done already."""
-    head = table.refresh()
-    done = already(head, make_app(given.app_id, given.app_seq))
-    change = write(head) if done is None else RowChange(done)
+    done = already(table.refresh(), make_app(given.app_id, given.app_seq))
+    if evolve and done is None:
+        check_evolving(dry_run=dry_run)
+        evolve_table(table, given)
+    change = write(table.head()) if done is None else RowChange(done)
     _answer(place, table, change, dry_run=dry_run, app_id=given.app_id)
 
 
