@@ -30,6 +30,7 @@ from eventlog.model.actions import (
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.columns.named_checks import checks_of, same_check, untested
 from eventlog.model.entries import Check, Schema, Segment
+from eventlog.model.stats import live_stats
 from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.session.session import Session
 from eventlog.state.delta import drop_of
@@ -138,6 +139,8 @@ class TargetCommits:
         adds = [self._copies.add_of(f, live.get(segment_id(f.id))) for f in carried.adds]
         changes = (a.schema for a in carried.changes if isinstance(a, SetSchema))
         *_, schema = head.stored_schema, *changes
+        # against statistics-of-columns-dropped-by-a-merge
+        adds = [msgspec.structs.replace(add, stats=live_stats(add.stats, schema)) for add in adds]
         added = untested(schema, head.stored_schema)
         if checks_of(schema):
             gone = {segment.id for segment in live.values()}

@@ -21,7 +21,7 @@ from eventlog.model.columns.defaults import decode_default
 from eventlog.readers import changes, count, scan
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append, overwrite, upsert
+from eventlog.writers import append, delete, overwrite, upsert
 
 
 @pytest.mark.parametrize(("seed", "keyed"), [(0, False), (1, True)])
@@ -282,6 +282,36 @@ def test_rows_are_merged_where_their_column_was_dropped():
     for table in (one, two):
         assert scan(table).to_table().schema.names == ["at", "name"]
         assert scan(table).count() == 5
+
+
+@pytest.mark.parametrize("drops", ["one", "two"])
+def test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one(drops):
+    one, two = copies()
+    {"one": one, "two": two}[drops].drop_columns(["value"])
+    delete(one, where="name = 'row 1'")
+    append(one, events(1, first=10) if drops == "two" else events(1, first=10).drop("value"))
+    merged(one, two)
+    for table in (one, two):
+        names = scan(table, ["name"]).to_table()["name"].to_pylist()
+        assert sorted(names) == ["row 0", "row 10", "row 2"]
+        assert table.head().schema.names == ["at", "name"]
+        assert fsck(table, checksums=True).findings == ()
+
+
+@pytest.mark.parametrize("first", ["drop", "delete"])
+def test_a_restore_brings_deleted_rows_back_after_a_drop(first):
+    table = create()
+    append(table, events(3))
+    version = table.head().version
+    steps = {
+        "drop": lambda: table.drop_columns(["value"]),
+        "delete": lambda: delete(table, where="name = 'row 1'"),
+    }
+    steps[first]()
+    steps[{"drop": "delete", "delete": "drop"}[first]]()
+    table.restore(version)
+    assert scan(table).to_table().schema.names == ["at", "name"]
+    assert scan(table).count() == 3
 
 
 def test_renames_of_one_column_in_two_logs_are_a_conflict_that_names_both():

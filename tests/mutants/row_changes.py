@@ -4,6 +4,13 @@ from mutants.swap import becomes, mutant, never, skip, without
 
 ROW_CHANGES = (
     mutant(
+        "merged-rows-without-defaults",
+        "W14",
+        "rows that a merge adds have the defaults of columns that the source lacks",
+        never,
+        "test_rows_that_a_merge_adds_have_the_defaults_of_columns_that_the_source_lacks",
+    ),
+    mutant(
         "changes-of-the-rows-deleted-before",
         "W14",
         "the changes of a delete are the rows that no earlier delete has",

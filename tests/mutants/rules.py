@@ -361,6 +361,13 @@ RULES = (
         "test_a_restore_of_before_a_drop_brings_rows_back_and_not_the_column",
     ),
     mutant(
+        "statistics-of-columns-dropped-by-a-merge",
+        "F6",
+        "deletes of rows are merged where a column of their segment was dropped",
+        becomes("adds"),
+        "test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one",
+    ),
+    mutant(
         "statistics-of-dropped-columns-merged",
         "F6",
         "rows of a log that has a column are merged where it was dropped",

@@ -20,11 +20,12 @@ from eventlog.log.snapshot import plan_scan
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import App
-from eventlog.model.schema import from_arrow, list_names
+from eventlog.model.schema import from_arrow, list_names, to_arrow
 from eventlog.query.sql.parsing import qualified
 from eventlog.segments.batches import gathered
 from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
+from eventlog.staging.incoming.absent_columns import write_defaults
 from eventlog.staging.incoming.casting import check_columns, conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
@@ -90,7 +91,8 @@ def merge(  # noqa: PLR0913 - the public API
         when_matched: `update` gives the row the values of the source, and keeps those of columns
             that the source lacks; `delete` deletes it; `ignore` leaves it; or new values by column,
             as for `update`, whose expressions name the source's columns as `source.price`.
-        when_not_matched: whether rows of the source that match none are added.
+        when_not_matched: whether rows of the source that match none are added, with the defaults of
+            columns that they lack.
         when_not_matched_by_source: whether rows of the table that match none are deleted; then all
             rows of the table are read.
         app_id: as for `append`.
@@ -162,6 +164,9 @@ class Merging:
             choice(self.when_matched, "when_matched", ("update", "delete", "ignore"))
         if not self.on:
             raise InvalidInput("merge needs the columns to match: give on")
+        if len(set(self.on)) < len(self.on):
+            twice = next(name for name in self.on if self.on.count(name) > 1)
+            raise InvalidInput(f"merge on {shown(twice)}, which is given twice: give it once")
 
     def begin(self, t: Table, start: Snapshot, app: App | None) -> RowChange | None:
         """Return the change if the app's unit of work is done already.
@@ -470,7 +475,7 @@ class Matching(TableMatching):
                     yield from table.to_batches()
             if self.merging.inserts:
                 numbers = pa.array(list(self._unmatched()), pa.int64())
-                new = as_table_rows(self.source.take(numbers), head.schema)
+                new = as_table_rows(self.source.take(numbers), head.stored_schema)
                 inserted = new.num_rows
                 yield from new.to_batches()
 
@@ -585,10 +590,19 @@ def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:
     return whole
 
 
-def as_table_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of the source as rows of the table; columns that they lack are null."""
-    columns = [
-        rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
-        for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+def as_table_rows(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Return rows of the source as rows of the table.
+
+    Columns that they lack have their defaults (FORMAT.md R7.12), or are null.
+    """
+    defaults = write_defaults(schema)
+
+    def column(f: pa.Field) -> pa.ChunkedArray | pa.Array:
+        if f.name in rows.column_names:
+            return rows.column(f.name)
+        if f.name in defaults:  # against merged-rows-without-defaults
+            return pa.repeat(defaults[f.name], rows.num_rows)
+        return pa.nulls(rows.num_rows, f.type)
+
+    wanted = to_arrow(schema)
+    return pa.Table.from_arrays([column(f) for f in wanted], schema=wanted)

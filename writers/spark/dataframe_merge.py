@@ -165,9 +165,9 @@ class SparkMatching(TableMatching):
         return frame.mapInArrow(_Placed(reading, len(names)).rows, StructType(fields))
 
     def _stage(self, rows: DataFrame, head: Snapshot, schema: pa.Schema | None = None) -> list[Add]:
-        """Stage rows with numbered columns; those that the schema lacks are null."""
+        """Stage rows with numbered columns; see `as_table_rows` for those that the schema lacks."""
         t, recipe = self.search.t, Recipe.of(head, fills=True)
-        task = _Stage(t, recipe, schema or head.schema, head.schema, self.search.memory_bytes)
+        task = _Stage(t, recipe, schema or head.schema, self.search.memory_bytes)
         with explained():
             done = rows.mapInArrow(task.rows, STAGED).collect()
         return adds_of(t, recipe, (bytes(row.adds) for row in done), self.search.memory_bytes)
@@ -308,14 +308,12 @@ class _Stage:
         t: the table.
         recipe: how rows become segments.
         given: the schema of the rows, whose columns are numbered.
-        wanted: the table's schema.
         memory_bytes: bound on the memory for rows.
     """
 
     t: Table
     recipe: Recipe
     given: pa.Schema
-    wanted: pa.Schema
     memory_bytes: int
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -326,7 +324,7 @@ class _Stage:
     def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.Table.from_batches([batch]).rename_columns(self.given.names)
-            yield from as_table_rows(rows.cast(self.given), self.wanted).to_batches()
+            yield from as_table_rows(rows.cast(self.given), self.recipe.schema).to_batches()
 
 
 def in_spark_types(rows: pa.Table, letter: str) -> Iterator[pa.RecordBatch]:

@@ -52,6 +52,7 @@ from eventlog.model.columns.named_checks import newest_check
 from eventlog.model.entries import Segment, Vector, deleted_rows, stored_bitmap
 from eventlog.model.properties import setting
 from eventlog.model.records import App, AppMark, Meta, Origin, Published, Transaction, origins_of
+from eventlog.model.stats import live_stats
 from eventlog.state.delta import add_of
 from eventlog.state.small import assessment, claims, holds, timing
 
@@ -280,9 +281,11 @@ def add_problem(
         before: the live entry of the segment, if the transaction drops it and may add it again.
     """
     if before is not None:
-        # Its rows may have been tested again: its schema is a newer one then.
+        # Its rows may have been tested again: its schema is a newer one then. An add has no
+        # statistics of columns that were dropped.
+        stats = () if meta.schema is None else live_stats(before.stats, meta.schema)
         exchanged = {"vector": add.vector, "schema": max(add.schema, before.schema)}
-        same = msgspec.structs.replace(add_of(before), **exchanged) == add
+        same = msgspec.structs.replace(add_of(before), **exchanged, stats=stats) == add
         if not same or add.vector == before.vector:  # against exchanged-for-another-object
             return f"segment {add.id} is live, and only its vector can be exchanged"
     # against add-below-the-fence

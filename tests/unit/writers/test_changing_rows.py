@@ -151,6 +151,13 @@ def test_a_merge_keeps_the_columns_that_the_source_lacks(table):
     assert scan(table, where="value = 20").to_table().column("at").to_pylist() == at
 
 
+def test_rows_that_a_merge_adds_have_the_defaults_of_columns_that_the_source_lacks(table):
+    table.add_columns([pa.field("unit", pa.string()), pa.field("z", pa.int8())], {"unit": "mm"})
+    merge(table, source((9, 4.5)), "name")
+    rows = scan(table, ["unit", "z"], where="name = 'row 9'").to_table().to_pylist()
+    assert rows == [{"unit": "mm", "z": None}]
+
+
 def test_a_merge_that_gives_no_new_value_changes_no_row(table):
     rows = source((2, 20.0), columns=["name"])
     assert merge(table, rows, "name", when_not_matched="ignore") == 1
@@ -498,6 +505,7 @@ def test_a_required_column_is_not_set_to_null(where):
         (source((2, 1.0)), {"on": "nothing"}, "nothing"),
         (source((2, 1.0)), {"on": ["name", "nothing"]}, "nothing"),
         (source((2, 1.0)), {"on": []}, "give on"),
+        (source((2, 1.0)), {"on": ["name", "name"]}, "given twice"),
         (source((2, 1.0)), {"on": "value"}, "of type double"),
         (source((2, 1.0), columns=("at", "value")), {}, "which the source lacks"),
         (source((2, 1.0), columns=("name", "value")), {}, "lacks column 'at'"),
