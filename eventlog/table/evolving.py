@@ -62,15 +62,13 @@ def widen_column(session: Session, name: Path, wanted: pa.DataType) -> int:
 
 def reorder_columns(session: Session, names: Iterable[str], within: Path) -> int:
     """See `Table.reorder_columns`."""
-    listed = _listed(names, "names")
-    if wrong := [name for name in listed if not isinstance(name, str)]:
-        raise InvalidInput(f"names must be text, not {shown(wrong[0])}")
+    listed = _texts(names)
     return evolve(session, lambda schema: edits.reorder_fields(schema, listed, within))
 
 
 def relax_columns(session: Session, names: Iterable[str]) -> int:
     """See `Table.relax_columns`."""
-    listed = _listed(names, "names")
+    listed = _texts(names)
     return evolve(session, lambda schema: edits.relax_fields(schema, listed))
 
 
@@ -171,6 +169,13 @@ def _fields(given: Any) -> list[pa.Field]:
             f"fields must be a pyarrow.Schema or a list of pyarrow fields, not {shown(given)}"
         ) from None
     return [*fields]
+
+
+def _texts(names: Iterable[str]) -> list[str]:
+    listed = _listed(names, "names")
+    if wrong := [name for name in listed if not isinstance(name, str)]:
+        raise InvalidInput(f"names must be text, not {shown(wrong[0])}")
+    return listed
 
 
 def _listed(given: Any, name: str) -> list[Any]:
