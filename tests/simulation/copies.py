@@ -12,7 +12,7 @@ from dataclasses import replace
 from simulation import plans
 from simulation.actors import EXPECTED
 from simulation.harsh import HarshStore, Late
-from simulation.ledger import COMMIT, TOP, hold, segment_key
+from simulation.ledger import COMMIT, TOP, hold, keys_of
 from simulation.simulate import run as run_plan
 
 from eventlog import Table, errors
@@ -121,7 +121,8 @@ def _check_whole(world, store, mine, have, stage):
     for version in have:
         if version < least:
             continue
-        needed = {segment_key(entry) for entry in steps[version].state["live"].values()}
+        live = steps[version].state["live"].values()
+        needed = {key for entry in live for key in keys_of(entry)}
         lost = sorted(needed - mine.keys())
         hold(not lost, "copy", f"version {version} lacks {lost}, {stage}")
         try:

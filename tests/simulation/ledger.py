@@ -10,6 +10,7 @@ from simulation import naive
 SEGMENT = re.compile(
     r"data/(\d{12})/(\d{4}(?:-\d\d){1,2}(?:T\d\d)?)/([0-9a-f]{32})\.parquet", re.ASCII
 )
+VECTORS = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.puffin", re.ASCII)
 COMMIT = re.compile(r"_log/(\d{12})\.json", re.ASCII)
 ROOT = re.compile(r"_log/(\d{12})\.keyframe\.json", re.ASCII)
 TOP = 999_999_999_999
@@ -49,6 +50,20 @@ def segment_key(entry):
     return f"data/{entry['epoch']:012d}/{entry['chunk']}/{entry['id']}.parquet"
 
 
+def vectors_key(vector):
+    """Return the key of the object that has a vector; None if the log has it."""
+    stored = naive.stored_in(vector)
+    if stored is None:
+        return None
+    return f"data/{stored['epoch']:012d}/vectors/{stored['object']}.puffin"
+
+
+def keys_of(entry):
+    """Return the keys of the objects that an entry needs."""
+    vectors = vectors_key(entry["vector"]) if "vector" in entry else None
+    return [segment_key(entry)] + ([] if vectors is None else [vectors])
+
+
 def check_claims(claims, version):
     """Two live claims must not overlap, unless both are shared (R13.1)."""
     for (first, a), (second, b) in combinations(claims.items(), 2):
@@ -68,7 +83,8 @@ class Ledger:
         self.steps = []
         self.bodies = []
         self.accepted = {}  # transaction id -> version
-        self.last_live = {}  # dropped segment id -> the last version that has it
+        self.last_live = {}  # key of an object that is not live -> the last version that needs it
+        self._live = set()
         self.units = {}  # (app id, sequence) -> version
 
     @property
@@ -101,24 +117,22 @@ class Ledger:
         self.steps.append(step)
         self.bodies.append(body)
         self._check_header(step, version)
-        for entry in after["adds"]:
-            self.last_live.pop(entry["id"], None)
-        for entry in after["drops"]:
-            self.last_live[entry["id"]] = version - 1
+        live = {key for entry in after["live"].values() for key in keys_of(entry)}
+        self.last_live.update(dict.fromkeys(self._live - live, version - 1))
+        self._live = live
 
     def dead(self, key):
         """Return whether an object may be deleted now (R12.4)."""
-        match = SEGMENT.fullmatch(key)
-        if not match or int(match[1]) >= self.head["fence"] or match[3] in self.head["live"]:
+        match = SEGMENT.fullmatch(key) or VECTORS.fullmatch(key)
+        if not match or int(match[1]) >= self.head["fence"] or key in self._live:
             return False
-        return self.last_live.get(match[3], -1) < self.head["horizon"]
+        return self.last_live.get(key, -1) < self.head["horizon"]
 
     def needed(self):
         """Return the keys of all objects that are live in a version from the horizon on."""
-        wanted = {segment_key(entry) for entry in self.head["live"].values()}
-        for step in self.steps[self.head["horizon"] :]:
-            wanted.update(segment_key(entry) for entry in step.state["live"].values())
-        return wanted
+        kept = (self.steps[-1], *self.steps[self.head["horizon"] :])
+        entries = (entry for step in kept for entry in step.state["live"].values())
+        return {key for entry in entries for key in keys_of(entry)}
 
     def _check_effects(self, txns, accepted, version, before):
         """Check that each transaction and each unit takes effect once, and work has its claim.
@@ -144,13 +158,18 @@ class Ledger:
         header, state = step.commit["header"], step.state
         live = state["live"].values()
         totals = {"segments": len(live)}
-        totals |= {n: sum(e[n] for e in live) for n in ("rows", "bytes")}
+        totals |= {"rows": sum(map(naive.left, live)), "bytes": sum(e["bytes"] for e in live)}
+        deleted = sum(map(naive.deleted, live))
+        totals |= {"deleted": deleted} if deleted else {}
         hold(header["totals"] == totals, "header", f"totals of version {version}")
+        named = "vectors" in header["features"]
+        hold(named == bool(deleted), "header", f"features of version {version}")
         found = naive.state_hash(state)
         hold(header["state_hash"] == found, "header", f"state hash of version {version}")
         changes = {"transactions": len(step.accepted)}
         changes |= {"adds": len(state["adds"]), "drops": len(state["drops"])}
-        said = {name: header["changes"][name] for name in changes}
+        changes |= {"vectors": len(state["deletes"])}
+        said = {name: header["changes"].get(name, 0) for name in changes}
         hold(said == changes, "header", f"changes of version {version}: {said}, not {changes}")
         start = header["keyframe"]
         hold(start is None or start < version, "header", f"key frame of version {version}")

@@ -13,7 +13,7 @@ DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0, "clock": []}
 MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks", "origins")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
-    *("rows", "bytes", "checksum", "schema", "stats", "tail"),
+    *("rows", "bytes", "checksum", "schema", "stats", "tail", "vector"),
 )
 
 
@@ -73,12 +73,12 @@ def state_hash(state):
 def fold(state, transactions, version, time):
     """Return the state after a commit, the accepted ids, and id to rule of the void ones."""
     before, accepted, void = state, [], {}
-    state = state | {"version": version, "adds": [], "drops": []}
+    state = state | {"version": version, "adds": [], "drops": [], "deletes": [], "touched": []}
     gone = [i for i, mark in state["published"].items() if mark["until"] < version]
     state["published"] = {i: m for i, m in state["published"].items() if i not in gone}
     for txn in transactions:
         trial = state | {name: dict(state[name]) for name in (*MAPS, "live")}
-        trial |= {"adds": list(state["adds"]), "drops": list(state["drops"])}
+        trial |= {n: list(state[n]) for n in ("adds", "drops", "deletes", "touched")}
         try:
             need(txn["id"] not in accepted, "F1")
             judge(txn, trial, before, version, time)
@@ -108,20 +108,18 @@ def judge(txn, state, before, version, time):
     for drop in (a for a in actions if a["action"] == "drop"):
         entry = state["live"].pop(drop["id"], None)
         need(entry and entry["chunk"] == drop["chunk"] and digest(entry) == drop["hash"], "F5")
+        need(drop["id"] not in state["touched"], "F5 touched")
         dropped.append(entry)
     state["drops"] += dropped
+    deletes = [
+        delete_rows(a, state, before, version) for a in actions if a["action"] == "delete_rows"
+    ]
+    state["deletes"] += deletes
     balance(txn, dropped)
-    restored = any(a["action"] == "restore" for a in actions)
+    check_update(actions, dropped, deletes)
     for action in actions:
         if action["action"] == "add":
-            need(restored or action["epoch"] >= state["fence"], "F6 fence")
-            need(action["epoch"] < version, "F6 epoch")
-            need(1 <= action["schema"] <= state["schema"]["id"], "F6 schema")
-            seen = before["live"].keys() | {e["id"] for e in state["adds"]}
-            need(action["id"] not in seen, "F6 live")
-            entry = action | {"version": version, "partition": len(state["adds"])}
-            state["live"][action["id"]] = entry = {name: entry[name] for name in ENTRY}
-            state["adds"].append(entry)
+            add(action, state, before, actions, dropped, version)
         elif action["action"] == "unchanged":
             for entry in before["live"].values():
                 start, end = interval(entry["chunk"])
@@ -131,8 +129,87 @@ def judge(txn, state, before, version, time):
             total = sum(int(digest(entry), 16) for entry in before["live"].values())
             same = f"{total % 2**256:064x}" == action["hash_sum"]
             earlier = len(state["adds"]) > sum(a["action"] == "add" for a in actions)
-            fewer = len(state["drops"]) > len(dropped)
+            fewer = len(state["drops"]) > len(dropped) or len(state["deletes"]) > len(deletes)
             need(same and not earlier and not fewer, "F7 same segments")
+
+
+def add(action, state, before, actions, dropped, version):  # noqa: PLR0917 - F6 sees all of it
+    """F6."""
+    kinds = {a["action"] for a in actions}
+    restored = "restore" in kinds
+    again = exchanged(action, dropped) if kinds & {"restore", "origin"} else False
+    need(restored or again or action["epoch"] >= state["fence"], "F6 fence")
+    need(action["epoch"] < version, "F6 epoch")
+    need(1 <= action["schema"] <= state["schema"]["id"], "F6 schema")
+    added = {e["id"] for e in state["adds"]}
+    need(action["id"] not in added, "F6 added")
+    need(again or action["id"] not in before["live"], "F6 live")
+    if "vector" in action:
+        check_vector(action["vector"], action, state, version, restored=restored)
+    entry = action | {"version": version, "partition": len(state["adds"])}
+    state["live"][action["id"]] = entry = {name: entry[name] for name in ENTRY if name in entry}
+    state["adds"].append(entry)
+    if again:
+        state["touched"].append(action["id"])
+
+
+def exchanged(action, dropped):
+    """R20.6: whether an add differs from a segment that the transaction drops in its vector only."""
+    return any(
+        all(action.get(n) == old.get(n) for n in ENTRY if n not in ("version", "partition", "vector"))
+        and action.get("vector") != old.get("vector")
+        for old in dropped
+    )
+
+
+def delete_rows(action, state, before, version):
+    """R20.3; return the entry as it was, and as it is."""
+    old = before["live"].get(action["id"])
+    need(old and state["live"].get(action["id"]) == old, "R20.3 live")
+    need(action["id"] not in state["touched"], "R20.3 touched")
+    need(old["chunk"] == action["chunk"] and digest(old) == action["hash"], "R20.3 entry")
+    need(deleted(old) < action["vector"]["rows"], "R20.3 shrinks")
+    check_vector(action["vector"], old, state, version, restored=False)
+    state["live"][old["id"]] = new = old | {"vector": action["vector"]}
+    state["touched"].append(old["id"])
+    return old, new
+
+
+def check_vector(vector, entry, state, version, *, restored):
+    """R20.2."""
+    need(1 <= vector["rows"] < entry["rows"], "R20.2 rows")
+    stored = stored_in(vector)
+    if stored is not None:
+        need(stored["epoch"] < version, "R20.2 epoch")
+        need(restored or stored["epoch"] >= state["fence"], "R20.2 fence")
+
+
+def stored_in(vector):
+    """Return epoch, id and place of the object that has a vector; None if the log has it."""
+    return vector.get("stored") if vector.keys() & {"stored", "bitmap"} else vector
+
+
+def deleted(entry):
+    """Return how many rows the vector of an entry deletes."""
+    return entry["vector"]["rows"] if "vector" in entry else 0
+
+
+def left(entry):
+    """Return how many rows of an entry are not deleted."""
+    return entry["rows"] - deleted(entry)
+
+
+def check_update(actions, dropped, deletes):
+    """R20.5."""
+    updates = [a for a in actions if a["action"] == "update"]
+    if updates:
+        rest = {a["action"] for a in actions}
+        need(len(updates) == 1 and not rest & {"replace", "merge", "restore"}, "R20.5 alone")
+        rows, paired = updates[0]["rows"], updates[0]["paired"]
+        came = sum(left(a) for a in actions if a["action"] == "add")
+        gone = sum(map(left, dropped)) + sum(deleted(new) - deleted(old) for old, new in deletes)
+        need(1 <= rows <= gone and rows <= came, "R20.5 rows")
+        need(not paired or rows == gone == came, "R20.5 pairs")
 
 
 def may_ride(txn):
@@ -152,8 +229,9 @@ def balance(txn, dropped):
         planned = replaces[0]["version"]
         need(planned <= txn["read_version"], "F10 read")
         need(all(entry["version"] <= planned for entry in dropped), "F10 late")
-        kept = sum(a["rows"] for a in txn["actions"] if a["action"] == "add")
-        lost = sum(entry["rows"] for entry in dropped) - kept
+        need(all(a["action"] != "delete_rows" for a in txn["actions"]), "F10 deletes")
+        kept = sum(left(a) for a in txn["actions"] if a["action"] == "add")
+        lost = sum(map(left, dropped)) - kept
         need(lost == replaces[0]["deletes"], "F10 rows")
 
 
@@ -259,7 +337,7 @@ def small(a, state, version, time):  # noqa: PLR0912 - one case per action
         held(claims, a["id"], a["token"], "R13.5")
         del claims[a["id"]]
     else:  # judged above, with the segments
-        judged = ("add", "drop", "unchanged", "same_segments", "replace")
+        judged = ("add", "drop", "unchanged", "same_segments", "replace", "delete_rows", "update")
         assert kind in judged, f"unknown action {kind}"
 
 

@@ -75,6 +75,7 @@ class Plan:
         told: whether the store provides the time; otherwise each writer's clock does.
         jumps: whether the actors' clocks jump.
         segments: number of segments at the start.
+        rows: rows of the first of them; each has one more than the one before.
     """
 
     seed: int
@@ -85,6 +86,7 @@ class Plan:
     told: bool = False
     jumps: bool = False
     segments: int = 3
+    rows: int = 1
     keyframe_commits: int = 3
     combine_after: int = 2
     leaves: bool = False
@@ -148,6 +150,8 @@ def smaller(plan):
         yield replace(plan, leaves=False)
     if plan.segments > 1:
         yield replace(plan, segments=plan.segments - 1)
+    if plan.rows > 1:
+        yield replace(plan, rows=1)
     if plan.combine_after:
         yield replace(plan, combine_after=0)
     if plan.keyframe_commits < 1000:

@@ -4,8 +4,9 @@ Only Parquet is replaced: `rewritten` substitutes `rewriting.rewrite.rewrite`, a
 whose objects list their rows.
 """
 
+import pyarrow as pa
 from msgspec import structs
-from simulation.contents import rows_in
+from simulation.contents import rows_in, without_deleted
 from simulation.history import Call
 from simulation.ledger import hold
 from simulation.world import live
@@ -14,6 +15,7 @@ from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
 from eventlog.model.chunks import chunk_of, parse_chunk
+from eventlog.rewriting import translation
 from eventlog.rewriting.rewrite import Rewritten
 from eventlog.rewriting.row_digest import NOTHING
 from eventlog.rewriting.runs import enclosing_chunk
@@ -44,7 +46,7 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
     parts = {}
     for segment in inputs:
         try:
-            rows = rows_in(t.store.get(keys.key_of(segment)))
+            rows = without_deleted(t, segment, rows_in(t.store.get(keys.key_of(segment))))
         except errors.KeyNotFound:
             raise errors.DataLoss("an input is missing", key=keys.key_of(segment)) from None
         for chunk, found in spread(segment, granularity, rows):
@@ -61,6 +63,22 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
     recipe = Recipe.of(t.head())
     layout = structs.replace(recipe.layout, granularity=granularity)
     return Rewritten(tuple(adds), count, size, NOTHING, recipe.schema, layout, ())
+
+
+def marked_rows(t, made, inputs, deleted):
+    """Substitute `eventlog.rewriting.translation._marked_rows`: the rows as `rewritten` has them.
+
+    Of a coarser input the first ones stand in the first chunk, the others in the last one.
+    """
+    for segment in inputs:
+        rows = rows_in(t.store.get(keys.key_of(segment)))
+        left = without_deleted(t, segment, [*range(len(rows))])
+        starts, marks = [], []
+        for chunk, places in spread(segment, made.layout.granularity, left):
+            starts += [parse_chunk(chunk).start * 1000] * len(places)
+            marks += [place in deleted[segment.id] for place in places]
+        times = pa.array(starts, pa.timestamp("us", "UTC"))
+        yield pa.table([times, marks], [made.layout.time_column, translation._MARK.name])
 
 
 def spread(segment, granularity, rows):

@@ -16,6 +16,7 @@ from simulation.world import World, as_json, live, plain
 
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
+from eventlog.rewriting import translation
 from eventlog.state import keyframe
 
 NOW = timedelta(0)
@@ -129,7 +130,10 @@ def scaled(plan):
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with mock.patch.object(PERFORM, "rewrite", runners.rewritten):
+        with (
+            mock.patch.object(PERFORM, "rewrite", runners.rewritten),
+            mock.patch.object(translation, "_marked_rows", runners.marked_rows),
+        ):
             if plan.leaves:
                 with mock.patch.multiple(keyframe, **sizes):
                     yield
@@ -150,6 +154,8 @@ def sums_of(world):
     sums.done["objects deleted by vacuum"] += world.store.deleted
     sums.done["looks"] += len(world.record.looks)
     sums.done["rows rewritten"] += world.store.contents.rewritten
+    sums.done["rows changed"] += world.store.contents.changed
+    sums.done["rows deleted during a rewrite"] += world.store.contents.translated
     for step in ledger.steps:
         for kind in step.kinds:
             sums.done[f"did {kind}"] += 1

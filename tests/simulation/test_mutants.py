@@ -46,7 +46,7 @@ def careless_vacuum(*, fenced=True, horizon=True, live_first=False):
             live = {s.id for s in head.segments()}
         listed = [keys.parse_segment_key(o.key) for o in t.store.list(keys.SEGMENTS_PREFIX)]
         below = head.meta.fence if fenced else head.version
-        dead = [p for p in listed if p[0] < below and p[2] not in live]
+        dead = [p for p in listed if p and p[0] < below and p[2] not in live]
         t.store.delete([keys.segment_key(*p) for p in dead])
 
     return vacuum

@@ -5,10 +5,10 @@ from collections import Counter
 from contextlib import contextmanager
 
 import msgspec
-from simulation.contents import Contents, body_of, rows_in
+from simulation.contents import Contents, body_of, rows_in, without_deleted
 from simulation.harsh import HarshStore, Late
 from simulation.history import Call, Fetch, Look, Record
-from simulation.ledger import COMMIT, SEGMENT, Ledger, Violation, hold, segment_key
+from simulation.ledger import COMMIT, SEGMENT, VECTORS, Ledger, Violation, hold, keys_of
 from simulation.scheduler import Scheduler, WaitingClock
 from support.builders import Crash, create, drop_of, live
 
@@ -47,8 +47,9 @@ class WatchedStore:
         if created and COMMIT.fullmatch(key):
             with self._watched():
                 self.ledger.advance(bytes(body))
-                for entry in self.ledger.head["adds"]:
-                    there = self._has(segment_key(entry))
+                head = self.ledger.head
+                for entry in (*head["adds"], *(new for _, new in head["deletes"])):
+                    there = all(map(self._has, keys_of(entry)))
                     hold(there, "loss", f"version {self._head()} adds {entry}: no object")
                 self.contents.advance(self.ledger.steps[-1], self._head())
         return created
@@ -56,7 +57,8 @@ class WatchedStore:
     def delete(self, keys):
         with self._watched():
             for key in keys:
-                hold(SEGMENT.fullmatch(key), "delete", f"{key} was deleted: not under data/")
+                known = SEGMENT.fullmatch(key) or VECTORS.fullmatch(key)
+                hold(known, "delete", f"{key} was deleted: not under data/")
                 if self._has(key):
                     hold(self.ledger.dead(key), "delete", f"{key} was deleted, and is not dead")
                     self.deleted += 1
@@ -113,7 +115,7 @@ class World:
 
     def _furnish(self, table, count):
         """Give the table a history: segments, a replaced one, and abandoned uploads."""
-        adds = [self.stage(table, CHUNKS[n % 3], 1 + n) for n in range(count)]
+        adds = [self.stage(table, CHUNKS[n % 3], self.plan.rows + n) for n in range(count)]
         table.commit(table.transaction("append", adds))
         self.stage(table, CHUNKS[0])
         first = live(table.head())[0]
@@ -140,7 +142,7 @@ class World:
         )
         clock = WaitingClock(self.scheduler, self._seed(), off_ms)
         table = Table(store, clock)
-        table.world = self
+        table.world, table.change = self, None
         self._sessions += 1
         table.opened_as = f"{actor}.{self._sessions}"
         commit, calls = table.session.commit, {}
@@ -148,6 +150,8 @@ class World:
         def recorded(transaction):
             call = calls.get(transaction.id)
             if call is None:
+                if table.change is not None:
+                    self.store.contents.changes[transaction.id] = table.change
                 app = transaction.app and (transaction.app.id, transaction.app.seq)
                 call = Call(actor, transaction.operation, transaction.id, app, self.count())
                 calls[transaction.id] = call
@@ -205,11 +209,19 @@ class World:
             else:
                 whole = hashlib.sha256(body).hexdigest() == segment.checksum
                 hold(whole, "read", f"segment {segment.id} has other bytes")
-                rows += rows_in(body)
+                rows += self._left(table, segment, rows_in(body), missing)
         horizon = self.store.ledger.head["horizon"]
         self.record.fetches.append(Fetch(table.opened_as, version, missing, horizon))
         self.done["fetch in vain" if missing else "fetch"] += 1
         return rows
+
+    def _left(self, table, segment, rows, missing):
+        """Return the rows of a segment that are not deleted; none if its vector is missing."""
+        try:
+            return without_deleted(table, segment, rows)
+        except (errors.DataLoss, errors.VersionVacuumed):
+            missing.append(segment.id)
+            return []
 
 
 def plain(snapshot):
