@@ -84,6 +84,7 @@ class Contents:
         self.translated = 0  # number of rows of rewrites that were deleted meanwhile
         self.changes = {}  # transaction id -> what its actor asked for
         self.changed = 0  # number of rows deleted by those
+        self.moved = -1  # the last version that put rows into other segments
         self._born = {}  # name of a row -> the version that appended it, or brought it back
         self._past = []  # the live rows of each version
         self._places = {}  # segment id -> its place in the order of scans
@@ -128,7 +129,9 @@ class Contents:
             hold(same, "rows", f"{where} has other rows than version {restored['version']}")
         change = self.changes.get(txn["id"])
         if change is not None:
-            self._check_change(change, dropped, added, where)
+            self._check_change(change, txn["read_version"], dropped, added, where)
+        if _of(actions, "replace") or _of(actions, "update"):
+            self.moved = version
         if not _of(actions, "replace") and not (change and change.updates):
             self._born.update((name_of(row), version) for row in came)
 
@@ -173,19 +176,24 @@ class Contents:
         hold(few, "rows", f"{where}: {vector} has positions {list(found)} of {len(rows)} rows")
         return found
 
-    def _check_change(self, change, dropped, added, where):
+    def _check_change(self, change, read, dropped, added, where):
         """Check that a change has deleted what it selects, and added what it should.
 
-        Rows that came after its start are not searched: they may be selected where a rewrite has
-        put them beside others. A row must go if it was there and selected at the start, and is
-        still there and selected.
+        Rows that came after its start are not searched; only where others have moved rows, they may
+        be beside some that are. A row must go if it was selected at the start, and was as it is when
+        the change looked last.
         """
         before, gone = {*self.live, *dropped} - set(added), set(dropped)
         others = sorted(row for row in gone if not change.holds(row))
         hold(not others, "change", f"{where} deletes rows that it does not select: {others}")
+        if self.moved <= change.start:
+            later = sorted(row for row in gone if self._born[name_of(row)] > change.start)
+            hold(not later, "change", f"{where} deletes rows that came after its start: {later}")
         then = {name_of(row) for row in self._past[change.start] if change.holds(row)}
-        due = {row for row in before if change.holds(row) and name_of(row) in then}
-        due = {row for row in due if self._born[name_of(row)] <= change.start}
+        due = {row for row in before & self._past[read] if change.holds(row)}
+        due = {
+            row for row in due if name_of(row) in then and self._born[name_of(row)] <= change.start
+        }
         hold(due <= gone, "change", f"{where} leaves rows that it selects: {sorted(due - gone)}")
         wanted = [updated(row) for row in dropped] if change.updates else [*change.new]
         hold(added == wanted, "change", f"{where} adds rows {added}, not {wanted}")

@@ -154,9 +154,13 @@ def add(action, state, before, actions, dropped, version):  # noqa: PLR0917 - F6
 
 
 def exchanged(action, dropped):
-    """R20.6: whether an add differs from a segment that the transaction drops in its vector only."""
+    """R20.6: whether an add is a segment that the transaction drops, with another vector."""
     return any(
-        all(action.get(n) == old.get(n) for n in ENTRY if n not in ("version", "partition", "vector"))
+        all(
+            action.get(n) == old.get(n)
+            for n in ENTRY
+            if n not in ("version", "partition", "vector")
+        )
         and action.get("vector") != old.get("vector")
         for old in dropped
     )

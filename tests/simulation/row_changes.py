@@ -99,7 +99,7 @@ def change(me, operation, *, updates=False, new=0, arrivals="ignore"):
     return None
 
 
-def attempt(me, operation, holds, app, *, updates, new, arrivals):  # noqa: PLR0913 - of one call
+def attempt(me, operation, holds, app, *, updates, new, arrivals):
     table = me.table
     start = table.refresh()
     if skipped(table, start, app) is not None:

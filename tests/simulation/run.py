@@ -1,9 +1,10 @@
-"""Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2] [--keyed N]`.
+"""Long runs: `python tests/simulation/run.py SEEDS [--first N] [--workers 2] [--changes N] …`.
 
 Without `--first` the seeds are fresh. Prints the seeds per second and the events; a failing seed is
-printed with the command to reproduce it and a shrunk trace. Then as many seeds of keyed tables
-(`simulation.keyed`), a fiftieth if not said. The exit code is 1 if a seed failed, or if an event
-was too rare in a run that is long enough to judge that.
+printed with the command to reproduce it and a shrunk trace. Then seeds of changes of rows
+(`simulation.row_changes`), as many if not said, and of keyed tables (`simulation.keyed`), a fiftieth
+if not said. The exit code is 1 if a seed failed, or if an event was too rare in a run that is long
+enough to judge that.
 """
 
 # ruff: noqa: T201 - a program for people
@@ -20,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation import events, keyed, plans
+from simulation import events, keyed, plans, row_changes
 from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, sums_of
@@ -31,7 +32,7 @@ MAX_TOLD = 5
 ENOUGH_TO_TELL = 5_000  # seeds: an event expected 15 times does not happen only 5 times by chance
 
 
-def block(seeds):
+def block(seeds, draw=plans.draw, again="1"):
     """Run seeds; return their counts, and the reports of those that fail."""
     sums, reports = Sums(), []
 
@@ -42,9 +43,16 @@ def block(seeds):
         for number, seed in enumerate(seeds):
             if number % 50 == 49:
                 gc.collect()
-            if failure(plans.draw(seed), play) is not None:
-                reports.append(told(seed, tries=400 if len(reports) < 2 else 0))
+            plan = draw(seed)
+            if failure(plan, play) is not None:
+                tries = 400 if len(reports) < 2 else 0
+                reports.append(told(seed, plan, tries=tries, again=again))
     return sums, reports
+
+
+def changes_block(seeds):
+    """Run seeds of changes of rows, as `block` does others."""
+    return block(seeds, row_changes.draw, "0 --changes 1")
 
 
 def keyed_block(seeds):
@@ -82,36 +90,47 @@ def run_keyed(pool, first, count):
     return not failed and not rare
 
 
+def run_plans(pool, work, first, count):
+    """Run and report seeds of plans; return their sums, and how many failed."""
+    last = first + count
+    blocks = [range(n, min(n + BLOCK, last)) for n in range(first, last, BLOCK)]
+    total, failed, began = Sums(), 0, time.monotonic()
+    for sums, reports in pool.imap_unordered(work, blocks):
+        total.add(sums)
+        for report in reports:
+            failed += 1
+            if failed <= MAX_TOLD:
+                print(report, "\n", flush=True)
+    seconds = time.monotonic() - began
+    print(total)
+    print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed", flush=True)
+    return total, failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", type=int, help="how many")
     parser.add_argument("--first", type=int, help="else fresh ones")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--changes", type=int, help="seeds of changes of rows; else as many")
     parser.add_argument("--keyed", type=int, help="seeds of keyed tables; else a fiftieth")
     options = parser.parse_args()
     first = options.first
     if first is None:
         first = random.SystemRandom().randrange(10**9, 10**12)
-    last = first + options.seeds
-    print(f"seeds {first} to {last - 1}", flush=True)
-    blocks = [range(n, min(n + BLOCK, last)) for n in range(first, last, BLOCK)]
-    total, failed, began = Sums(), 0, time.monotonic()
+    print(f"seeds {first} to {first + options.seeds - 1}", flush=True)
+    changes = options.seeds if options.changes is None else options.changes
+    keyed_seeds = options.seeds // 50 if options.keyed is None else options.keyed
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for sums, reports in pool.imap_unordered(block, blocks):
-            total.add(sums)
-            for report in reports:
-                failed += 1
-                if failed <= MAX_TOLD:
-                    print(report, "\n", flush=True)
-        keyed_seeds = options.seeds // 50 if options.keyed is None else options.keyed
+        total, failed = run_plans(pool, block, first, options.seeds)
+        rare = events.rare(total) if total.seeds >= ENOUGH_TO_TELL else []
+        print(f"changes of rows: {changes} seeds from {first} on")
+        total, wrong = run_plans(pool, changes_block, first, changes)
+        rare += row_changes.rare(total.done, total.seeds)
         keyed_well = run_keyed(pool, first, keyed_seeds)
-    seconds = time.monotonic() - began
-    print(total)
-    print(f"{total.seeds / seconds:.0f} seeds/s, {seconds:.0f} s, {failed} failed")
-    rare = events.rare(total) if total.seeds >= ENOUGH_TO_TELL else []
     if rare:
         print(f"more rarely than expected: {', '.join(rare)}")
-    return 1 if failed or rare or not keyed_well else 0
+    return 1 if failed or wrong or rare or not keyed_well else 0
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def shrink(plan, error, play=run, tries=400):
     return plan, error
 
 
-def told(seed, plan=None, play=run, tries=400):
+def told(seed, plan=None, play=run, tries=400, *, again="1"):
     """Return the report of a failing seed: the command, the shrunk plan, its trace."""
     plan = plan or plans.draw(seed)
     error = failure(plan, play)
@@ -53,7 +53,7 @@ def told(seed, plan=None, play=run, tries=400):
     small, least = shrink(plan, error, play, tries)
     lines = [
         f"seed {seed}: {error!r}",
-        f"again: python tests/simulation/run.py 1 --first {seed}",
+        f"again: python tests/simulation/run.py {again} --first {seed}",
         f"shrunk: {least!r}",
         str(small),
         *trace_of(small),

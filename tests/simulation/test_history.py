@@ -1,5 +1,6 @@
 """Tests of the history checker: against brute force, and with each kind of violation planted."""
 
+import base64
 import copy
 import itertools
 import json
@@ -8,8 +9,9 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from pyroaring import BitMap64
 from simulation import compactors, naive, plans
-from simulation.contents import Contents, body_of
+from simulation.contents import Change, Contents, body_of
 from simulation.history import Call, Fetch, Look, check, check_real_time, read_log
 from simulation.ledger import COMMIT, ROOT, Ledger, Step, Violation, check_claims, segment_key
 from simulation.runners import check_outcome
@@ -236,26 +238,51 @@ def test_claims_that_cannot_stand_together_are_found():
         check_claims({"a": claim(0, 10, segments="xy"), "b": claim(0, 10, segments="y")}, 1)
 
 
+def added(name, rows, vector=None):
+    """The action that adds a segment of which a vector deletes some rows."""
+    action = {"action": "add", "id": name, "epoch": 0, "chunk": "2013-01-07", "rows": rows}
+    return action if vector is None else action | {"vector": vector_of(vector)}
+
+
+def vector_of(positions):
+    """A vector whose bitmap stands in the log."""
+    bitmap = base64.b64encode(BitMap64(positions).serialize()).decode()
+    return {"rows": len(positions), "bitmap": bitmap}
+
+
+def deleting(name, positions):
+    return {"action": "delete_rows", "id": name, "vector": vector_of(positions)}
+
+
+class Told(Contents):
+    """What is live after transactions that follow each other."""
+
+    def __init__(self, **segments):
+        objects = {segment_key(added(name, 0)): body_of(rows) for name, rows in segments.items()}
+        super().__init__(objects.__getitem__)
+        self.version = -1
+        self.commit()
+
+    def commit(self, *actions):
+        self.version += 1
+        txn = {"id": f"t{self.version}", "read_version": self.version - 1, "actions": actions}
+        commit = {"transactions": [txn]}
+        adds = [action for action in actions if action["action"] == "add"]
+        live = {a["id"]: a | {"version": self.version, "partition": n} for n, a in enumerate(adds)}
+        step = Step(commit, "", {"live": live}, [f"t{self.version}"], {})
+        self.advance(step, self.version)
+        return sorted(self.live)
+
+
 def rewritten(outputs, deletes=0, rows=None):
     """Replace segments with rows 1, 2 and with row 3 by outputs with these rows."""
-    segments = {"a": ["1", "2"], "b": ["3"]} | {f"out{n}": out for n, out in enumerate(outputs)}
-
-    def add(name):
-        count = len(segments[name]) if rows is None or not name.startswith("out") else rows
-        return {"action": "add", "id": name, "epoch": 0, "chunk": "2013-01-07", "rows": count}
-
-    objects = {segment_key(add(name)): body_of(found) for name, found in segments.items()}
-    contents = Contents(objects.__getitem__)
-
-    def advance(version, *actions):
-        commit = {"transactions": [{"id": "t", "actions": actions}]}
-        contents.advance(Step(commit, "", {}, ["t"], {}), version)
-
-    advance(1, add("a"), add("b"))
+    named = {f"out{n}": out for n, out in enumerate(outputs)}
+    told = Told(a=["1", "2"], b=["3"], **named)
+    told.commit(added("a", 2), added("b", 1))
     drops = [{"action": "drop", "id": name} for name in "ab"]
     replace = {"action": "replace", "version": 1, "deletes": deletes}
-    advance(2, replace, *drops, *(add(f"out{n}") for n in range(len(outputs))))
-    return sorted(contents.live)
+    adds = [added(name, len(out) if rows is None else rows) for name, out in named.items()]
+    return told.commit(replace, *drops, *adds)
 
 
 @pytest.mark.hazard("K6")
@@ -277,6 +304,67 @@ def test_rows_that_a_rewrite_lost_or_doubled_are_found(options, why):
     with pytest.raises(Violation, match=why) as caught:
         rewritten(**options)
     assert caught.value.rule == "rows"
+
+
+def test_rows_that_are_deleted_by_their_positions_are_not_live():
+    told = Told(a=["1", "2", "3"], b=["4", "2"], c=["3", "5"])
+    told.commit(added("a", 3))
+    assert told.commit(deleting("a", [1])) == ["1", "3"]
+    assert told.commit(deleting("a", [1, 2])) == ["1"]
+    assert told.commit(added("b", 2, [1])) == ["1", "4"]
+    replace = {"action": "replace", "version": 4, "deletes": 0}
+    with pytest.raises(Violation, match="a rewrite made rows"):
+        told.commit(replace, {"action": "drop", "id": "a"}, added("c", 2))
+
+
+@pytest.mark.parametrize(
+    ("actions", "why"),
+    [
+        ([deleting("a", [0])], "brings rows back"),
+        ([deleting("a", [1])], "brings rows back"),
+        ([deleting("a", [1, 3])], "has positions"),
+        ([deleting("a", [1]) | {"vector": vector_of([0, 1]) | {"rows": 3}}], "has positions"),
+        ([added("b", 2, [2])], "has positions"),
+    ],
+)
+def test_vectors_of_other_rows_are_found(actions, why):
+    told = Told(a=["1", "2", "3"], b=["4", "5"])
+    told.commit(added("a", 3))
+    told.commit(deleting("a", [1]))
+    with pytest.raises(Violation, match=why):
+        told.commit(*actions)
+
+
+@pytest.mark.parametrize(
+    ("change", "actions", "why"),
+    [
+        ({}, [deleting("a", [0])], "does not select"),
+        ({}, [], "leaves rows"),
+        ({}, [deleting("a", [1]), added("b", 1)], "adds rows"),
+        ({"updates": True}, [deleting("a", [1])], "adds rows"),
+        ({"updates": True}, [deleting("a", [1]), added("b", 1)], "adds rows"),
+        ({"updates": True}, [deleting("a", [1]), added("b", 1), added("c", 1)], "adds rows"),
+        ({"new": ("4",)}, [deleting("a", [1])], "adds rows"),
+    ],
+)
+def test_changes_that_do_not_do_what_they_should_are_found(change, actions, why):
+    told = Told(a=["1", "2"], b=["4"], c=["2:1"])
+    told.commit(added("a", 2))
+    told.changes["t2"] = Change(1, lambda row: row.startswith("2"), **change)
+    with pytest.raises(Violation, match=why) as caught:
+        told.commit(*actions)
+    assert caught.value.rule == "change"
+
+
+def test_a_change_is_not_asked_for_rows_that_came_after_its_start():
+    told = Told(a=["1", "2"], b=["3"])
+    told.commit(added("a", 2))
+    told.commit(added("b", 1))
+    told.changes["t3"] = Change(1, lambda row: row in "23")
+    assert told.commit(deleting("a", [1])) == ["1", "3"]
+    told.changes["t4"] = Change(1, lambda row: row == "3")
+    with pytest.raises(Violation, match="came after its start"):
+        told.commit({"action": "drop", "id": "b"})
 
 
 def test_the_spoiler_alone_is_not_what_is_found(plant):
