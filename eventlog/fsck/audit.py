@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
@@ -21,6 +22,7 @@ from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction
 from eventlog.model.schema import first_problems, stored_time_column
+from eventlog.model.stats import live_stats
 from eventlog.state import fold
 from eventlog.state.delta import Delta
 
@@ -221,12 +223,22 @@ class Audit:
         wrong = [
             add.id
             for add in adds
-            if not _is_same(add, live.get(add.id), _ROWS if add.id in again else names)
+            if not _is_same(
+                add, self._of_columns(live.get(add.id)), _ROWS if add.id in again else names
+            )
         ]
         where = f"version {', '.join(map(str, named))}"
         return [
             f"it restores segment {i}, which was not live, or differed, at {where}" for i in wrong
         ]
+
+    def _of_columns(self, segment: Segment | None) -> Segment | None:
+        """Return an entry with the statistics of columns that the version just folded has."""
+        schema = None if self._state is None else self._state.meta.schema
+        if segment is None or schema is None:
+            return segment
+        # against statistics-of-dropped-columns-missed
+        return msgspec.structs.replace(segment, stats=live_stats(segment.stats, schema))
 
     def _check_old_delta(self, commit: Commit, delta: Delta) -> list[str]:
         state = self._state

@@ -421,6 +421,15 @@ class TestRestore:
         assert table.restore(4) == table.head().version  # nothing to do
         assert not problems(check_sound(table.store))
 
+    def test_rows_come_back_also_where_a_column_with_statistics_was_dropped(self):
+        table, six, four = two_segments()
+        delete_rows(table, {six: [0]})
+        dropped(table, four)
+        table.drop_columns(["value"])
+        table.restore(2)
+        assert row_numbers(table) == row_numbers(table, 2)
+        assert not problems(check_sound(table.store))
+
     def test_the_vectors_of_a_restored_version_outlive_the_vacuum(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})

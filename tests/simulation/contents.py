@@ -179,9 +179,9 @@ class Contents:
     def _check_change(self, change, read, dropped, added, where):
         """Check that a change has deleted what it selects, and added what it should.
 
-        Rows that came after its start are not searched; only where others have moved rows, they may
-        be beside some that are. A row must go if it was selected at the start, and was as it is when
-        the change looked last.
+        Rows that came after its start are not searched; only where others have moved rows, they
+        may be beside some that are. A row must go if it was selected at the start, and was as it is
+        when the change looked last.
         """
         before, gone = {*self.live, *dropped} - set(added), set(dropped)
         others = sorted(row for row in gone if not change.holds(row))

@@ -13,6 +13,7 @@ from zlib import crc32
 from pyroaring import BitMap64
 from simulation import actors, plans
 from simulation.contents import Change, name_of, rows_in, updated
+from simulation.harsh import FAIR
 from simulation.simulate import run
 
 from eventlog import errors
@@ -170,12 +171,15 @@ def draw(seed):
     """Return a plan whose actors change rows, beside those that move them and some others."""
     chance = random.Random(f"row changes {seed}")
     plan = plans.draw(seed)
-    some = [chance.choice([*ROLES]) for _ in range(chance.randint(1, 3))]
+    some = [chance.choice([*ROLES]) for _ in range(chance.randint(2, 4))]
     some += chance.choices(BESIDE, k=chance.randint(1, 3))
     roles = [(role, chance.randint(2, 4)) for role in some]
-    roles += plan.roles[: chance.randrange(3)]
     return replace(
-        plan, roles=tuple(roles), segments=chance.randint(1, 5), rows=chance.choice((1, 4, 12))
+        plan,
+        roles=(*roles, *plan.roles[: chance.randrange(2)]),
+        weather=chance.choice((plan.weather, FAIR)),
+        segments=chance.randint(1, 4),
+        rows=chance.choice((1, 4, 12)),
     )
 
 
