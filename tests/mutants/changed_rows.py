@@ -59,4 +59,11 @@ CHANGED_ROWS = (
         becomes("{}"),
         "test_rows_that_a_merge_adds_have_defaults_of_columns_that_the_source_lacks",
     ),
+    mutant(
+        "repeated-without-a-reason",
+        "R20.3",
+        "a change that cannot be committed although nobody is in the way is given up",
+        becomes("False"),
+        "test_rows_that_a_vacuum_has_deleted_are_not_tried_again_and_again",
+    ),
 )

@@ -208,7 +208,9 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
             version = commit_staged(t.session, attempted)
         except CommitConflict as conflict:
             landed = _landed(t, transaction, start.version)
-            if landed is None and attempt == _MOST_ATTEMPTS - 1:
+            # against repeated-without-a-reason
+            alone = t.session.head().version == head.version  # no other commit is in the way
+            if landed is None and (alone or attempt == _MOST_ATTEMPTS - 1):
                 raise
             logger.info("finding the rows again: %s", conflict.message)
             version = -1 if landed is None else landed
