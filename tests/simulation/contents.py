@@ -18,8 +18,6 @@ from simulation.ledger import hold, segment_key, vectors_key
 
 from eventlog.segments.vectors import VectorReader
 
-FRAME = 8, -4  # bytes of a stored vector around its bitmap (FORMAT.md R20.1)
-
 
 def body_of(rows):
     """The object of a segment with these rows."""
@@ -169,8 +167,7 @@ class Contents:
             bitmap = base64.b64decode(vector["bitmap"])
         else:
             place = naive.stored_in(vector)
-            blob = self._fetch(key)[place["offset"] : place["offset"] + place["size"]]
-            bitmap = blob if "stored" in vector else blob[slice(*FRAME)]
+            bitmap = self._fetch(key)[place["offset"] : place["offset"] + place["size"]]
         found = BitMap64.deserialize(bitmap)
         few = len(found) == vector["rows"] and found.max() < len(rows)
         hold(few, "rows", f"{where}: {vector} has positions {list(found)} of {len(rows)} rows")

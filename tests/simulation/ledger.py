@@ -10,7 +10,7 @@ from simulation import naive
 SEGMENT = re.compile(
     r"data/(\d{12})/(\d{4}(?:-\d\d){1,2}(?:T\d\d)?)/([0-9a-f]{32})\.parquet", re.ASCII
 )
-VECTORS = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.puffin", re.ASCII)
+VECTORS = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.roaring", re.ASCII)
 COMMIT = re.compile(r"_log/(\d{12})\.json", re.ASCII)
 ROOT = re.compile(r"_log/(\d{12})\.keyframe\.json", re.ASCII)
 TOP = 999_999_999_999
@@ -55,7 +55,7 @@ def vectors_key(vector):
     stored = naive.stored_in(vector)
     if stored is None:
         return None
-    return f"data/{stored['epoch']:012d}/vectors/{stored['object']}.puffin"
+    return f"data/{stored['epoch']:012d}/vectors/{stored['object']}.roaring"
 
 
 def keys_of(entry):

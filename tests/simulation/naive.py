@@ -190,7 +190,7 @@ def check_vector(vector, entry, state, version, *, restored):
 
 def stored_in(vector):
     """Return epoch, id and place of the object that has a vector; None if the log has it."""
-    return vector.get("stored") if vector.keys() & {"stored", "bitmap"} else vector
+    return vector.get("stored")
 
 
 def deleted(entry):

@@ -75,6 +75,7 @@ class Plan:
         told: whether the store provides the time; otherwise each writer's clock does.
         jumps: whether the actors' clocks jump.
         segments: number of segments at the start.
+        stored: whether deletion vectors are in objects, instead of in the log.
         rows: rows of the first of them; each has one more than the one before.
     """
 
@@ -90,6 +91,7 @@ class Plan:
     keyframe_commits: int = 3
     combine_after: int = 2
     leaves: bool = False
+    stored: bool = False
 
     def __str__(self):
         lines = [f"seed {self.seed}, salt {self.salt}, stay {self.stay}"]
@@ -148,6 +150,8 @@ def smaller(plan):
             yield replace(plan, roles=(*roles[:n], (role, operations - 1), *roles[n + 1 :]))
     if plan.leaves:
         yield replace(plan, leaves=False)
+    if plan.stored:
+        yield replace(plan, stored=False)
     if plan.segments > 1:
         yield replace(plan, segments=plan.segments - 1)
     if plan.rows > 1:

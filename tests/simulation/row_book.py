@@ -250,8 +250,7 @@ class RowBook:
             bitmap = base64.b64decode(vector["bitmap"])
         else:
             place = stored_in(vector)
-            blob = self.store.get(key, start=place["offset"], length=place["size"])
-            bitmap = blob if "stored" in vector else blob[8:-4]
+            bitmap = self.store.get(key, start=place["offset"], length=place["size"])
         found = BitMap64.deserialize(bitmap)
         few = len(found) == vector["rows"] and found.max() < len(rows)
         hold(few, "rows", f"{where}: {vector} has positions {list(found)} of {len(rows)} rows")

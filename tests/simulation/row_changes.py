@@ -180,6 +180,7 @@ def draw(seed):
         weather=chance.choice((plan.weather, FAIR)),
         segments=chance.randint(1, 4),
         rows=chance.choice((1, 4, 12)),
+        stored=chance.random() < 0.5,
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
@@ -17,6 +17,7 @@ from simulation.world import World, as_json, live, plain
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.rewriting import translation
+from eventlog.staging import vector_object
 from eventlog.state import keyframe
 
 NOW = timedelta(0)
@@ -125,7 +126,10 @@ def check_production(store, ledger):
 
 @contextmanager
 def scaled(plan):
-    """Give small tables leaves, if the plan says so; disable Parquet and logging."""
+    """Give small tables leaves and objects of vectors, if the plan says so.
+
+    Parquet and logging are disabled.
+    """
     sizes = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 4}
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -133,14 +137,17 @@ def scaled(plan):
         with (
             mock.patch.object(PERFORM, "rewrite", runners.rewritten),
             mock.patch.object(translation, "_marked_rows", runners.marked_rows),
+            mock.patch.multiple(keyframe, **sizes) if plan.leaves else nullcontext(),
+            stored_vectors() if plan.stored else nullcontext(),
         ):
-            if plan.leaves:
-                with mock.patch.multiple(keyframe, **sizes):
-                    yield
-            else:
-                yield
+            yield
     finally:
         logging.disable(disabled)
+
+
+def stored_vectors():
+    """Put every deletion vector into an object, however small."""
+    return mock.patch.object(vector_object, "_MOST_BYTES", 0)
 
 
 def sums_of(world):
