@@ -10,6 +10,7 @@ from model.combining import Combining
 from model.commits import Commits
 from model.copying import Copies
 from model.leases import Leases, Worker
+from model.moving import Moves
 from model.vacuums import Vacuums
 
 CALM = (0, 0, 0)
@@ -44,6 +45,10 @@ def _commits(jobs: str, **options):
 
 def _combining(actors: str, name: str, **options):
     return lambda: Combining(tuple(actors.split()), name=f"combining: {name}", **options)
+
+
+def _moves(actors: str, **options):
+    return lambda: Moves(actors.split(", "), name=f"rows: {actors}", **options)
 
 
 def _leases(name: str, *workers: Worker, **options):
@@ -89,6 +94,11 @@ SCOPES = (
     Scope(_copies("follow branch shrink vacuum", faults=CALM), 100_000, 3_000),
     Scope(_copies("branch delete delete replace vacuum", faults=CALM), 200_000, 0),
     Scope(_combining("publish once once", "three"), None, 6_000),
+    Scope(_moves("delete a, update ab, compact", faults=ONE_EACH), None, 6_000),
+    Scope(_moves("delete ac, delete b, compact, compact", faults=CRASHES), None, 6_000),
+    Scope(_moves("update a, update a, delete b, compact", faults=CRASHES), None, 6_000),
+    Scope(_moves("delete az, append z, compact, update z", faults=CALM), None, 6_000),
+    Scope(_moves("delete a, restore, compact, update b", faults=CRASHES), None, 6_000),
 )
 
 
@@ -164,6 +174,28 @@ CONTROLS = (
     _control("one_form", _combining, "publish publish", "small", says=TWICE, tries=1),
     _control("window_over", _combining, "publish once once pass", "small", says=TWICE, passing=1),
     _control("commits_of_window", _combining, *COMBINE, says="told that its window", tries=1),
+    _control("entry_named", _moves, "delete a, delete b", says="shows again"),
+    _control("vectors_united", _moves, "delete a, delete b", says="shows again"),
+    _control("moved_followed", _moves, "delete a, compact", says="finds no row"),
+    _control(
+        "arrivals_ignored", _moves, "delete az, append z, delete b", says="came after it began"
+    ),
+    _control("deletes_translated", _moves, "delete a, compact", says="nobody is in the way"),
+    _control("deletes_translated rows_counted", _moves, "delete a, compact", says="shows again"),
+    _control(
+        "before_marked", _moves, "delete a, delete b, compact", says="in the way", segments=("abc",)
+    ),
+    _control(
+        "before_marked rows_counted",
+        _moves,
+        "delete a, delete b, compact",
+        says="is hidden",
+        segments=("abc",),
+    ),
+    _control("newest_named", _moves, "delete a, compact", says="nobody is in the way"),
+    _control("came_back", _moves, "delete a, restore, compact", says="in the way"),
+    _control("rows_read_again", _moves, "update a, update a", says="an update is lost"),
+    _control("same_segments", _moves, "delete a, restore, append z", says="shows again"),
     _control(
         "void_left_out listed_is_not_enough", _combining, *COMBINE, tries=1, says="not in the log"
     ),

@@ -7,6 +7,7 @@ from model.combining import Combining
 from model.commits import Commits
 from model.copying import Copies
 from model.leases import Leases
+from model.moving import Moves
 from model.scopes import CALM, CONTROLS, SCOPES
 from model.vacuums import Vacuums
 
@@ -33,7 +34,7 @@ def test_a_guard_taken_away_is_missed(control):
 
 def test_every_guard_of_an_actor_is_taken_away_in_some_control():
     taken = {guard for control in CONTROLS for guard in control.off}
-    models = (Commits, Vacuums, Leases, Combining, Copies)
+    models = (Commits, Vacuums, Leases, Combining, Copies, Moves)
     assert {guard for model in models for guard in model.GUARDS} <= taken
     assert len(taken & set(rules.GUARDS)) >= 12
 
