@@ -113,14 +113,14 @@ class Moves(World):
         "entry_named": "R20.3, F5: a delete and a drop name the entry with its vector",
         "rows_counted": "F10: as many rows are left of a rewrite's adds as of its drops",
         "same_segments": "F7: a restore counts on the segments that it has seen",
-        "vectors_united": "section 9.2: a vector has what others deleted before",
-        "moved_followed": "section 9.2: rows are found again where others have moved them",
-        "arrivals_ignored": "section 9.2: rows that came after the start are not searched",
-        "deletes_translated": "section 9.9: a rewrite deletes what was deleted while it ran",
-        "before_marked": "section 9.9: what was deleted before has no place in the outputs",
-        "newest_named": "section 9.9: a rewrite names the newest entries when it tries again",
-        "came_back": "section 9.9: a segment that a restore brought back is another input",
-        "rows_read_again": "section 9.2: an update makes new forms of the rows as they are now",
+        "vectors_united": "section 8.19: a vector has what others deleted before",
+        "moved_followed": "section 8.19: rows are found again where others have moved them",
+        "arrivals_ignored": "section 8.19: rows that came after the start are not searched",
+        "deletes_translated": "section 10.4: a rewrite deletes what was deleted while it ran",
+        "before_marked": "section 10.4: what was deleted before has no place in the outputs",
+        "newest_named": "section 10.4: a rewrite names the newest entries when it tries again",
+        "came_back": "section 10.4: a segment that a restore brought back is another input",
+        "rows_read_again": "section 8.19: an update makes new forms of the rows as they are now",
     }
 
     def __init__(self, actors, name="moves", segments=("ab", "c"), **options) -> None:
