@@ -22,7 +22,7 @@ from eventlog.model.actions import Update
 from eventlog.model.records import App
 from eventlog.segments.segment_object import missing_error
 from eventlog.writers.batch import skipped
-from eventlog.writers.changing.finding import Search
+from eventlog.writers.changing.finding import Hits, Search
 from eventlog.writers.changing.landing import Request, land
 
 MEMORY = 2**20
@@ -43,13 +43,13 @@ class NamedRows(Search):
 
     holds: object = None
 
-    def _positions(self, plan, segments, vectors):
+    def _search(self, snapshot, segments, vectors, room):
         found = {}
         for segment in segments:
             gone = vectors.deleted(segment)
-            rows = enumerate(read(self.t, segment, plan.version))
+            rows = enumerate(read(self.t, segment, snapshot.version))
             some = [n for n, row in rows if n not in gone and self.holds(row)]
-            found[segment.id, segment.version] = BitMap64(some)
+            found[segment.id, segment.version] = Hits(BitMap64(some))
         return found
 
 
