@@ -65,20 +65,21 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
     return Rewritten(tuple(adds), count, size, NOTHING, recipe.schema, layout, ())
 
 
-def marked_rows(t, made, inputs, deleted):
-    """Substitute `eventlog.rewriting.translation._marked_rows`: the rows as `rewritten` has them.
+def numbered_rows(t, made, inputs):
+    """Substitute `eventlog.rewriting.translation._numbered_rows`: the rows as `rewritten` has them.
 
     Of a coarser input the first ones stand in the first chunk, the others in the last one.
     """
+    numbers = {segment.id: n << translation._SHIFT for n, segment in enumerate(made.inputs)}
     for segment in inputs:
         rows = rows_in(t.store.get(keys.key_of(segment)))
         left = without_deleted(t, segment, [*range(len(rows))])
-        starts, marks = [], []
+        starts, found = [], []
         for chunk, places in spread(segment, made.layout.granularity, left):
             starts += [parse_chunk(chunk).start * 1000] * len(places)
-            marks += [place in deleted[segment.id] for place in places]
-        times = pa.array(starts, pa.timestamp("us", "UTC"))
-        yield pa.table([times, marks], [made.layout.time_column, translation._MARK.name])
+            found += [numbers[segment.id] | place for place in places]
+        columns = [pa.array(starts, pa.timestamp("us", "UTC")), pa.array(found, pa.int64())]
+        yield pa.table(columns, [made.layout.time_column, translation._ROW.name])
 
 
 def spread(segment, granularity, rows):

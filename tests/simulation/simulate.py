@@ -136,7 +136,7 @@ def scaled(plan):
     try:
         with (
             mock.patch.object(PERFORM, "rewrite", runners.rewritten),
-            mock.patch.object(translation, "_marked_rows", runners.marked_rows),
+            mock.patch.object(translation, "_numbered_rows", runners.numbered_rows),
             mock.patch.multiple(keyframe, **sizes) if plan.leaves else nullcontext(),
             stored_vectors() if plan.stored else nullcontext(),
         ):
