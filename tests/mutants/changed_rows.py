@@ -53,13 +53,6 @@ CHANGED_ROWS = (
         "test_rows_that_do_not_fit_into_memory_are_read_again",
     ),
     mutant(
-        "defaults-not-merged",
-        "W15",
-        "rows that a merge adds have the defaults of the columns that the source lacks",
-        becomes("{}"),
-        "test_rows_that_a_merge_adds_have_defaults_of_columns_that_the_source_lacks",
-    ),
-    mutant(
         "repeated-without-a-reason",
         "R20.3",
         "a change that cannot be committed although nobody is in the way is given up",

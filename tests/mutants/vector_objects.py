@@ -175,13 +175,6 @@ VECTOR_OBJECTS = (
         "TestMerges::test_a_merge_overtaken_by_a_delete_plans_again",
     ),
     mutant(
-        "statistics-of-dropped-columns-kept",
-        "F6",
-        "rows of a live segment come back also where a column with statistics was dropped",
-        becomes("before.stats"),
-        "TestRestore::test_rows_come_back_also_where_a_column_with_statistics_was_dropped",
-    ),
-    mutant(
         "statistics-of-dropped-columns-missed",
         "R1",
         "what a restore brings back lacks the statistics of columns that were dropped since",
