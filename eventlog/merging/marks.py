@@ -132,15 +132,17 @@ class OriginMarks:
             seen,
             frozenset(ours),
             origins_of(head.meta).keys() <= {mark.name},
-            self._schema_before(head, steps),
+            self._schema_before(steps),
         )
 
-    def _schema_before(self, head: Snapshot, steps: Sequence[AppliedStep]) -> Schema:
+    def _schema_before(self, steps: Sequence[AppliedStep]) -> Schema:
         """Return the source's schema before some of its commits."""
-        newest = self._from.stored_schema
         actions = (a for step in steps for act in step.acts for a in act.transaction.actions)
-        if newest == head.stored_schema or not any(isinstance(a, SetSchema) for a in actions):
-            return newest
+        if not any(isinstance(a, SetSchema) for a in actions):
+            return self._from.stored_schema
+        # Also where both logs have one schema now: seen from the newest one, the first of these
+        # commits would drop what the later ones add.
+        # against columns-of-later-commits-dropped
         return self._source.log.snapshot(steps[0].version - 1).stored_schema
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:

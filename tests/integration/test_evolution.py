@@ -274,6 +274,19 @@ def test_merges_bring_the_changes_of_both_logs():
         assert fsck(table).findings == ()
 
 
+def test_a_column_stays_that_one_log_added_and_another_had_from_a_third():
+    one, two = copies()
+    three = Table(MemoryStore(), ManualClock(START_MS, 6))
+    replication.follow(one, three, clock=three.clock)
+    for table, name in ((one, "x"), (two, "y"), (three, "x")):
+        table.add_columns([pa.field(name, pa.int8())])
+        append(table, events(1, first=9))
+    for source, target in ((two, one), (two, three), (one, three), (three, one)):
+        replication.merge(source, target, clock=target.clock)
+    for table in (one, three):
+        assert table.head().schema.names == ["at", "name", "value", "x", "y"]
+
+
 def test_rows_are_merged_where_their_column_was_dropped():
     one, two = copies()
     two.drop_columns(["value"])

@@ -368,6 +368,13 @@ RULES = (
         "test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one",
     ),
     mutant(
+        "columns-of-later-commits-dropped",
+        "G3",
+        "a column that the target has already from a third log is not dropped",
+        becomes("self._from.stored_schema"),
+        "test_a_column_stays_that_one_log_added_and_another_had_from_a_third",
+    ),
+    mutant(
         "statistics-of-dropped-columns-merged",
         "F6",
         "rows of a log that has a column are merged where it was dropped",
