@@ -101,5 +101,7 @@ def pairs(
         if not separator or not name:
             # The value is not shown: it may be a secret.
             raise click.BadParameter("give it in the form NAME=VALUE", param=parameter)
+        if name in parsed:
+            raise click.BadParameter(f"{name} is given twice: give it once", param=parameter)
         parsed[name] = text
     return parsed

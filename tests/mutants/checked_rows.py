@@ -4,6 +4,13 @@ from mutants.swap import becomes, mutant, never, skip, without
 
 CHECKED_ROWS = (
     mutant(
+        "name-with-a-comment-not-quoted",
+        "W3",
+        "a check follows its column to any name",
+        becomes("name.isascii()"),
+        "test_a_check_follows_a_column_to_any_name",
+    ),
+    mutant(
         "unknown-feature-written",
         "V5",
         "a table that needs a feature which the writer does not know is not written",

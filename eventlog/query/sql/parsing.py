@@ -8,6 +8,7 @@ expression costs no more than an honest one. LIKE has no escape character unless
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +40,7 @@ _OPS: dict[str, c.Op] = {
     "EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=",
 }  # fmt: skip
 _DAY_NS = 86_400 * 10**9
+_PLAIN_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # The types of a CAST, by sqlglot's names; a decimal has precision and scale.
 _TYPES = {
     "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64",
@@ -112,7 +114,9 @@ def renamed_columns(text: str, names: Mapping[str, str]) -> str:
 
 def _written(name: str) -> str:
     """Return the name of a column as an expression has it, in quotes where it needs them."""
-    kinds = [token.token_type.name for token in _dialect().tokenize(name)] if name.isascii() else []
+    # Spaces, comments and quotes are no tokens, or not those of a name.
+    plain = _PLAIN_NAME.fullmatch(name) is not None  # against name-with-a-comment-not-quoted
+    kinds = [token.token_type.name for token in _dialect().tokenize(name)] if plain else []
     return name if kinds == ["VAR"] else '"' + name.replace('"', '""') + '"'
 
 

@@ -284,6 +284,16 @@ def test_a_check_follows_a_renamed_column(t):
     assert t.add_check("positive", '"a number" > 0') == t.head().version
 
 
+@pytest.mark.parametrize(
+    "name", ["at ", "at--x", "at/**/", "l'eau", '5" pipe', "`", "/*", "select"]
+)
+def test_a_check_follows_a_column_to_any_name(t, name):
+    t.rename_column("n", name)
+    append(t, rows(3).rename_columns(["at", name, "f", "pair"]))
+    with pytest.raises(InvalidInput, match=r"check 'positive' .* is false"):
+        append(t, rows(-1).rename_columns(["at", name, "f", "pair"]))
+
+
 def test_a_column_of_a_check_cannot_be_dropped(t):
     with pytest.raises(InvalidInput, match="a check 'positive' that reads column 'n'"):
         t.drop_columns(["n"])
