@@ -158,6 +158,12 @@ def _check_kept(head: Snapshot, new: Schema) -> None:
             raise InvalidInput(
                 f"column {column.name!r} cannot be dropped: it is {roles[column.id]} of the table"
             )
+    time = stored_time_column(head.stored_schema, head.layout.time_column)
+    relaxed = any(column.id == time.id and column.nullable for column in new.columns)
+    if relaxed and not time.nullable:
+        raise InvalidInput(
+            f"column {time.name!r} cannot become null: it is the time column of the table"
+        )
 
 
 def _fields(given: Any) -> list[pa.Field]:

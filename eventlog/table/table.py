@@ -600,7 +600,7 @@ class Table:
 
         Args:
             fields: the new columns, which must be nullable, and come after the others. A column
-                that the table has already, of the same type, is left as it is.
+                that the table has already, of the same type and default, is left as it is.
             defaults: by name of a new column, the value of rows that exist and of rows to come that
                 lack the column; or a mapping with `initial` for the former and `write` for the
                 latter. Null without.
@@ -609,8 +609,8 @@ class Table:
 
         Raises:
             CommitConflict: another writer changed the same columns in the meantime.
-            InvalidInput: a column exists with another type, is not nullable, or has a name, type or
-                default that is not possible.
+            InvalidInput: a column exists with another type or default, is not nullable, or has a
+                name, type or default that is not possible.
         """
         return evolving.add_columns(self.session, fields, defaults, within)
 
@@ -678,7 +678,7 @@ class Table:
 
         Raises:
             CommitConflict: another writer changed the same columns in the meantime.
-            InvalidInput: there is no such column; or rows are merged by it.
+            InvalidInput: there is no such column, it is the time column, or rows are merged by it.
         """
         return evolving.relax_columns(self.session, names)
 

@@ -129,7 +129,7 @@ def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, t
         (lambda: append(rows, local_uri, key=["name"]), "option key is .* has \\['id'\\]"),
         (lambda: append(rows, local_uri, buckets=8), "option buckets is 8"),
         (lambda: upsert(events(3), plain), "the table has no key"),
-        (lambda: delete(events(3), plain), "the table has no key"),
+        (lambda: delete(events(3), plain), "deleted by delete\\(spark, uri, where="),
         (lambda: append(events(3), plain, key="id"), "the existing table has none"),
         (lambda: append(events(3).selectExpr("*", "'d' _op"), plain), "unknown columns: '_op'"),
     ):

@@ -241,11 +241,10 @@ class Chain:
         return True
 
     def relax(self):
-        strict = [c for c in self.columns if not c.nullable and not (self.keyed and c is self.row)]
-        if not strict:
+        if self.keyed or self.row.nullable:  # a key and the time column stay required
             return False
-        strict[0].nullable = True
-        self.table.relax_columns([strict[0].name])
+        self.row.nullable = True
+        self.table.relax_columns([self.row.name])
         return True
 
     def add_field(self):

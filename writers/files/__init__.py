@@ -256,8 +256,10 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
             part, table.wanted, nulls_say_nothing=source.kind == "json"
         )
     try:
-        check_columns(part.schema, table.wanted, table.time_column)
         names = part.schema.names
+        if table.lacking == "alike":
+            _check_insertable(names, table)
+        check_columns(part.schema, table.wanted, table.time_column)
         lacking = table.missing((OP, *names))
         if lacking and table.rule is None:
             raise InvalidInput(replacing_incomplete(lacking))
@@ -270,6 +272,17 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         why = error.message if isinstance(error, EventLogError) else f"a column's name: {error}"
         raise source.refused(why) from None
     return part
+
+
+def _check_insertable(names: Sequence[str], table: _Target) -> None:
+    """Check that rows which are merged have the columns that a new row needs."""
+    for field in table.wanted:
+        needed = not field.nullable or field.name == table.time_column
+        if needed and field.name not in names:
+            raise InvalidInput(
+                f"it lacks column {field.name!r}, which new rows need: add it, or give "
+                "--when-not-matched ignore"
+            )
 
 
 def _spelled(part: OpenInput, table: _Target) -> OpenInput:

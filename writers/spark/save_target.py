@@ -107,8 +107,9 @@ def check_agrees(table: Table, creation: Creation) -> Table:
     layout, keyed = head.layout, keyed_of(head.layout)
     if creation.keyed and keyed is None:
         raise InvalidInput(
-            "the table has no key: use append and overwrite, or choose another path and give key "
-            "to make a keyed table there",
+            "the table has no key: append and overwrite write rows, and rows are deleted by "
+            'delete(spark, uri, where=...) or merge(df, uri, on, when_matched="delete"). For a '
+            "keyed table choose another path, and give key",
             table=table.uri,
         )
     rule = head.merge_rule

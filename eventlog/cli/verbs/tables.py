@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UnsetType
 
-from eventlog.arguments import parse_names
+from eventlog.arguments import parse_names, shown
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
 from eventlog.errors import InvalidInput
@@ -127,7 +127,7 @@ def columns(
     defaults: Sequence[str],
     within: str | None,
 ) -> None:
-    r"""List the columns, or change them with an ACT and its WORDS.
+    """List the columns, or change them with an ACT and its WORDS.
 
     \b
     add NAME:TYPE ...        drop NAME ...        rename NAME NEW
@@ -137,7 +137,7 @@ def columns(
     check adds a condition that no row may break, uncheck drops it. A field inside of a column is a
     JSON list of names: '["place","x"]'; element, key and value are those of lists and maps. relax
     lets columns be null.
-    """
+    """  # noqa: D301 - click wants the character
     table = place.open()
     if act is None:
         if words or defaults or within:
@@ -331,10 +331,23 @@ def _fields_of(words: Sequence[str]) -> list[pa.Field]:
     return [*parse_schema(", ".join(words))]
 
 
+def _check_no_path(table: Table, names: Iterable[str]) -> None:
+    """Refuse names of columns to add that begin with a struct, as a path with dots does."""
+    structs = {field.name for field in table.head().schema if pa.types.is_struct(field.type)}
+    for name in names:
+        struct, dot, field = name.partition(".")
+        if dot and struct in structs:
+            raise InvalidInput(
+                f"{shown(name)} would be a column with a dot in its name: a field of the struct "
+                f"is added by its own name {shown(field)} and --within {shown(struct)}"
+            )
+
+
 def _add(
     table: Table, words: Sequence[str], defaults: Sequence[str], within: str | Sequence[str]
 ) -> int:
     fields = {field.name: field for field in _fields_of(words)}
+    _check_no_path(table, fields)
     given = {}
     for text in defaults:
         name, separator, value = text.partition("=")

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET
 
 from eventlog import arguments
 from eventlog.arguments import shown
@@ -59,6 +60,8 @@ def add_fields(
     if not wanted:
         raise InvalidInput("name the columns to add")
     listed = _new_fields(schema, wanted, where)
+    if not where:
+        _check_defaults(schema, wanted, given)
     if not listed:
         return schema
     added = arrow_columns(listed)
@@ -67,7 +70,7 @@ def add_fields(
             raise InvalidInput(
                 f"new column {column.name!r} must be nullable: older segments do not have it"
             )
-    if unknown := given.keys() - {column.name for column in added}:
+    if unknown := given.keys() - {field.name for field in wanted}:
         raise InvalidInput(
             f"defaults name columns that are not added: {', '.join(sorted(unknown))}"
         )
@@ -282,6 +285,20 @@ def _known_types(schema: Schema, where: list[str]) -> dict[str, ColumnType]:
         stored = next(field.type for field in fields if field.name == name)
     is_struct = isinstance(stored, dict) and "struct" in stored
     return {field.name: field.type for field in inner_fields(stored)} if is_struct else {}
+
+
+def _check_defaults(schema: Schema, fields: list[pa.Field], given: Mapping[str, Any]) -> None:
+    """Check that fields which are columns already are given no other default than they have."""
+    names = {field.name for field in fields} & given.keys()
+    for column in schema.columns:
+        if column.name not in names or given[column.name] is None:
+            continue
+        plain = msgspec.structs.replace(column, initial=UNSET, write=UNSET)
+        if _with_default(plain, given[column.name]) != column:
+            raise InvalidInput(
+                f"column {column.name!r} exists, and the default of a column does not change: "
+                "leave it out of the defaults"
+            )
 
 
 def _with_default(column: Column, given: Any) -> Column:

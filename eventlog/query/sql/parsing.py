@@ -438,6 +438,8 @@ class _Reader:
         if len(matches) != 1:
             quoted = getattr(node.this, "args", {}).get("quoted")
             hint = "; write text in single quotes: 'Oslo'" if quoted else ""
+            if not quoted and not table:
+                hint = f"; text has quotes of its own: '{name[:80]}'"
             known = list_names(schema)
             raise InvalidInput(f"unknown column {name[:80]!r}; columns: {known}{hint}")
         found = matches[0]

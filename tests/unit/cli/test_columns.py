@@ -77,6 +77,19 @@ def test_what_is_wrong_is_told(table, words, why):
     assert table.refresh().schema == SCHEMA
 
 
+def test_a_field_is_not_added_as_a_column_with_a_dot(table):
+    assert run("columns", table.uri, "add", "s:struct<a:int8>").exit_code == 0
+    refused = run("columns", table.uri, "add", "s.x:int8")
+    assert refused.exit_code == 2
+    assert "is added by its own name 'x' and --within 's'" in refused.stderr
+    assert run("columns", table.uri, "add", "x:int8", "--within", "s").exit_code == 0
+    assert run("columns", table.uri, "add", "name.x:int8").exit_code == 0
+
+
+def test_the_help_of_columns_has_the_acts_in_lines(table):
+    assert "\n  check NAME EXPRESSION    uncheck NAME\n" in run("columns", "--help").output
+
+
 def test_log_and_diff_show_changes_of_columns_in_words(table):
     table.rename_column("name", "title")
     append(table, events(1).rename_columns(["at", "title", "value"]))

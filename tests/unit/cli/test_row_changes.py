@@ -165,6 +165,7 @@ def test_update(table):
         (["--set", "price ="], "in the form COLUMN=EXPRESSION"),
         (["--set", "price=1", "--set", " price = 2"], "--set has two values for column 'price'"),
         (["--set", "prize=1"], "unknown column 'prize'"),
+        (["--set", "price = closed"], "text has quotes of its own: 'closed'"),
         (["--set", "price = 1 / (id - 1)"], "write CAST"),
         (["--set", "price = price / (id - 1)"], "write CAST"),
         (["--set", "price = CAST(1 / (id - 1) AS BIGINT)"], "fails for 1 of 4 rows"),
@@ -255,7 +256,8 @@ def test_merge_rows_keeps_the_values_of_columns_that_the_files_lack(table, tmp_p
     call = ("merge-rows", table.uri, lines, "--on", "id")
     refused = run(*call)
     assert refused.exit_code == 2
-    assert "at" in refused.stderr
+    assert "lacks column 'at', which new rows need" in refused.stderr
+    assert "or give --when-not-matched ignore" in refused.stderr
     assert document(*call, "--when-not-matched", "ignore")["updated"] == 1
     found = scan(table, where="id = 1").to_table().to_pylist()
     assert found == [row(1, 11)]

@@ -274,6 +274,24 @@ def test_errors_survive_pickle_and_say_where():
         assert str(again) == str(error) == "what (table=t, key=k, version=3, transaction=x)"
 
 
+def test_a_column_that_is_added_again_keeps_its_default():
+    table = create()
+    unit = [pa.field("unit", pa.string())]
+    version = table.add_columns(unit, {"unit": "celsius"})
+    assert table.add_columns(unit, {"unit": "celsius"}) == table.add_columns(unit) == version
+    for other in ("kelvin", {"initial": "celsius"}):
+        with pytest.raises(errors.InvalidInput, match="'unit' exists, and the default"):
+            table.add_columns([*unit, pa.field("n", pa.int8())], {"unit": other})
+    assert table.refresh().version == version
+
+
+def test_the_time_column_is_never_null():
+    table = create(schema=pa.schema([SCHEMA.field("at").with_nullable(False)]))
+    with pytest.raises(errors.InvalidInput, match="'at' cannot become null: it is the time column"):
+        table.relax_columns(["at"])
+    assert create().relax_columns(["at"]) == 0  # it is declared as nullable, and never is
+
+
 def test_info_is_stored_in_order():
     table = create()
     made = table.transaction("append", [builders.add(table)], info={"b": "1", "a": "2"})
