@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pyarrow as pa
@@ -84,9 +85,8 @@ def append(
     """
     opened(t)
     app, meaning = make_app(app_id, app_seq), check_missing(missing)
-    if evolve:
-        data = evolved_to(t, data, app)
-    return add_rows(t, data, "append", app, memory_bytes, meaning)
+    with evolving(t, data, app, evolve=evolve) as rows:
+        return add_rows(t, rows, "append", app, memory_bytes, meaning)
 
 
 def check_evolving(*, dry_run: bool) -> None:
@@ -102,21 +102,60 @@ def check_evolving(*, dry_run: bool) -> None:
         )
 
 
-def evolved_to(t: Table, data: Any, app: App | None, *, dry_run: bool = False) -> Any:
-    """Give the table the columns and types that rows have besides its own; return the rows.
+@contextlib.contextmanager
+def evolving(
+    t: Table,
+    data: Any,
+    app: App | None,
+    *,
+    evolve: bool,
+    dry_run: bool = False,
+    complete: bool = True,
+) -> Iterator[Any]:
+    """A context with the rows, in which the table has their columns and types if it is to evolve.
 
-    Not if their unit of work is done already.
+    It does not evolve if their unit of work is done already.
+
+    Args:
+        t: the table.
+        data: the rows.
+        app: the app id and sequence of the unit of work.
+        evolve: whether the table is to get the columns and types; if not, nothing is done.
+        dry_run: whether nothing is to be committed.
+        complete: see `evolve_for`.
 
     Raises:
         CommitConflict: another writer changed the same columns in the meantime.
         InvalidInput: the rows cannot be read, a name or a type is not possible, or it is a dry run.
+            One that is raised in the context also has the version of the new columns.
     """
-    check_evolving(dry_run=dry_run)
-    if already(t.head(), app) is not None:
-        return data
+    if evolve:
+        check_evolving(dry_run=dry_run)
+    if not evolve or already(t.head(), app) is not None:
+        yield data
+        return
     reader = to_reader(data)
-    evolve_for(t.session, reader.schema)
-    return reader
+    version = evolve_for(t.session, reader.schema, complete=complete)
+    with naming_version(version):
+        yield reader
+
+
+@contextlib.contextmanager
+def naming_version(version: int | None) -> Iterator[None]:
+    """A context in which an error of rows says that their columns stay.
+
+    Args:
+        version: one that has columns which were added for the rows; None: none were.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        if version is not None:  # against columns-that-stay-unsaid
+            text = error.message.removesuffix("; nothing was committed")
+            error.message = (
+                f"{text}; no row was committed, but version {version} has the new columns"
+            )
+        raise
 
 
 def check_missing(missing: Any) -> Missing | None:

@@ -23,7 +23,7 @@ from eventlog.readers import scan
 from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import add_rows, check_missing, evolved_to, make_app
+from eventlog.writers.batch import add_rows, check_missing, evolving, make_app
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Isolation, RowChange
@@ -68,9 +68,8 @@ def upsert(
     opened(t)
     rule_or_refuse(t.head(), t.uri)
     app, meaning = make_app(app_id, app_seq), check_missing(missing)
-    if evolve:
-        data = evolved_to(t, data, app)
-    return add_rows(t, data, "upsert", app, memory_bytes, meaning)
+    with evolving(t, data, app, evolve=evolve) as rows:
+        return add_rows(t, rows, "upsert", app, memory_bytes, meaning)
 
 
 def delete(

@@ -30,7 +30,7 @@ from eventlog.table.stage_again import commit_staged
 from eventlog.writers.batch import (
     check_missing,
     check_replacing,
-    evolved_to,
+    evolving,
     make_app,
     skipped,
     stage,
@@ -101,13 +101,13 @@ def overwrite(  # noqa: PLR0913 - the public API
     done = skipped(t, t.refresh(), app)
     if done is not None:
         return RowChange(done)
-    data = evolved_to(t, data, app, dry_run=dry_run) if evolve else data
-    before = read_at(t, read_version)
-    of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
-    span, exact = _span_of(of, start, end), read_version is not None
-    request = dataclasses.replace(of, span=span, dry_run=dry_run, exact=exact)
-    replace_rows = _overwrite_range if where is None else overwrite_where
-    return replace_rows(t, data, request, before, missing)
+    with evolving(t, data, app, evolve=evolve, dry_run=dry_run) as rows:
+        before = read_at(t, read_version)
+        of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
+        span, exact = _span_of(of, start, end), read_version is not None
+        request = dataclasses.replace(of, span=span, dry_run=dry_run, exact=exact)
+        replace_rows = _overwrite_range if where is None else overwrite_where
+        return replace_rows(t, rows, request, before, missing)
 
 
 def _span_of(request: Request, start: Moment | None, end: Moment | None) -> tuple[int, int]:

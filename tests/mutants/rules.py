@@ -1,6 +1,6 @@
 """Mutants of the fold's rules: what is void, claims, pins, replicas, horizon, restore."""
 
-from mutants.swap import always, becomes, instead, keep, mutant, never
+from mutants.swap import always, becomes, instead, keep, mutant, never, skip
 
 RULES = (
     mutant(
@@ -443,6 +443,27 @@ RULES = (
         "`_op` of upserts is no column of the table",
         never,
         "test_upserts_evolve_the_table_and_their_operation_is_no_column",
+    ),
+    mutant(
+        "surplus-field-dropped",
+        "W3",
+        "a field of a struct that the table lacks is refused",
+        never,
+        "test_a_field_that_does_not_fit_is_refused_by_name",
+    ),
+    mutant(
+        "columns-of-refused-rows",
+        "W3",
+        "no column is added for rows whose types are refused",
+        skip,
+        "test_no_column_is_added_for_rows_whose_types_are_refused",
+    ),
+    mutant(
+        "columns-that-stay-unsaid",
+        "W3",
+        "an error of rows names the version that has the columns added for them",
+        never,
+        "test_rows_that_are_refused_say_which_version_has_their_columns",
     ),
     mutant(
         "buckets-of-dates",

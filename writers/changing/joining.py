@@ -31,7 +31,7 @@ from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
-from eventlog.writers.batch import evolved_to, make_app, skipped, stage
+from eventlog.writers.batch import evolving, make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import (
     Found,
@@ -118,8 +118,11 @@ def merge(  # noqa: PLR0913 - the public API
     done = merging.begin(t, t.refresh(), app)
     if done is not None:
         return done
-    source = merging.evolved(t, source, app, dry_run=dry_run) if evolve else source
-    return _merge_rows(t, source, merging, app, memory_bytes=memory_bytes, dry_run=dry_run)
+    if evolve:
+        merging.check_evolving()
+    complete = merging.inserts
+    with evolving(t, source, app, evolve=evolve, dry_run=dry_run, complete=complete) as rows:
+        return _merge_rows(t, rows, merging, app, memory_bytes=memory_bytes, dry_run=dry_run)
 
 
 def _merge_rows(
@@ -201,15 +204,6 @@ class Merging:
                 "the columns first, by Table.add_columns"
             )
 
-    def evolved(self, t: Table, source: Any, app: App | None, *, dry_run: bool) -> Any:
-        """Give the table the columns and types of the source; return the source. See `evolved_to`.
-
-        Raises:
-            InvalidInput: see `check_evolving`.
-        """
-        self.check_evolving()
-        return evolved_to(t, source, app, dry_run=dry_run)
-
     def spelled(self, head: Snapshot) -> Merging:
         """Return the same with the columns to match as the table spells them."""
         return replace(self, on=spelled_names(self.on, head.schema.names))
@@ -251,7 +245,6 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     shared = pa.schema([f for f in table if f.name in given.names])
     if not inserts:
         shared = pa.schema([f.with_nullable(True) for f in shared])
-    check_columns(pa.schema([f for f in given if f.name in shared.names]), shared, time_column)
     others = pa.schema([f for f in given if f.name not in table.names])
     parts = []
     for batch in batches(reader, pa.schema([*shared, *others]), time_column):
@@ -278,7 +271,8 @@ def check_source(given: pa.Schema, head: Snapshot, on: Sequence[str], *, inserts
         inserts: whether rows are to be added.
 
     Raises:
-        InvalidInput: a column is missing, or its values are not compared.
+        InvalidInput: a column is missing or of a type that does not fit, or its values are not
+            compared.
     """
     table = head.schema
     for name in on:
@@ -298,6 +292,9 @@ def check_source(given: pa.Schema, head: Snapshot, on: Sequence[str], *, inserts
             f"the source lacks column {lacking[0]!r}, which new rows need: add it, or give "
             "when_not_matched='ignore'"
         )
+    shared = pa.schema([f for f in table if f.name in given.names])
+    ours = pa.schema([f for f in given if f.name in table.names])
+    check_columns(ours, shared, head.layout.time_column)
 
 
 @dataclass

@@ -357,7 +357,8 @@ def merge(  # noqa: PLR0913 - the public API
     if evolve:
         merging.check_evolving()
         check_evolving(dry_run=dry_run)
-        start = evolve_for(t.session, arrow_schema(df.schema))
+        evolve_for(t.session, arrow_schema(df.schema), complete=merging.inserts)
+        start = t.head()
     search = SparkSearch(t, None, memory_bytes, df.sparkSession)
     return _merge_rows(df, search, start, merging.spelled(start), app, dry_run=dry_run)
 

@@ -364,7 +364,9 @@ def _open(
 def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> Snapshot:
     """Return the head, with the columns of rows unless their unit of work is done already."""
     head = table.head()
-    return head if already(head, app) is not None else evolve_for(table.session, incoming)
+    if already(head, app) is None:
+        evolve_for(table.session, incoming)
+    return table.head()
 
 
 def _replaced(

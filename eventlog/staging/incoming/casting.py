@@ -1,6 +1,7 @@
 """Casts incoming rows to the table's schema, or refuses them with a reason.
 
-Values that fit without loss are cast (widening, other forms of the same type, event times as text).
+Values that fit without loss are cast (widening, other forms of the same type, event times as text;
+fields that structs lack are null).
 Anything else is an `InvalidInput` that names the column, the number of rows and one example, and
 nothing is committed. No I/O.
 """
@@ -8,12 +9,14 @@ nothing is committed. No I/O.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
+from eventlog.model.columns.edits import path_text
 from eventlog.staging.compact_arrays import check_decimals, to_plain_array
 from eventlog.staging.incoming.problems import Problem, example_of, first_line, halved
 from eventlog.staging.incoming.times import parse_times
@@ -61,19 +64,59 @@ def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> N
                 raise InvalidInput(f"column {field.name!r} is missing and cannot be null")
             continue
         text_time = field.name == time_column and _is_text(kind)
-        if not text_time and not fits(kind, field.type):
-            raise InvalidInput(
-                f"column {field.name!r} has type {kind}, and {field.type} in the table: cast it "
-                "first"
-            )
+        problem = None if text_time else misfit(kind, field.type, [field.name])
+        if problem is not None:
+            raise InvalidInput(problem)
 
 
-def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of a type can be cast to the table's type without ambiguity."""
+def misfit(kind: pa.DataType, wanted: pa.DataType, path: Sequence[str]) -> str | None:
+    """Return why values of a type cannot be cast to the table's type; None if they can.
+
+    Structs may lack fields, which can be null at any depth, and have them in any order.
+
+    Args:
+        kind: the type of the values.
+        wanted: the table's type.
+        path: the names that lead to the values, for the message.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if kind == wanted or pa.types.is_null(kind):
-        return True
+        return None
+    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
+        return _struct_misfit(kind, wanted, path)
+    if pa.types.is_list(wanted) and _is_list(kind):
+        return misfit(kind.value_type, wanted.value_type, [*path, "element"])
+    if pa.types.is_map(wanted) and pa.types.is_map(kind):
+        keys = misfit(kind.key_type, wanted.key_type, [*path, "key"])
+        return keys or misfit(kind.item_type, wanted.item_type, [*path, "value"])
+    if _fits(kind, wanted):
+        return None
+    return f"{path_text(path)} has type {kind}, and {wanted} in the table: cast it first"
+
+
+def _struct_misfit(kind: pa.DataType, wanted: pa.DataType, path: Sequence[str]) -> str | None:
+    """Return why a struct cannot be cast to the table's; None if it can."""
+    given, known = {f.name: f.type for f in kind}, {f.name for f in wanted}
+    if len(given) < kind.num_fields:
+        return f"{path_text(path)} has two fields of one name: rename one"
+    unknown = [name for name in given if name not in known]
+    if unknown:  # against surplus-field-dropped
+        return (
+            f"{path_text([*path, unknown[0]])} is unknown; the table has there "
+            f"{', '.join(f.name for f in wanted)}. Drop it; or add it to the table first, by "
+            "Table.add_columns(…, within=…) or by evolve=True (Spark: option mergeSchema, shell: "
+            "--evolve)"
+        )
+    for field in wanted:
+        inner = [*path, field.name]
+        if field.name in given and (problem := misfit(given[field.name], field.type, inner)):
+            return problem
+    return None
+
+
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of a type can be cast to another one of the table without ambiguity."""
     if _is_text(kind) and pa.types.is_string(wanted):
         return True
     if pa.types.is_timestamp(wanted):
@@ -92,7 +135,9 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
             and kind.scale <= wanted.scale
             and kind.precision - kind.scale <= wanted.precision - wanted.scale
         )
-    return _fits_nested(kind, wanted)
+    if pa.types.is_binary(wanted):
+        return bool(pa.types.is_large_binary(kind) or kind == pa.binary_view())
+    return bool(pa.types.is_date32(wanted) and pa.types.is_date64(kind))
 
 
 def conform(
@@ -189,24 +234,9 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _fits_nested(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_binary(wanted):
-        return bool(pa.types.is_large_binary(kind) or kind == pa.binary_view())
-    if pa.types.is_date32(wanted):
-        return bool(pa.types.is_date64(kind))
-    if pa.types.is_list(wanted):
-        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-        return any(is_list(kind) for is_list in lists) and fits(kind.value_type, wanted.value_type)
-    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
-        named = {f.name: f.type for f in kind}
-        return (
-            len(named) == kind.num_fields
-            and named.keys() == {f.name for f in wanted}
-            and all(fits(named[f.name], f.type) for f in wanted)
-        )
-    if pa.types.is_map(wanted) and pa.types.is_map(kind):
-        return fits(kind.key_type, wanted.key_type) and fits(kind.item_type, wanted.item_type)
-    return False
+def _is_list(kind: pa.DataType) -> bool:
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_list(kind) for is_list in lists)
 
 
 def _range_names(incoming: pa.Schema) -> list[str]:

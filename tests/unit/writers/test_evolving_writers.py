@@ -206,3 +206,117 @@ def test_files_have_columns_in_any_capitals(stored, tmp_path):
     assert scan(table).count() == 3
     (tmp_path / "upper.csv").write_text("at,Name,value\n2013-01-07,x,1\n")
     assert "the table spells it 'name'" in run("append", table.uri, tmp_path / "upper.csv").output
+
+
+# --- structs that lack fields ---------------------------------------------------------------------
+
+CITY = pa.struct([("city", pa.string())])
+FULL = {"city": "Oslo", "street": None}
+NESTED = {
+    "struct": (CITY, ["s"], {"city": "Oslo"}, FULL),
+    "struct in a struct": (
+        pa.struct([("in", CITY)]), ["s", "in"], {"in": {"city": "Oslo"}}, {"in": FULL},
+    ),
+    "struct in a list": (
+        pa.list_(CITY), ["s", "element"], [{"city": "Oslo"}, None], [FULL, None],
+    ),
+    "struct in a map": (
+        pa.map_(pa.string(), CITY), ["s", "value"], [("a", {"city": "Oslo"})], [("a", FULL)],
+    ),
+}  # fmt: skip
+
+
+def with_struct(kind, value):
+    return events(1).append_column("s", pa.array([value], kind))
+
+
+def addresses(**options):
+    """A table whose structs got a field."""
+    table = create(schema=SCHEMA.append(pa.field("s", CITY)), **options)
+    table.add_columns([pa.field("street", pa.string())], within=["s"])
+    return table
+
+
+@pytest.mark.parametrize("evolve", [False, True])
+@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("case", NESTED)
+def test_a_writer_goes_on_whose_structs_lack_a_field(case, verb, evolve):
+    kind, within, value, wanted = NESTED[case]
+    table = create(schema=SCHEMA.append(pa.field("s", kind)))
+    table.add_columns([pa.field("street", pa.string())], within=within)
+    WRITES[verb](table, with_struct(kind, value), evolve=evolve)
+    assert scan(table, ["s"]).to_table()["s"].to_pylist() == [wanted]
+
+
+def test_an_upsert_goes_on_whose_structs_lack_a_field():
+    schema = KEYED.append(pa.field("s", CITY))
+    table = create(schema=schema, key="id", granularity="all", buckets=2)
+    table.add_columns([pa.field("street", pa.string())], within=["s"])
+    rows = [[0, 0], [1, 2], ["a", "b"], [{"city": "Oslo"}, None]]
+    upsert(table, pa.table(rows, schema=schema))
+    assert scan(table, ["s"]).to_table()["s"].to_pylist() == [FULL, None]
+
+
+def test_a_struct_that_is_null_stays_null():
+    table = addresses()
+    append(table, with_struct(CITY, None))
+    assert scan(table, ["s"]).to_table()["s"].to_pylist() == [None]
+
+
+MISFITS = {
+    "another field": ([("zip", pa.string())], "field 'zip' of column 's' is unknown"),
+    "another type": ([("city", pa.int8())], "field 'city' of column 's' has type int8, and string"),
+    "two of one name": ([("city", pa.string())] * 2, "column 's' has two fields of one name"),
+}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_field_that_does_not_fit_is_refused_by_name(case, verb):
+    fields, message = MISFITS[case]
+    table = addresses()
+    version = table.head().version
+    kind = pa.struct(fields)
+    with pytest.raises(errors.InvalidInput, match=message):
+        WRITES[verb](table, with_struct(kind, {fields[0][0]: None}))
+    assert table.refresh().version == version
+
+
+# --- columns that were added for rows that are refused --------------------------------------------
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_no_column_is_added_for_rows_whose_types_are_refused(verb):
+    table = create()
+    version = table.head().version
+    texts = wide().set_column(wide().column_names.index("value"), "value", pa.array(["x"]))
+    for rows in (texts, wide().drop_columns(["at"])):
+        with pytest.raises(errors.InvalidInput) as caught:
+            WRITES[verb](table, rows, evolve=True)
+        assert "new columns" not in str(caught.value)
+    assert table.refresh().version == version
+
+
+def test_a_merge_that_inserts_nothing_evolves_without_the_event_time():
+    table = create()
+    append(table, events(1))
+    rows = wide().drop_columns(["at"])
+    merge(table, rows, "name", when_not_matched="ignore", evolve=True)
+    assert scan(table, ["more"]).to_table()["more"].to_pylist() == [2**40]
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_rows_that_are_refused_say_which_version_has_their_columns(verb):
+    table = create()
+    version = table.head().version
+    rows = wide()
+    rows = rows.set_column(0, "at", pa.array([2**62], pa.timestamp("us", "UTC")))
+    told = f"no row was committed, but version {version + 1} has the new columns"
+    with pytest.raises(errors.InvalidInput, match=told) as caught:
+        WRITES[verb](table, rows, evolve=True)
+    assert "nothing was committed" not in str(caught.value)
+    assert table.refresh().version == version + 1
+    assert table.head().schema.names == [*SCHEMA.names, "more"]
+    with pytest.raises(errors.InvalidInput) as again:
+        WRITES[verb](table, rows, evolve=True)
+    assert "new columns" not in str(again.value)
