@@ -122,7 +122,7 @@ def evolving(
         app: the app id and sequence of the unit of work.
         evolve: whether the table is to get the columns and types; if not, nothing is done.
         dry_run: whether nothing is to be committed.
-        complete: see `evolve_for`.
+        complete: see `evolve_to`.
 
     Raises:
         CommitConflict: another writer changed the same columns in the meantime.
@@ -135,9 +135,30 @@ def evolving(
         yield data
         return
     reader = to_reader(data)
-    version = evolve_for(t.session, reader.schema, complete=complete)
+    version = evolve_to(t, reader.schema, complete=complete)
     with naming_version(version):
         yield reader
+
+
+def evolve_to(t: Table, incoming: pa.Schema, *, complete: bool = True) -> int | None:
+    """Give the table the columns and types that rows have besides its own; see `evolve_for`.
+
+    Args:
+        t: the table.
+        incoming: the columns of the rows.
+        complete: whether the rows need the columns that must not be null; rows with `_op` do not.
+
+    Raises: as `evolve_for`; and InvalidInput: a column is missing, or of a type that does not fit.
+    """
+    complete = complete and OP not in incoming.names
+    time_column = t.head().layout.time_column
+
+    def check(table: pa.Schema, rows: pa.Schema) -> None:
+        given = spelled(rows, table.names)
+        needed = pa.schema([field for field in table if complete or field.name in given.names])
+        check_columns(given, needed, time_column)
+
+    return evolve_for(t.session, incoming, check)
 
 
 @contextlib.contextmanager

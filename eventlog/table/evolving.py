@@ -25,8 +25,6 @@ from eventlog.model.entries import Schema
 from eventlog.model.schema import stored_time_column, to_arrow
 from eventlog.query.row_checks import RowChecks
 from eventlog.session.session import Session
-from eventlog.staging.incoming.casting import check_columns
-from eventlog.staging.incoming.streams import spelled
 
 _TRIES = 20
 
@@ -88,40 +86,33 @@ def drop_check(session: Session, name: str) -> int:
     return evolve(session, without)
 
 
-def evolve_for(session: Session, incoming: pa.Schema, *, complete: bool = True) -> int | None:
+def evolve_for(
+    session: Session, incoming: pa.Schema, check: Callable[[pa.Schema, pa.Schema], None]
+) -> int | None:
     """Give the table the columns and types that rows have besides its own.
 
-    In a keyed table `_op` is no column of these. The types of the rows are checked first, so that
-    no column is added for rows whose types are refused.
+    In a keyed table `_op` is no column of these.
 
     Args:
         session: of the table.
         incoming: the columns of the rows.
-        complete: whether the rows need the columns that must not be null; rows with `_op` do not.
+        check: called first with the schema that the table gets and the columns of the rows, so that
+            no column is added for rows which it refuses.
 
     Returns:
         A version that has the columns; None if the table had them.
 
-    Raises: as `evolve`; and InvalidInput: a column is missing, or of a type that does not fit.
+    Raises: as `evolve` and `check`.
     """
     head = session.head()
     if keyed_of(head.layout) is not None:  # against operation-that-becomes-a-column
-        complete = complete and OP not in incoming.names
         fields = [field for field in incoming if field.name != OP]
         incoming = pa.schema(fields, incoming.metadata)
     wanted = edits.evolved_for(head.stored_schema, incoming)
     if wanted == head.stored_schema:
         return None
-    _check_rows(to_arrow(wanted), incoming, head.layout.time_column, complete=complete)
+    check(to_arrow(wanted), incoming)  # against columns-of-refused-rows
     return evolve(session, lambda schema: edits.evolved_for(schema, incoming))
-
-
-def _check_rows(table: pa.Schema, incoming: pa.Schema, time_column: str, *, complete: bool) -> None:
-    """Check the columns of rows against the schema that the table is to get for them."""
-    given = spelled(incoming, table.names)
-    if not complete:
-        table = pa.schema([field for field in table if field.name in given.names])
-    check_columns(given, table, time_column)  # against columns-of-refused-rows
 
 
 def evolve(session: Session, change: Callable[[Schema], Schema]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -118,10 +119,7 @@ def merge(  # noqa: PLR0913 - the public API
     done = merging.begin(t, t.refresh(), app)
     if done is not None:
         return done
-    if evolve:
-        merging.check_evolving()
-    complete = merging.inserts
-    with evolving(t, source, app, evolve=evolve, dry_run=dry_run, complete=complete) as rows:
+    with merging.evolving(t, source, app, evolve=evolve, dry_run=dry_run) as rows:
         return _merge_rows(t, rows, merging, app, memory_bytes=memory_bytes, dry_run=dry_run)
 
 
@@ -203,6 +201,15 @@ class Merging:
                 "evolve adds the columns of the source: where new values are given by column, add "
                 "the columns first, by Table.add_columns"
             )
+
+    def evolving(
+        self, t: Table, source: Any, app: App | None, *, evolve: bool, dry_run: bool
+    ) -> AbstractContextManager[Any]:
+        """See `eventlog.writers.batch.evolving`. Raises: also as `check_evolving`."""
+        if evolve:
+            self.check_evolving()
+        wanted = self.inserts
+        return evolving(t, source, app, evolve=evolve, dry_run=dry_run, complete=wanted)
 
     def spelled(self, head: Snapshot) -> Merging:
         """Return the same with the columns to match as the table spells them."""

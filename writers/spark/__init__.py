@@ -31,8 +31,7 @@ from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.store.location import open_store
-from eventlog.table.evolving import evolve_for
-from eventlog.writers.batch import check_evolving, check_missing, make_app
+from eventlog.writers.batch import check_evolving, check_missing, evolve_to, make_app
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.joining import (
     Matched,
@@ -357,7 +356,7 @@ def merge(  # noqa: PLR0913 - the public API
     if evolve:
         merging.check_evolving()
         check_evolving(dry_run=dry_run)
-        evolve_for(t.session, arrow_schema(df.schema), complete=merging.inserts)
+        evolve_to(t, arrow_schema(df.schema), complete=merging.inserts)
         start = t.head()
     search = SparkSearch(t, None, memory_bytes, df.sparkSession)
     return _merge_rows(df, search, start, merging.spelled(start), app, dry_run=dry_run)

@@ -39,8 +39,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
-from eventlog.table.evolving import evolve_for
-from eventlog.writers.batch import already, check_replacing, warn_restored
+from eventlog.writers.batch import already, check_replacing, evolve_to, warn_restored
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import land
@@ -365,7 +364,7 @@ def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> Snapshot:
     """Return the head, with the columns of rows unless their unit of work is done already."""
     head = table.head()
     if already(head, app) is None:
-        evolve_for(table.session, incoming)
+        evolve_to(table, incoming)
     return table.head()
 
 

@@ -18,7 +18,7 @@ from eventlog.cli import terminal
 from eventlog.keyed.rule import MergeRule
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import MISSING
-from eventlog.table.evolving import evolve_for
+from eventlog.writers.batch import evolve_to
 from eventlog.writers.files import (
     FORMATS,
     Lacking,
@@ -119,7 +119,7 @@ def evolve_table(table: Table, given: Input) -> None:
         InvalidInput: see `file_schemas`; or a name or a type is not possible.
     """
     for schema in file_schemas(given.files, table.head().schema, given.file_format):
-        evolve_for(table.session, schema)
+        evolve_to(table, schema, complete=False)
 
 
 @contextmanager
