@@ -96,7 +96,7 @@ def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
 @pytest.mark.verify
 def test_rows_come_in_order_and_in_bounded_batches(many, monkeypatch):
     monkeypatch.setattr(large_filters, "_SMALL_FILTER_BYTES", 0)
-    monkeypatch.setattr(large_filters, "_MOST_ROWS", 70)
+    monkeypatch.setattr(large_filters, "_MOST_BYTES", 1000)
     plain = readers.scan(many).to_table()
     for where in (pc.field("n").isin(VALUES[:300]), pc.field("f") < 100, "s LIKE '%5_'"):
         batches = list(readers.scan(many, ["s", "at"], where, batch_rows=16).to_batches())

@@ -35,13 +35,15 @@ def test_every_road_from_spark_tests_its_rows(events, table, spark):
     refused(lambda: overwrite(bad, table, where="id >= 0"), table)
     refused(lambda: merge(bad, table, "id"), table)
     refused(lambda: update(spark, table, {"id": "id + 11"}, "id = 19"), table)
-    refused(lambda: bad.write.format("eventlog").mode("append").save(table), table)
     append(events(1, first=29), table)
     assert count(Table.open(table)) == 21
 
 
-def test_a_stream_tests_its_rows(events, table, spark, tmp_path):
-    events(1, first=30).write.parquet(str(tmp_path / "in"))
+@pytest.mark.data_source
+def test_saves_and_streams_test_their_rows(events, table, spark, tmp_path):
+    bad = events(1, first=30)
+    refused(lambda: bad.write.format("eventlog").mode("append").save(table), table)
+    bad.write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(events(1).schema).parquet(str(tmp_path / "in"))
     sink = stream.writeStream.format("eventlog").option("path", table)
     sink = sink.option("checkpointLocation", str(tmp_path / "progress"))
