@@ -24,6 +24,9 @@ CHECKS = ("need", "readable", "intact")
 
 # By the text of a check: why no vector can notice that it is missing.
 UNNOTICED: dict[str, str] = {
+    "need(places == (row.get('vector_rows') is not None), 'R9.3')": (
+        "the hash of an entry is that with the one vector which a reader takes"
+    ),
     "need(interval(drop['chunk']) is not None, 'R5.2')": (
         "the entry that the drop names has a chunk's name, and so another one"
     ),
