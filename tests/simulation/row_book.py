@@ -132,7 +132,7 @@ class RowBook:
         elif asked is not None:
             read = transaction.read_version
             if asked.verb == "merge":
-                wanted = self._merged(asked, before, gone, where)
+                wanted = self._merged(asked, before, gone, came, where)
             else:
                 self._check_selected(asked, read, before, gone, where)
                 old = [self._whole(row, self._columns[read]) for row in gone]
@@ -180,9 +180,10 @@ class RowBook:
         left = sorted(due - numbers)
         hold(not left, asked.verb, f"{where} leaves rows that it selects: {left}")
 
-    def _merged(self, asked, before, gone, where):
+    def _merged(self, asked, before, gone, came, where):
         """Check which rows a merge deletes; return those that it should add."""
         matched, inserts, others = asked.how
+        added = {row[NUMBER] for row in came}
         source = {row[NUMBER]: row for row in asked.new}
         lost, wanted = set(), []
         if others == "delete":
@@ -193,7 +194,7 @@ class RowBook:
                     lost.add(number)
                 if matched == "update":
                     wanted.append(self._whole(before[number], self.state.meta.schema) | row)
-            elif inserts == "insert" and not self._was_matched(asked, number):
+            elif inserts == "insert" and (number in added or not self._was_matched(asked, number)):
                 wanted.append(row)
         numbers = {row[NUMBER] for row in gone}
         hold(numbers == lost, "merge", f"{where} deletes {numbers}, not {lost}")
