@@ -63,6 +63,9 @@ class _PastLinks:
     def put_if_absent(self, key: str, body: Body) -> bool:
         return self._inner.put_if_absent(key, body)
 
+    def put_hint(self, key: str, body: bytes) -> None:
+        self._inner.put_hint(key, body)
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:

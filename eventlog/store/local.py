@@ -31,6 +31,7 @@ from eventlog.store.port import (
     Body,
     ObjectInfo,
     SymbolicLink,
+    check_hint,
     check_key,
     check_limit,
     check_prefix,
@@ -140,6 +141,34 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=scratch)
             os.close(scratch)
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`; a symbolic link there is replaced, not followed.
+
+        Raises:
+            InvalidInput: there are other objects under this key, or the key is under another one.
+            Unavailable: the file could not be written, or its directory could not be synced.
+        """
+        directory, _, name = check_hint(key).rpartition("/")
+        try:
+            scratch, temporary = self._write_temporary(body)
+            try:
+                parent = self._make(directory)
+                try:
+                    os.replace(temporary, name, src_dir_fd=scratch, dst_dir_fd=parent)
+                    os.fsync(parent)
+                finally:
+                    os.close(parent)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=scratch)
+                os.close(scratch)
+        except IsADirectoryError:
+            raise InvalidInput("there are other objects under this key", key=key) from None
+        except NotADirectoryError:
+            raise InvalidInput("the key is under another object", key=key) from None
+        except OSError as error:
+            raise self._unavailable("write", error, key) from error
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

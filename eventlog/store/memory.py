@@ -16,6 +16,7 @@ from eventlog.store.files import store_filesystem
 from eventlog.store.port import (
     Body,
     ObjectInfo,
+    check_hint,
     check_key,
     check_limit,
     check_prefix,
@@ -88,6 +89,14 @@ class MemoryStore:
             self._shelf.objects[key] = copy
             insort(self._shelf.keys, key)
         return True
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`."""
+        check_hint(key)
+        with self._shelf.lock:
+            if key not in self._shelf.objects:
+                insort(self._shelf.keys, key)
+            self._shelf.objects[key] = bytes(body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

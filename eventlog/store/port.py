@@ -1,9 +1,9 @@
 """The storage port: everything that eventlog requires of an object store.
 
-There is no `put`: objects are created once and never replaced, so they are immutable by
-construction (FORMAT.md "What the storage must provide"). The adapters are `s3`, `local` and
-`memory`, the wrappers `testing.wrappers` and `testing.faults`; one contract suite runs against all
-of them.
+Objects are created once and never replaced, so they are immutable by construction (FORMAT.md "What
+the storage must provide"). The exception are two hints of other formats, which `put_hint` replaces
+and which nothing here reads. The adapters are `s3`, `local` and `memory`, the wrappers
+`testing.wrappers` and `testing.faults`; one contract suite runs against all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ MAX_KEY_BYTES = 1024
 # Directory for temporary files in a local root. Every store refuses keys there, so that tables can
 # be copied between stores.
 TEMPORARY = ".tmp"
+# The only keys that may be replaced: where other engines look first for the newest version.
+HINTS = ("_delta_log/_last_checkpoint", "metadata/version-hint.text")
 
+_HINTS_OF_PARTS = tuple(f"/{hint}" for hint in HINTS)
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\\%]")
 
 
@@ -105,6 +108,18 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def put_hint(self, key: str, body: bytes) -> None:
+        """Create or replace a hint (see `check_hint`). Durable when this returns.
+
+        The last writer wins. A reader gets the old bytes or the new ones, never parts of both.
+
+        Raises:
+            Unavailable: no clear answer, after the adapter's own retries; the old hint or the new
+                one is there.
+            InvalidInput: the key is no hint, or the store refused permanently, with no effect.
+        """
+        ...
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
@@ -150,6 +165,23 @@ def check_key(key: str) -> str:
     if parts[0] == TEMPORARY:
         raise InvalidInput(f"key {key[:80]!r} is under {TEMPORARY}/, which is reserved")
     _check_characters(key)
+    return key
+
+
+def check_hint(key: str) -> str:
+    """Return `key` if it is plain and one of `HINTS`, or one of them below the root of a part.
+
+    A part of a store is a branch, or what is under a prefix.
+
+    Raises:
+        InvalidInput: it is not, so its object must not be replaced.
+    """
+    check_key(key)
+    # against any-key-replaced
+    if key not in HINTS and not key.endswith(_HINTS_OF_PARTS):
+        raise InvalidInput(
+            f"key {key[:80]!r} is no hint: only {' and '.join(HINTS)} may be replaced", key=key
+        )
     return key
 
 

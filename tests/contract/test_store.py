@@ -25,7 +25,7 @@ from eventlog.model.records import Fork
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
-from eventlog.store.port import ObjectInfo
+from eventlog.store.port import HINTS, ObjectInfo
 from eventlog.store.s3.adapter import S3Store
 from eventlog.store.testing.wrappers import CountingStore, FaultyStore, PrefixedStore
 
@@ -139,6 +139,45 @@ def test_second_put_is_refused_and_changes_nothing(store):
     assert store.put_if_absent("key", b"second, longer") is False
     assert store.put_if_absent("key", b"first") is False
     assert _raw_get(store, "key") == b"first"
+
+
+def test_hint_is_replaced(store):
+    for hint in HINTS:
+        store.put_hint(hint, b"first, longer")
+        store.put_hint(hint, b"second")
+        assert store.get(hint) == b"second"
+        assert _raw_get(store, hint) == b"second"
+        assert list(store.list(hint)) == [ObjectInfo(hint, 6)]
+        assert store.put_if_absent(hint, b"third") is False
+    assert _keys(store.list("_delta_log/")) == [HINTS[0]]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("_delta_log/00000000000000000007.json", "_log/000000000007.json", "metadata/v7.json"),
+        *("x_delta_log/_last_checkpoint", "_last_checkpoint", "metadata/version-hint.text/x", ""),
+    ],
+)
+def test_no_other_key_is_replaced(store, key):
+    if key:
+        store.put_if_absent(key, b"first")
+    with pytest.raises(InvalidInput):
+        store.put_hint(key, b"second")
+    assert [store.get(row.key) for row in store.list("")] == ([b"first"] if key else [])
+
+
+def test_readers_of_a_hint_get_one_writers_bytes(store):
+    bodies = {
+        bytes([letter]) * size for letter, size in zip(b"abcd", (9, 900, 9_000, 90), strict=True)
+    }
+    store.put_hint(HINTS[0], b"a" * 9)
+    with ThreadPoolExecutor(8) as pool:
+        writes = [pool.submit(store.put_hint, HINTS[0], body) for body in sorted(bodies) * 3]
+        reads = [pool.submit(store.get, HINTS[0]) for _ in range(12)]
+    assert [task.result() for task in writes] == [None] * 12
+    assert {task.result() for task in reads} <= bodies
+    assert store.get(HINTS[0]) in bodies
 
 
 _ORDERED = sorted(

@@ -87,6 +87,13 @@ COMMITS = (
         "test_second_put_is_refused_and_changes_nothing",
     ),
     mutant(
+        "any-key-replaced",
+        "R2.1",
+        "only hints are replaced, so commits and segments are immutable",
+        never,
+        "test_no_other_key_is_replaced",
+    ),
+    mutant(
         "local-put-overwrites",
         "C2 C6",
         "a local put does not overwrite an existing object",

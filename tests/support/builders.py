@@ -207,6 +207,11 @@ class Spy:
         self.before_put(key)
         return self.inner.put_if_absent(key, body)
 
+    def put_hint(self, key: str, body: bytes) -> None:
+        self.puts.append((key, body))
+        self.before_put(key)
+        self.inner.put_hint(key, body)
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
@@ -296,6 +301,9 @@ class CrashingStore(Spy):
 
     def put_if_absent(self, key: str, body: Body) -> bool:
         return self._call(lambda: super(CrashingStore, self).put_if_absent(key, body), put=True)
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        self._call(lambda: super(CrashingStore, self).put_hint(key, body), put=True)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

@@ -31,6 +31,7 @@ from eventlog.store.port import (
     Body,
     ObjectInfo,
     ObjectStore,
+    check_hint,
     check_key,
     check_limit,
     check_prefix,
@@ -134,6 +135,14 @@ class BranchStore:
                 key=key,
             )
         return self.parent.put_if_absent(name, body)
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`; the hint is the branch's own.
+
+        Raises:
+            TableNotFound: there is no such branch.
+        """
+        self.parent.put_hint(self._name(check_hint(key)), body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

@@ -25,6 +25,7 @@ from eventlog.store.options import StoreOptions, parse_options
 from eventlog.store.port import (
     Body,
     ObjectInfo,
+    check_hint,
     check_key,
     check_limit,
     check_prefix,
@@ -158,6 +159,11 @@ class S3Store:
             )
         return created
 
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`; a PUT without a condition, so it may be sent again."""
+        request = {"Key": self._name(check_hint(key)), "Body": body}
+        self._read("put_object", key, request, _created)
+
     def copy_if_absent(
         self, source: S3Store, key: str, new_key: str | None = None
     ) -> str | bool | None:
@@ -270,11 +276,7 @@ class S3Store:
         try:
             # against put-without-condition
             put = {"Key": name, "Body": content, "IfNoneMatch": "*"}
-            answer = self._send(client, "put_object", put)
-            if not answer.get("ETag"):
-                raise UnreadableAnswer(
-                    f"status {status_of(answer)} without an ETag, which S3 gives for each object"
-                )
+            _created(self._send(client, "put_object", put))
         except ClientError as error:
             status = status_of(error.response)
             if status == 412:  # against conflict-read-as-exists
@@ -458,6 +460,7 @@ _VERBS = {
     "head_object": "read",
     "list_objects_v2": "list",
     "delete_objects": "delete",
+    "put_object": "write",
 }
 
 
@@ -516,6 +519,18 @@ _NO_PAGE: tuple[Mapping[str, Any], list[tuple[str, int]]] = ({}, [])
 
 def _page(answer: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, int]]]:
     return answer, listed(answer)
+
+
+def _created(answer: Mapping[str, Any]) -> None:
+    """Check the answer to a PUT.
+
+    Raises:
+        UnreadableAnswer: it is not S3's.
+    """
+    if not answer.get("ETag"):
+        raise UnreadableAnswer(
+            f"status {status_of(answer)} without an ETag, which S3 gives for each object"
+        )
 
 
 def _hex(digest: str | None) -> str | None:

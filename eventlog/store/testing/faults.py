@@ -48,7 +48,7 @@ class Fault:
     """One planned fault.
 
     Attributes:
-        verb: the kind of call that it matches.
+        verb: the kind of call that it matches; `put_hint` is a put.
         effect: `unavailable`: nothing applied, Unavailable. `lost_response`: applied, then
             OutcomeUnknown for a put, else Unavailable. `not_applied_unknown`: nothing applied,
             OutcomeUnknown. `delayed`: OutcomeUnknown now, and the put is applied at the `amount`-th
@@ -132,7 +132,7 @@ class FaultyStore:
         with self._lock:
             late, self._late = self._late, []
             for put in late:
-                self._create(put.key, put.body)
+                put.apply()
 
     @property
     def uri(self) -> str:
@@ -161,13 +161,12 @@ class FaultyStore:
 
     def put_if_absent(self, key: str, body: Body) -> bool:
         """See `ObjectStore.put_if_absent`."""
-        fault = self._meet("put", (key,))
-        if fault and fault.effect in ("delayed", "not_applied_unknown"):
-            if fault.effect == "delayed":
-                with self._lock:
-                    self._late.append(_Late(key, bytes(body), fault.amount))
-            raise OutcomeUnknown(f"injected: {fault.effect}", key=key)
-        return _apply(fault, key, lambda: self._create(key, body))
+        content = bytes(body)  # a late put must not see what the caller writes into its buffer
+        return self._put(key, lambda: self._create(key, content))
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`."""
+        self._put(key, lambda: self.inner.put_hint(key, body))
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -199,6 +198,15 @@ class FaultyStore:
         """See `ObjectStore.now_ms`."""
         return self.inner.now_ms()
 
+    def _put(self, key: str, call: Callable[[], _Answer]) -> _Answer:
+        fault = self._meet("put", (key,))
+        if fault and fault.effect in ("delayed", "not_applied_unknown"):
+            if fault.effect == "delayed":
+                with self._lock:
+                    self._late.append(_Late(key, call, fault.amount))
+            raise OutcomeUnknown(f"injected: {fault.effect}", key=key)
+        return _apply(fault, key, call)
+
     def _create(self, key: str, body: Body) -> bool:
         created = self.inner.put_if_absent(key, body)
         if created:
@@ -219,7 +227,7 @@ class FaultyStore:
             due = [late for late in self._late if late.calls_left <= 0]
             self._late = [late for late in self._late if late.calls_left > 0]
             for late in due:
-                self._create(late.key, late.body)
+                late.apply()
             fired: _Planned | None = None
             for planned in self._plan:
                 if planned.fires(verb, keys) and fired is None:
@@ -251,7 +259,7 @@ class _Planned:
 @dataclass(eq=False, slots=True)
 class _Late:
     key: str
-    body: bytes
+    apply: Callable[[], object]
     calls_left: int
 
 

@@ -13,7 +13,15 @@ from pyarrow.fs import FileSystem
 
 from eventlog.model.records import Fork
 from eventlog.store.files import store_filesystem
-from eventlog.store.port import Body, ObjectInfo, ObjectStore, check_key, check_limit, check_prefix
+from eventlog.store.port import (
+    Body,
+    ObjectInfo,
+    ObjectStore,
+    check_hint,
+    check_key,
+    check_limit,
+    check_prefix,
+)
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
 from eventlog.store.testing.tally import Counts, Tally
 
@@ -86,6 +94,11 @@ class CountingStore:
         """See `ObjectStore.put_if_absent`."""
         self._tally.add("put", written=memoryview(body).nbytes)
         return self.inner.put_if_absent(key, body)
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`; counted as a put."""
+        self._tally.add("put", written=len(body))
+        self.inner.put_hint(key, body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -163,6 +176,10 @@ class PrefixedStore:
     def put_if_absent(self, key: str, body: Body) -> bool:
         """See `ObjectStore.put_if_absent`."""
         return self.inner.put_if_absent(self._key(key), body)
+
+    def put_hint(self, key: str, body: bytes) -> None:
+        """See `ObjectStore.put_hint`."""
+        self.inner.put_hint(self._key(check_hint(key)), body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
