@@ -23,6 +23,7 @@ from eventlog.keyed.rule import OP, keyed_of
 from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, Restore
+from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.records import App, Commit
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns
@@ -148,17 +149,34 @@ def evolve_to(t: Table, incoming: pa.Schema, *, complete: bool = True) -> int | 
         incoming: the columns of the rows.
         complete: whether the rows need the columns that must not be null; rows with `_op` do not.
 
-    Raises: as `evolve_for`; and InvalidInput: a column is missing, or of a type that does not fit.
+    Raises: as `evolve_for`, and as `check_evolved`.
     """
-    complete = complete and OP not in incoming.names
-    time_column = t.head().layout.time_column
+    layout = t.head().layout
+    return evolve_for(
+        t.session, [incoming], lambda new: check_evolved(incoming, new, layout, complete=complete)
+    )
 
-    def check(table: pa.Schema, rows: pa.Schema) -> None:
-        given = spelled(rows, table.names)
-        needed = pa.schema([field for field in table if complete or field.name in given.names])
-        check_columns(given, needed, time_column)
 
-    return evolve_for(t.session, incoming, check)
+def check_evolved(
+    incoming: pa.Schema, table: pa.Schema, layout: NamedLayout, *, complete: bool
+) -> None:
+    """Check that rows fit the schema that a table is to get for them.
+
+    Args:
+        incoming: the columns of the rows.
+        table: the schema.
+        layout: of the table, which decides whether `_op` is a column of rows.
+        complete: see `evolve_to`.
+
+    Raises:
+        InvalidInput: a column is missing, or of a type that does not fit.
+    """
+    given = spelled(incoming, table.names)
+    if keyed_of(layout) is not None:
+        table = table.append(pa.field(OP, pa.string()))
+    complete = complete and OP not in given.names
+    needed = pa.schema([field for field in table if complete or field.name in given.names])
+    check_columns(given, needed, layout.time_column)
 
 
 @contextlib.contextmanager

@@ -87,17 +87,17 @@ def drop_check(session: Session, name: str) -> int:
 
 
 def evolve_for(
-    session: Session, incoming: pa.Schema, check: Callable[[pa.Schema, pa.Schema], None]
+    session: Session, incoming: Iterable[pa.Schema], check: Callable[[pa.Schema], None]
 ) -> int | None:
-    """Give the table the columns and types that rows have besides its own.
+    """Give the table the columns and types that rows have besides its own, in one commit.
 
     In a keyed table `_op` is no column of these.
 
     Args:
         session: of the table.
-        incoming: the columns of the rows.
-        check: called first with the schema that the table gets and the columns of the rows, so that
-            no column is added for rows which it refuses.
+        incoming: the columns of the rows, one schema for each part of them.
+        check: called first with the schema that the table gets, so that no column is added for
+            rows which it refuses.
 
     Returns:
         A version that has the columns; None if the table had them.
@@ -106,13 +106,15 @@ def evolve_for(
     """
     head = session.head()
     if keyed_of(head.layout) is not None:  # against operation-that-becomes-a-column
-        fields = [field for field in incoming if field.name != OP]
-        incoming = pa.schema(fields, incoming.metadata)
-    wanted = edits.evolved_for(head.stored_schema, incoming)
+        incoming = [
+            pa.schema([f for f in rows if f.name != OP], rows.metadata) for rows in incoming
+        ]
+    given = tuple(incoming)
+    wanted = edits.evolved_for(head.stored_schema, given)
     if wanted == head.stored_schema:
         return None
-    check(to_arrow(wanted), incoming)  # against columns-of-refused-rows
-    return evolve(session, lambda schema: edits.evolved_for(schema, incoming))
+    check(to_arrow(wanted))  # against columns-of-refused-rows
+    return evolve(session, lambda schema: edits.evolved_for(schema, given))
 
 
 def evolve(session: Session, change: Callable[[Schema], Schema]) -> int:

@@ -96,6 +96,32 @@ def test_the_table_evolves_where_asked(events, local_uri, verb):
     assert scan(table, where="more = 2").count() == 1
 
 
+def late(df):
+    """Rows with another column, whose times are outside of the years of tables."""
+    return df.selectExpr("id", "timestamp_seconds(id + 300000000000) as ts", "name", "id as more")
+
+
+@pytest.mark.parametrize("verb", WRITES)
+def test_refused_rows_of_frames_say_which_version_has_their_columns(events, local_uri, verb):
+    version = append(events(3), local_uri, time_column="ts")
+    told = f"no row was committed, but version {version + 1} has the new columns"
+    with pytest.raises(Exception, match=told):
+        WRITES[verb](late(events(2)), local_uri, evolve=True)
+    assert Table.open(local_uri).head().version == version + 1
+    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "more"]
+
+
+def test_an_overwrite_that_is_refused_after_its_tasks_says_which_version_has_the_columns(
+    events, local_uri
+):
+    version = append(events(3), local_uri, time_column="ts")
+    told = f"no row was committed, but version {version + 1} has the new columns"
+    with pytest.raises(InvalidInput, match=told):
+        overwrite(
+            events(2).selectExpr("*", "id as more"), local_uri, start="2013-01-08", evolve=True
+        )
+
+
 def test_the_option_merge_schema_evolves_the_table(events, local_uri, save, way):
     if way != "source":
         pytest.skip("the functions have `evolve`")

@@ -140,8 +140,8 @@ def open_rows(
 
 def file_schemas(
     files: Sequence[str], wanted: pa.Schema, file_format: str | None
-) -> list[pa.Schema]:
-    """Return the columns of each file, whether the table has them or not.
+) -> list[tuple[InputFile, pa.Schema]]:
+    """Return each file with its columns, whether the table has them or not.
 
     Args:
         files: see `open_rows`.
@@ -170,7 +170,7 @@ def file_schemas(
             else:
                 part = parquet_rows.open_parquet(source, DEFAULT_MEMORY_BYTES // _SHARE)
         part.close()
-        schemas.append(part.schema)
+        schemas.append((source, part.schema))
     return schemas
 
 
@@ -200,7 +200,7 @@ def with_row_count(reader: pa.RecordBatchReader, rows: int) -> pa.RecordBatchRea
         if done != rows:
             seen = f"more than {rows}" if done > rows else f"only {done}"
             raise InvalidInput(
-                f"the input has {seen} rows where {rows} were expected: nothing was committed"
+                f"the input has {seen} rows where {rows} were expected; nothing was committed"
             )
 
     return pa.RecordBatchReader.from_batches(reader.schema, batches())

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog import Snapshot, Table
+from eventlog import Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.model.records import App
@@ -31,7 +31,13 @@ from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.store.location import open_store
-from eventlog.writers.batch import check_evolving, check_missing, evolve_to, make_app
+from eventlog.writers.batch import (
+    check_evolving,
+    check_missing,
+    evolve_to,
+    make_app,
+    naming_version,
+)
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.joining import (
     Matched,
@@ -353,34 +359,38 @@ def merge(  # noqa: PLR0913 - the public API
     done = merging.begin(t, start, app)
     if done is not None:
         return done
+    search, evolved = SparkSearch(t, None, memory_bytes, df.sparkSession), None
     if evolve:
         merging.check_evolving()
         check_evolving(dry_run=dry_run)
-        evolve_to(t, arrow_schema(df.schema), complete=merging.inserts)
-        start = t.head()
-    search = SparkSearch(t, None, memory_bytes, df.sparkSession)
-    return _merge_rows(df, search, start, merging.spelled(start), app, dry_run=dry_run)
+        evolved = evolve_to(t, arrow_schema(df.schema), complete=merging.inserts)
+    with naming_version(evolved):
+        return _merge_rows(df, search, merging, app, evolved=evolved, dry_run=dry_run)
 
 
 def _merge_rows(
     df: DataFrame,
     search: SparkSearch,
-    start: Snapshot,
     merging: Merging,
     app: App | None,
     *,
+    evolved: int | None,
     dry_run: bool,
 ) -> RowChange:
     """Merge rows that have no other columns than the table. Raises: as `merge`."""
+    start = search.t.head()
+    merging = merging.spelled(start)
     given = spelled(arrow_schema(df.schema), start.schema.names)
     check_source(given, start, merging.on, inserts=merging.inserts)
     wanted = conformed(given, start.schema)
     values = values_of(start.stored_schema, wanted, merging.when_matched, merging.on)
     activate(df.sparkSession)
-    source = in_table_types(df, wanted, start.layout.time_column).persist()
+    source = in_table_types(df, wanted, start.layout.time_column, evolved).persist()
     try:
         where = None if merging.deletes_others else bounds_of(source, wanted, merging.on)
-        matching = SparkMatching(replace(search, where=where), merging, values, source, wanted)
+        matching = SparkMatching(
+            replace(search, where=where), merging, values, source, wanted, evolved
+        )
         return matching.land(start, app, dry_run=dry_run)
     finally:
         source.unpersist()

@@ -7,7 +7,7 @@ Spark would take a name with a dot for a path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
@@ -30,6 +30,7 @@ from eventlog.segments.fragments import POSITION, Reading
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
+from eventlog.writers.batch import naming_version
 from eventlog.writers.changing.finding import Found, Place, Selected, row_text
 from eventlog.writers.changing.joining import SOURCE, TableMatching, as_table_rows, several_match
 from eventlog.writers.changing.updating import NewValues, with_values
@@ -47,11 +48,13 @@ class SparkMatching(TableMatching):
     Attributes:
         source: the rows of the source, in the table's types, with numbered columns (`conformed`).
         source_schema: their schema, with the columns' own names.
+        evolved: a version that has the columns which were added for the source; None: none were.
     """
 
     search: SparkSearch
     source: DataFrame
     source_schema: pa.Schema
+    evolved: int | None = None
     _inserted: int | None = field(default=None, init=False)
 
     def to_insert(self) -> object:
@@ -122,7 +125,8 @@ class SparkMatching(TableMatching):
         columns += [self.source[f"s{n}"] for n in range(len(self.source_schema))]
         beside = [qualified(SOURCE, name) for name in self.source_schema.names]
         task = _NewRows(schema, [*schema.names, *beside], dict(values))
-        return joined.select(*columns).mapInArrow(task.rows, numbered(schema, "t"))
+        named = NamedTask(task.rows, self.evolved)
+        return joined.select(*columns).mapInArrow(named.rows, numbered(schema, "t"))
 
     def _unmatched(self, snapshot: Snapshot) -> DataFrame:
         """Return the rows of the source that match none, with numbered columns."""
@@ -169,7 +173,7 @@ class SparkMatching(TableMatching):
         t, recipe = self.search.t, Recipe.of(head, fills=True)
         task = _Stage(t, recipe, schema or head.schema, self.search.memory_bytes)
         with explained():
-            done = rows.mapInArrow(task.rows, STAGED).collect()
+            done = rows.mapInArrow(NamedTask(task.rows, self.evolved).rows, STAGED).collect()
         return adds_of(t, recipe, (bytes(row.adds) for row in done), self.search.memory_bytes)
 
 
@@ -222,17 +226,33 @@ def conformed(given: pa.Schema, table: pa.Schema) -> pa.Schema:
     )
 
 
-def in_table_types(df: DataFrame, wanted: pa.Schema, time_column: str) -> DataFrame:
+def in_table_types(
+    df: DataFrame, wanted: pa.Schema, time_column: str, evolved: int | None
+) -> DataFrame:
     """Return the rows of a source in the table's types, with numbered columns (`s0`, …).
 
     Args:
         df: the source.
         wanted: `conformed`.
         time_column: the table's.
+        evolved: see `SparkMatching`.
     """
     plain = df.toDF(*(f"s{n}" for n in range(len(df.columns))))
-    task = _Conform(wanted, time_column)
+    task = NamedTask(_Conform(wanted, time_column).rows, evolved)
     return plain.mapInArrow(task.rows, numbered(wanted, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTask:
+    """A task whose errors of rows say which version has their columns; see `naming_version`."""
+
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    version: int | None
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the task."""
+        with naming_version(self.version):
+            yield from self.task(given)
 
 
 @dataclass(frozen=True, slots=True)

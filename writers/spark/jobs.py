@@ -39,7 +39,13 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
-from eventlog.writers.batch import already, check_replacing, evolve_to, warn_restored
+from eventlog.writers.batch import (
+    already,
+    check_replacing,
+    evolve_to,
+    naming_version,
+    warn_restored,
+)
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import land
@@ -112,6 +118,7 @@ class Job:
         where: the predicate whose rows the job replaces; None: it replaces a range, or appends.
         exact: whether it is a conflict that others changed the rows to replace since they were
             read.
+        evolved: a version that has the columns which were added for the rows; None: none were.
     """
 
     table: Table
@@ -126,11 +133,16 @@ class Job:
     deletes: pa.Schema | None = None
     where: str | None = None
     exact: bool = False
+    evolved: int | None = None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         """Do the same as the function `stage_task`, unless the job is done already."""
         if self.done is not None:
             return NO_ADDS
+        with naming_version(self.evolved):
+            return self._stage(batches)
+
+    def _stage(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         rule, deletes = self.recipe.rule, self.deletes
         batches = (batch.rename_columns(self.names) for batch in batches)
         if rule is not None and deletes is not None:
@@ -164,6 +176,11 @@ class Job:
         """
         if self.done is not None:
             return self.done
+        with naming_version(self.evolved):
+            return self._commit(staged)
+
+    def _commit(self, staged: Iterable[bytes]) -> int:
+        """Commit the results of the tasks. Raises: as `commit`."""
         adds = adds_of(self.table, self.recipe, staged, self.memory_bytes)
         replaces = self.replaces is not None or self.where is not None
         if not adds and not replaces and self.transaction.app is None:
@@ -318,17 +335,15 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         TableNotFound: the table is absent and no time column is given, or another table is there.
     """
     table = _open(uri, storage_options, table_id, incoming, creation or Creation())
-    head = _evolved(table, incoming, app) if evolve else table.head()
-    incoming = spelled(incoming, head.schema.names)
-    deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
-    fills = "null" if replacement is not None else missing
-    check_rows(incoming if deletes is None else deletes, head, fills)
+    evolved = _evolved(table, incoming, app) if evolve else None
+    head, fills = table.head(), "null" if replacement is not None else missing
     done, verb = _done(table, head, app), "overwrite" if replacement else operation
-    before, where, replaces = head, None, None
-    if replacement is not None:
-        before, where, replaces = _replaced(table, replacement)
-        if where is not None or (done is None and range_drops(before, *replaces or (0, 0))):
-            check_replacing(head.schema, incoming, missing)
+    with naming_version(evolved):
+        incoming = spelled(incoming, head.schema.names)
+        deletes = _deletes(incoming, head, table.uri) if operation == "delete" else None
+        check_rows(incoming if deletes is None else deletes, head, fills)
+        given = None if missing is not None or done is not None else incoming
+        before, where, replaces = _replaced(table, replacement, given)
     return Job(
         table=table,
         head=head.state,
@@ -342,6 +357,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         deletes=deletes,
         where=where,
         exact=replacement is not None and replacement.read_version is not None,
+        evolved=evolved,
     )
 
 
@@ -360,20 +376,31 @@ def _open(
     return check_agrees(table, creation)
 
 
-def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> Snapshot:
-    """Return the head, with the columns of rows unless their unit of work is done already."""
-    head = table.head()
-    if already(head, app) is None:
-        evolve_to(table, incoming)
-    return table.head()
+def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> int | None:
+    """Give the table the columns of rows, unless their unit of work is done; see `evolve_to`."""
+    return None if already(table.head(), app) is not None else evolve_to(table, incoming)
 
 
 def _replaced(
-    table: Table, replacement: Replacement
+    table: Table, replacement: Replacement | None, given: pa.Schema | None
 ) -> tuple[Snapshot, str | None, tuple[int, int] | None]:
-    """Return the version that is read, and what of it is replaced (`_selection_of`)."""
+    """Return the version that is read, and what of it is replaced (`_selection_of`).
+
+    Args:
+        table: the table.
+        replacement: what to replace; None: nothing.
+        given: the columns of the rows, which need all of them where rows are replaced; None: not.
+
+    Raises:
+        InvalidInput: a column is missing, or the replacement is wrong.
+    """
+    if replacement is None:
+        return table.head(), None, None
     before = read_at(table, replacement.read_version)
-    return before, *_selection_of(replacement, before)
+    where, replaces = _selection_of(replacement, before)
+    if given is not None and (where is not None or range_drops(before, *replaces or (0, 0))):
+        check_replacing(table.head().schema, given, None)
+    return before, where, replaces
 
 
 def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:

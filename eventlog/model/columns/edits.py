@@ -201,25 +201,23 @@ def relax_fields(schema: Schema, names: Iterable[str]) -> Schema:
     return _checked(schema, changed)
 
 
-def evolved_for(schema: Schema, incoming: pa.Schema) -> Schema:
+def evolved_for(schema: Schema, incoming: Iterable[pa.Schema]) -> Schema:
     """Return the schema that has the columns and fields of rows, in types that hold their values.
 
     Columns that it lacks are added, as nullable, and types are widened. It is returned as it is if
     it has all of them. Types that are not wider stay, and are refused where the rows are checked.
 
+    Args:
+        schema: the table's.
+        incoming: the columns of rows, one schema for each part of them.
+
     Raises:
         InvalidInput: a name or a type is not possible.
     """
-    known = {column.name.lower() for column in schema.columns}
-    columns = []
-    wanted = {field.name.lower(): field for field in incoming}
-    for column in schema.columns:
-        field = wanted.get(column.name.lower())
-        kind = column.type if field is None else _united(column.type, field.type, column.name)
-        columns.append(msgspec.structs.replace(column, type=kind))
-    new = [f.with_nullable(True) for f in incoming if f.name.lower() not in known]
-    columns += arrow_columns(new) if new else ()
-    return schema if tuple(columns) == schema.columns else _checked(schema, columns)
+    columns = schema.columns
+    for rows in incoming:
+        columns = _with_those_of(columns, rows)
+    return _checked(schema, columns)
 
 
 def path_names(path: Path) -> list[str]:
@@ -309,6 +307,19 @@ def _with_default(column: Column, given: Any) -> Column:
         raise InvalidInput(f"a default has `initial` and `write`, not {', '.join(sorted(unknown))}")
     encoded = {n: encode_default(column, value) for n, value in both.items() if value is not None}
     return msgspec.structs.replace(column, **encoded)
+
+
+def _with_those_of(columns: Sequence[Column], incoming: pa.Schema) -> tuple[Column, ...]:
+    """Return columns in types that hold the values of rows, and then the others of these."""
+    known = {column.name.lower() for column in columns}
+    wanted = {field.name.lower(): field for field in incoming}
+    united = []
+    for column in columns:
+        field = wanted.get(column.name.lower())
+        kind = column.type if field is None else _united(column.type, field.type, column.name)
+        united.append(msgspec.structs.replace(column, type=kind))
+    new = [f.with_nullable(True) for f in incoming if f.name.lower() not in known]
+    return (*united, *(arrow_columns(new) if new else ()))
 
 
 def _checked(schema: Schema, columns: Sequence[Column]) -> Schema:

@@ -320,3 +320,46 @@ def test_rows_that_are_refused_say_which_version_has_their_columns(verb):
     with pytest.raises(errors.InvalidInput) as again:
         WRITES[verb](table, rows, evolve=True)
     assert "new columns" not in str(again.value)
+
+
+# --- files that are refused after their columns were added ----------------------------------------
+
+
+@pytest.mark.parametrize("words", [("append",), ("overwrite",), ("merge-rows", "--on", "name")])
+def test_the_shell_says_which_version_has_the_columns_of_refused_files(stored, tmp_path, words):
+    table, _ = stored
+    version, (verb, *options) = table.head().version, words
+    rows = wide().set_column(0, "at", pa.array([2**62], pa.timestamp("us", "UTC")))
+    pq.write_table(rows, tmp_path / "late.parquet")
+    refused = run(verb, table.uri, tmp_path / "late.parquet", *options, "--evolve")
+    assert refused.exit_code == 2
+    told = f"no row was committed, but version {version + 1} has the new columns"
+    assert told in " ".join(refused.output.split())
+
+
+def test_the_shell_adds_the_columns_of_all_files_in_one_commit(stored, tmp_path):
+    table, path = stored
+    version = table.head().version
+    more = events(1, first=1).append_column("other", pa.array([1], pa.int8()))
+    pq.write_table(more, tmp_path / "b.parquet")
+    wider = more.set_column(more.column_names.index("other"), "other", pa.array([2**40]))
+    pq.write_table(wider, tmp_path / "c.parquet")
+    files = [path, tmp_path / "b.parquet", tmp_path / "c.parquet"]
+    done = run("append", table.uri, *files, "--evolve")
+    assert done.exit_code == 0, done.output
+    assert table.refresh().version == version + 2
+    assert table.head().schema.names == [*SCHEMA.names, "more", "other"]
+    found = scan(table, ["more", "other"], where="more is not null or other is not null")
+    wanted = [{"more": 2**40, "other": None}, {"more": None, "other": 1}]
+    assert found.to_table().to_pylist() == [*wanted, {"more": None, "other": 2**40}]
+
+
+def test_no_column_of_any_file_is_added_if_one_is_refused(stored, tmp_path):
+    table, path = stored
+    version = table.head().version
+    texts = wide().set_column(wide().column_names.index("value"), "value", pa.array(["x"]))
+    pq.write_table(texts, tmp_path / "texts.parquet")
+    refused = run("append", table.uri, path, tmp_path / "texts.parquet", "--evolve")
+    assert refused.exit_code == 2
+    assert "texts.parquet: column 'value' has type string" in " ".join(refused.output.split())
+    assert table.refresh().version == version

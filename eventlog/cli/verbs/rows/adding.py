@@ -24,7 +24,7 @@ from eventlog.cli.verbs.rows.file_options import (
 from eventlog.keyed.rule import OP, MergeRule, keyed_of
 from eventlog.quantities import count_text
 from eventlog.staging.upsert_rows import MISSING, Missing
-from eventlog.writers.batch import already, append, make_app
+from eventlog.writers.batch import already, append, make_app, naming_version
 from eventlog.writers.keyed import rule_or_refuse, upsert
 
 _missing = click.option(
@@ -86,13 +86,14 @@ def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
     *,
     evolve: bool,
 ) -> None:
-    head = table.head()
+    head, version = table.head(), None
     if evolve and already(head, make_app(given.app_id, given.app_seq)) is None:
-        evolve_table(table, given)
+        version = evolve_table(table, given)
     rule = table.head().merge_rule
     complete = rule if missing is None else None
     write = functools.partial(write, missing=missing)
-    write_files(place, table, given, write, verb, complete=complete)
+    with naming_version(version):
+        write_files(place, table, given, write, verb, complete=complete)
 
 
 def write_files(

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from eventlog import Table
 from eventlog.cli import terminal
+from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import MergeRule
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import MISSING
-from eventlog.writers.batch import evolve_to
+from eventlog.table.evolving import evolve_for
+from eventlog.writers.batch import check_evolved
 from eventlog.writers.files import (
     FORMATS,
     Lacking,
@@ -111,15 +113,26 @@ def of_work(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def evolve_table(table: Table, given: Input) -> None:
-    """Give a table the columns and the wider types of files that it lacks.
+def evolve_table(table: Table, given: Input) -> int | None:
+    """Give a table the columns and the wider types of files that it lacks, in one commit.
+
+    Returns: see `evolve_for`.
 
     Raises:
         CommitConflict: another writer changed the same columns in the meantime.
         InvalidInput: see `file_schemas`; or a name or a type is not possible.
     """
-    for schema in file_schemas(given.files, table.head().schema, given.file_format):
-        evolve_to(table, schema, complete=False)
+    head = table.head()
+    files = file_schemas(given.files, head.schema, given.file_format)
+
+    def check(new: pa.Schema) -> None:
+        for source, schema in files:
+            try:
+                check_evolved(schema, new, head.layout, complete=False)
+            except InvalidInput as error:
+                raise source.refused(error.message) from None
+
+    return evolve_for(table.session, [schema for _, schema in files], check)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.quantities import count_text, size_text
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import already, check_evolving, make_app
+from eventlog.writers.batch import already, check_evolving, make_app, naming_version
 from eventlog.writers.changing.joining import merge
 from eventlog.writers.changing.landing import ISOLATIONS, RowChange
 from eventlog.writers.changing.updating import update
@@ -328,11 +328,12 @@ def _write_once(
     evolve: bool,
 ) -> None:
     """Change rows by those of files, which are not opened if the unit of work is done already."""
-    done = already(table.refresh(), make_app(given.app_id, given.app_seq))
+    done, version = already(table.refresh(), make_app(given.app_id, given.app_seq)), None
     if evolve and done is None:
         check_evolving(dry_run=dry_run)
-        evolve_table(table, given)
-    change = write(table.head()) if done is None else RowChange(done)
+        version = evolve_table(table, given)
+    with naming_version(version):
+        change = write(table.head()) if done is None else RowChange(done)
     _answer(place, table, change, dry_run=dry_run, app_id=given.app_id)
 
 
