@@ -95,10 +95,5 @@ def vector_hash(vector: Vector) -> str:
     return sha256(vector.bitmap)
 
 
-def united(parts: Iterable[BitMap64]) -> BitMap64:
-    """Return the positions that any of the vectors deletes."""
-    return BitMap64().union(*parts)
-
-
 def _is_bitmap(found: bytes, stored: StoredBitmap) -> bool:
     return len(found) == stored.size and sha256(found) == stored.hash

@@ -11,7 +11,6 @@ from eventlog.format.deletion_vectors import (
     encode_bitmap,
     join_bitmaps,
     positions_in_entry,
-    united,
 )
 from eventlog.model.actions import Restore
 from eventlog.model.entries import Vector
@@ -125,7 +124,6 @@ def test_the_vectors_of_an_object_are_those_that_went_in(sets):
         )
         assert {*decode_vector(part, vector, 2**34 + 1)} == one
         assert {*positions_in_entry(Vector(len(one), bitmap), 2**34 + 1)} == one
-    assert {*united(BitMap64(one) for one in sets)} == set().union(*sets)
 
 
 @given(positions, positions)

@@ -14,7 +14,7 @@ from support.builders import HASH, commit, live
 
 from eventlog import Segment, Table
 from eventlog.format import codec, keys
-from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps, united
+from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps
 from eventlog.model.actions import DeleteRows
 from eventlog.model.entries import StoredBitmap, Vector
 from eventlog.segments.vectors import fetch_positions
@@ -55,8 +55,7 @@ def staged_deletes(
     named = {segment.id: segment for segment in (*live(snapshot), *of)}
     segments = [named[segment_id] for segment_id in positions]
     united_with = [
-        united([deleted_positions(table, segment), BitMap64(positions[segment.id])])
-        for segment in segments
+        deleted_positions(table, segment) | BitMap64(positions[segment.id]) for segment in segments
     ]
     bitmaps = [*map(encode_bitmap, united_with)]
     counts = [*map(len, united_with)]

@@ -18,7 +18,6 @@ from eventlog.format.deletion_vectors import (
     has_bitmaps,
     join_bitmaps,
     positions_in_entry,
-    united,
     vector_hash,
 )
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
@@ -67,10 +66,6 @@ def test_an_object_has_bitmaps_one_after_another():
 def test_a_vector_has_one_hash_wherever_its_bitmap_stands():
     bitmap, stored = stored_vector([1, 5])
     assert vector_hash(Vector(2, bitmap)) == vector_hash(stored) == codec.sha256(bitmap)
-
-
-def test_vectors_are_united():
-    assert list(united([BitMap64([1, 5]), BitMap64([5, 2**33]), BitMap64()])) == [1, 5, 2**33]
 
 
 def test_every_bit_of_a_stored_vector_is_compared():
