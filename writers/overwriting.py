@@ -26,7 +26,7 @@ from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
-from eventlog.table.stage_again import commit_staged
+from eventlog.table.stage_again import Copies, commit_staged
 from eventlog.writers.batch import (
     check_missing,
     check_replacing,
@@ -166,9 +166,10 @@ def commit_renewed(t: Table, transaction: Transaction, *, exact: bool) -> int:
     if exact:  # against deletes-since-the-read-version-unseen
         return commit_staged(t.session, transaction)
     seen = transaction.read_version
+    copies: Copies = {}
     for _ in range(_MOST_RENEWALS):
         try:
-            return commit_staged(t.session, transaction)
+            return commit_staged(t.session, transaction, copies)
         except CommitConflict:
             drops = [a for a in transaction.actions if isinstance(a, Drop)]
             live = t.session.head().live(drops)
@@ -185,7 +186,8 @@ def commit_renewed(t: Table, transaction: Transaction, *, exact: bool) -> int:
             moved = commits_between(t, seen, head, names).moved
             if actions == transaction.actions or len(renewed) < len(drops) or moved:
                 raise
-            transaction = replace(transaction, actions=actions)
+            now = (copies.get(a.id, a) if isinstance(a, Add) else a for a in actions)
+            transaction = replace(transaction, actions=tuple(now))
     return commit_staged(t.session, transaction)
 
 

@@ -36,10 +36,20 @@ _MAX_RESTAGES = 3
 logger = logging.getLogger(__name__)
 
 
-def commit_staged(session: Session, transaction: Transaction) -> int:
+# By the id of a staged segment the add of its newest copy.
+Copies = dict[str, Add]
+
+
+def commit_staged(session: Session, transaction: Transaction, copies: Copies | None = None) -> int:
     """Commit a transaction of staged segments, also after a fence or a change of the schema.
 
     The transaction keeps its id, so it takes effect once, even if its first form was committed.
+
+    Args:
+        session: the table.
+        transaction: the transaction.
+        copies: gets the copies that are made of fenced segments, also if the commit fails: the
+            caller may commit them by another transaction.
 
     Raises:
         InvalidInput: a row breaks a check that was added meanwhile; nothing was committed.
@@ -63,8 +73,53 @@ def commit_staged(session: Session, transaction: Transaction) -> int:
             if landed is not None:
                 return landed
             logger.info("changing staged segments for a newer version: %s", conflict)
-            transaction = restaged(session, transaction)
+            now = restaged(session, transaction)
+            if copies is not None:
+                _note_copies(copies, actions, now.actions)
+            transaction = now
     return session.commit(transaction)
+
+
+def current_adds(
+    session: Session, adds: Sequence[Add], copies: Copies, transaction: str
+) -> list[Add]:
+    """Return staged segments in the form that is to be committed now: their newest copies.
+
+    A change that others overtake again and again may outlast the time that vacuum gives an upload.
+    So a segment is copied in time, once it is nearer to the fence than to the head. No clock is
+    asked: both move by the commits of the table. Where nothing is fenced, nothing is copied.
+
+    Args:
+        session: the table.
+        adds: the segments as they were staged.
+        copies: their newest copies; gets those that are made.
+        transaction: the id of the transaction, for errors.
+
+    Raises:
+        CommitConflict: a vacuum deleted an upload before it could be copied.
+        Unavailable: the store does not answer.
+    """
+    head = session.head()
+    fence, made = head.meta.fence, _Copies(session, head.version, transaction)
+
+    def current(add: Add) -> Add:
+        newest = copies.get(add.id, add)
+        # against uploads-of-slow-changes-fenced
+        if fence and newest.epoch - fence < head.version - newest.epoch:
+            newest = made.segment(newest)
+        return newest
+
+    now = [*each(current, adds, count=COPY_THREADS)]
+    copies.update((add.id, copy) for add, copy in zip(adds, now, strict=True) if copy is not add)
+    return now
+
+
+def _note_copies(copies: Copies, before: Sequence[Action], after: Sequence[Action]) -> None:
+    """Enter the copies of segments, which may be copies already, under the ids of the first."""
+    first = {copy.id: name for name, copy in copies.items()}
+    for old, new in zip(before, after, strict=True):
+        if isinstance(old, Add) and isinstance(new, Add) and old.id != new.id:
+            copies[first.get(old.id, old.id)] = new  # against copies-of-a-lost-race-forgotten
 
 
 def restaged(session: Session, transaction: Transaction) -> Transaction:

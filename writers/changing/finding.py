@@ -93,6 +93,13 @@ class Found:
         """The number of selected rows."""
         return sum(one.rows for one in self.selected)
 
+    def kept_rows(self, names: Sequence[str]) -> pa.Table | None:
+        """Return some columns of the selected rows, in order; None if some are not kept."""
+        kept = [self.kept(one.segment) for one in self.selected]
+        if not kept or any(rows is None for rows in kept):
+            return None
+        return pa.concat_tables(rows.select(names) for rows in kept if rows is not None)
+
     def kept(self, segment: Segment) -> pa.Table | None:
         """Return the rows of a segment that were found, with positions; None: they are not kept."""
         hits = self.searched.get((segment.id, segment.version))
@@ -140,7 +147,10 @@ class Search:
         unknown = [s for s, whole in candidates if not whole and (s.id, s.version) not in known]
         segments = [s for s, _ in candidates]
         vectors = VectorReader(self.t.store, snapshot.version, segments, snapshot.header.table)
-        searched = {**known, **self._search(snapshot, unknown, vectors, self.room(known))}
+        # What is no longer live never comes back, and its rows need not be kept.
+        places = {(s.id, s.version) for s in segments}
+        searched = {place: hits for place, hits in known.items() if place in places}
+        searched |= self._search(snapshot, unknown, vectors, self.room(searched))
         selected = []
         for segment, whole in candidates:
             positions = None

@@ -18,7 +18,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import plan_scan
-from eventlog.model.actions import Add, Update
+from eventlog.model.actions import Update
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import App
 from eventlog.model.schema import from_arrow, list_names, to_arrow
@@ -43,11 +43,11 @@ from eventlog.writers.changing.finding import (
     Selected,
     row_text,
 )
-from eventlog.writers.changing.landing import RowChange, land, would_change
+from eventlog.writers.changing.landing import RowChange, Staged, land, would_change
 from eventlog.writers.changing.updating import (
     NewValues,
     Order,
-    identity_of,
+    StagedOnce,
     new_values,
     with_values,
 )
@@ -325,8 +325,7 @@ class TableMatching(ABC):
     hits: dict[Place, Hits] = field(default_factory=dict, init=False)
     gone: dict[Place, BitMap64] = field(default_factory=dict, init=False)
     segments: list[Segment] = field(default_factory=list, init=False)
-    _staged_for: object = field(default=None, init=False)
-    _staged: tuple[Sequence[Add], Update | None] = field(default=((), None), init=False)
+    _once: StagedOnce = field(default_factory=StagedOnce, init=False)
 
     @abstractmethod
     def match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:
@@ -337,7 +336,7 @@ class TableMatching(ABC):
         """
 
     @abstractmethod
-    def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def staged(self, found: Found) -> Staged:
         """Stage new and updated rows; return their segments, and the action of the update."""
 
     @abstractmethod
@@ -389,15 +388,13 @@ class TableMatching(ABC):
                 whole = len(wanted) == segment.live_rows
                 selected.append(Selected(segment, None if whole else wanted))
         places = [(s.id, s.version) for s in segments]
+        self.hits = {place: self.hits[place] for place in places if place in self.hits}
         searched = {p: self.hits[p].without(self.gone[p]) for p in places if p in self.hits}
         return Found(snapshot, tuple(selected), searched, vectors)
 
-    def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def stage(self, found: Found) -> Staged:
         """Return the staged segments of new and updated rows, and the action of the update."""
-        key = identity_of(found), self.to_insert()
-        if key != self._staged_for:
-            self._staged, self._staged_for = self.staged(found), key
-        return self._staged
+        return self._once.get(found, self.to_insert(), self.staged)
 
     def live_matches(self) -> int:
         """Return the number of matched rows that are not deleted."""
@@ -465,7 +462,7 @@ class Matching(TableMatching):
         for place, matches in found.items():
             self.hits[place] = rows.hits(place, BitMap64(matches))
 
-    def staged(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def staged(self, found: Found) -> Staged:
         """See `TableMatching.staged`."""
         head = found.snapshot
         order = Order(head.layout.time_column, head.layout.granularity)

@@ -17,16 +17,17 @@ from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
 from eventlog.errors import CommitConflict
-from eventlog.log.history import find_transaction
+from eventlog.log import chain
 from eventlog.model.actions import Action, Add, DeleteRows, Drop, Replace, Unchanged, Update
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, stored_bitmap
-from eventlog.model.records import App, Transaction
+from eventlog.model.records import App, Commit, Transaction
 from eventlog.query.predicate import Where
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.vector_object import stage_vectors, stored_bytes
 from eventlog.state.delta import drop_of
-from eventlog.table.stage_again import commit_staged
+from eventlog.store.parallel import each
+from eventlog.table.stage_again import Copies, commit_staged, current_adds
 from eventlog.writers.changing.finding import Found, Hits, Place
 
 Isolation = Literal["snapshot", "serializable"]
@@ -113,30 +114,40 @@ class Meanwhile:
         arrivals: other segments that were added, with the version of each.
         later: ids of the segments that have rows of arrivals.
         mixed: a version that put given rows and rows of arrivals into one segment; None: none did.
+        landed: the version in which a given transaction took effect; None: in none of these.
     """
 
     moved: frozenset[str] = frozenset()
     arrivals: tuple[tuple[int, Add], ...] = ()
     later: frozenset[str] = frozenset()
     mixed: int | None = None
+    landed: int | None = None
 
 
 @dataclass
 class _Progress:
-    """How far a change has come: what it found, and what it knows about the log since."""
+    """How far a change has come: what it found, and what it has read of the log since.
+
+    Each commit is read once, however often others overtake the change.
+    """
 
     start: Snapshot
     every: bool
-    known: dict[Place, Hits] = field(default_factory=dict)
+    transaction: Transaction
+    known: Mapping[Place, Hits] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
     seen: int = -1
     rows: int | None = None
+    arrivals: list[tuple[int, Add]] = field(default_factory=list)
+    mixed: int | None = None
+    landed: int | None = None
+    copies: Copies = field(default_factory=dict)
 
     def note(self, found: Found) -> None:
         """Remember what was found, to follow its rows and not to read its segments again."""
-        self.known.update(found.searched)
+        self.known = found.searched
         self.touched.update(one.segment.id for one in found.selected)
 
     def may_have(self, segment: Segment) -> bool:
@@ -145,7 +156,9 @@ class _Progress:
         return self.every or segment.version <= self.start.version or segment.id in self.moved
 
 
-Adds = Callable[[Found], tuple[Sequence[Add], Update | None]]
+# The staged segments to add, and the action of an update.
+Staged = tuple[Sequence[Add], Update | None]
+Adds = Callable[[Found], Staged]
 
 
 class Finder(Protocol):
@@ -180,17 +193,11 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
         InvalidInput: the predicate is wrong, or fails on a row.
         Unavailable: the store does not answer.
     """
-    progress = _Progress(start, request.arrivals == "search", seen=start.version)
-    transaction = t.session.transaction(request.operation, [], app=request.app)
-    if request.transaction is not None:
-        transaction = replace(transaction, id=request.transaction)
-    head = t.session.head()
-    if start.version < head.version:  # rows may have been moved since
-        before = finder.find(start, progress.may_have, {})
-        progress.note(before)
-        progress.rows = before.rows
+    progress, head = _begin(t, request, start, finder), t.session.head()
+    transaction = progress.transaction
     for attempt in range(_MOST_ATTEMPTS):
         _catch_up(t, request, progress, head)
+        _check_meanwhile(t, request, progress, head)
         found = finder.find(head, progress.may_have, progress.known)
         progress.note(found)
         _check_same_rows(t, request, progress, found)
@@ -201,26 +208,42 @@ def land(t: Table, request: Request, start: Snapshot, finder: Finder, adds: Adds
         marks: list[Action] = [] if update is None else [update]
         if request.arrivals != "ignore":  # against rows-unseen-when-it-landed
             marks.append(Unchanged(*request.span))
-        attempted = replace(
-            transaction, read_version=head.version, actions=(*marks, *actions, *new)
-        )
         try:
-            version = commit_staged(t.session, attempted)
+            staged = current_adds(t.session, new, progress.copies, transaction.id)
+            attempted = replace(
+                transaction, read_version=head.version, actions=(*marks, *actions, *staged)
+            )
+            version = commit_staged(t.session, attempted, progress.copies)
         except CommitConflict as conflict:
-            landed = _landed(t, transaction, start.version)
+            newest = t.session.head()
+            _catch_up(t, request, progress, newest)
+            landed = progress.landed
             # against repeated-without-a-reason
-            alone = t.session.head().version == head.version  # no other commit is in the way
+            alone = newest.version == head.version  # no other commit is in the way
             if landed is None and (alone or attempt == _MOST_ATTEMPTS - 1):
                 raise
             logger.info("finding the rows again: %s", conflict.message)
-            version = -1 if landed is None else landed
+            version, head = -1 if landed is None else landed, newest
         if version >= 0:
             touched["added"] = sum(add.rows for add in new)
             touched["updated"] = 0 if update is None else update.rows
             touched["bytes"] += sum(add.bytes for add in new)
             return RowChange(version, committed=True, **touched)
-        head = t.session.head()
     raise AssertionError("unreachable")  # the last attempt returns or raises
+
+
+def _begin(t: Table, request: Request, start: Snapshot, finder: Finder) -> _Progress:
+    """Return the progress of a change; the rows are found where they were, if others came since."""
+    transaction = t.session.transaction(request.operation, [], app=request.app)
+    if request.transaction is not None:
+        transaction = replace(transaction, id=request.transaction)
+    every = request.arrivals == "search"
+    progress = _Progress(start, every, transaction, seen=start.version)
+    if start.version < t.session.head().version:  # rows may have been moved since
+        before = finder.find(start, progress.may_have, {})
+        progress.note(before)
+        progress.rows = before.rows
+    return progress
 
 
 def would_change(
@@ -260,8 +283,9 @@ def commits_between(
     later: Iterable[str] = (),
     *,
     updated: bool = True,
+    transaction: str | None = None,
 ) -> Meanwhile:
-    """Return what other writers committed in the versions above `after`, up to `until`.
+    """Return what was committed in the versions above `after`, up to `until`: one GET for each.
 
     Args:
         t: the table.
@@ -270,17 +294,28 @@ def commits_between(
         touched: ids of the segments whose rows are followed to where they were moved.
         later: `Meanwhile.later` up to `after`.
         updated: whether the new form of an updated row counts as the row, moved; else as another.
+        transaction: the id of the transaction that is looked for.
+
+    Raises:
+        Corrupt: the commits are those of several logs.
+        Unavailable: the store does not answer.
     """
     followed, moved, newer = set(touched), set[str](), set(later)
     mixed: int | None = None
+    landed: int | None = None
+    before: tuple[Commit, bytes] | None = None
     arrivals: list[tuple[int, Add]] = []
     log = t.session.log
-    for version in range(after + 1, until + 1):
-        for transaction in log.taken(log.read(version)[0]):
-            names = {a.id for a in transaction.actions if isinstance(a, Drop | DeleteRows)}
-            new = [a for a in transaction.actions if isinstance(a, Add)]
-            rewrites = any(isinstance(a, Replace) for a in transaction.actions)
-            updates = any(isinstance(a, Update) for a in transaction.actions)
+    for commit, body in each(log.read, range(after + 1, until + 1)):
+        if before is not None:  # against commits-of-another-log-followed
+            chain.check_later(*before, commit, t.uri)
+        before, version = (commit, body), commit.header.version
+        for one in log.taken(commit):
+            landed = version if one.id == transaction else landed
+            names = {a.id for a in one.actions if isinstance(a, Drop | DeleteRows)}
+            new = [a for a in one.actions if isinstance(a, Add)]
+            rewrites = any(isinstance(a, Replace) for a in one.actions)
+            updates = any(isinstance(a, Update) for a in one.actions)
             moves = (rewrites or (updates and updated)) and not followed.isdisjoint(names)
             if moves:  # against moved-rows-not-followed
                 followed.update(add.id for add in new)
@@ -290,18 +325,39 @@ def commits_between(
             if not rewrites or not newer.isdisjoint(names):
                 newer.update(add.id for add in new)
                 mixed = version if rewrites and moves else mixed
-    return Meanwhile(frozenset(moved), tuple(arrivals), frozenset(newer), mixed)
+    return Meanwhile(frozenset(moved), tuple(arrivals), frozenset(newer), mixed, landed)
 
 
 def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -> None:
-    """Look at what was committed since the last attempt.
+    """Look at what was committed since this was last called, up to a version.
+
+    Raises: as `commits_between`.
+    """
+    meanwhile = commits_between(
+        t,
+        progress.seen,
+        head.version,
+        progress.touched,
+        progress.later,
+        updated=not request.exact,
+        transaction=progress.transaction.id,
+    )
+    progress.moved.update(meanwhile.moved)
+    progress.touched.update(meanwhile.moved)
+    progress.later.update(meanwhile.later)
+    progress.arrivals += meanwhile.arrivals
+    progress.mixed = meanwhile.mixed if progress.mixed is None else progress.mixed
+    progress.landed = meanwhile.landed
+    progress.seen = max(progress.seen, head.version)  # against commits-read-again-after-each-race
+
+
+def _check_meanwhile(t: Table, request: Request, progress: _Progress, head: Snapshot) -> None:
+    """Check that nothing that was committed since the start is in the way of a request.
 
     Raises:
         CommitConflict: rows were added to the span of a request that refuses them; or columns were
             changed, so that the names in its expressions may be those of others.
     """
-    if head.version <= progress.seen:
-        return
     # against columns-renamed-unseen
     if head.stored_schema.columns != progress.start.stored_schema.columns:
         raise CommitConflict(
@@ -310,29 +366,17 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
             table=t.uri,
             version=head.version,
         )
-    meanwhile = commits_between(
-        t,
-        progress.seen,
-        head.version,
-        progress.touched,
-        progress.later,
-        updated=not request.exact,
-    )
-    progress.moved.update(meanwhile.moved)
-    progress.touched.update(meanwhile.moved)
-    progress.later.update(meanwhile.later)
-    if request.exact and meanwhile.mixed is not None:  # against later-rows-replaced-unseen
+    if request.exact and progress.mixed is not None:  # against later-rows-replaced-unseen
         raise CommitConflict(
-            f"version {meanwhile.mixed} put rows that are to be replaced and later ones into one "
+            f"version {progress.mixed} put rows that are to be replaced and later ones into one "
             f"segment; nothing was committed: read again, and {request.operation} again",
             table=t.uri,
-            version=meanwhile.mixed,
+            version=progress.mixed,
         )
-    progress.seen = head.version
     if request.arrivals != "refuse":
         return
     low, high = request.span
-    for version, add in meanwhile.arrivals:
+    for version, add in progress.arrivals:
         if parse_chunk(add.chunk).overlaps(low, high):
             raise CommitConflict(
                 f"version {version} added rows to chunk {add.chunk} since version "
@@ -390,8 +434,3 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
         "bytes": sum(stored.size for v in vectors if (stored := stored_bitmap(v)) is not None),
     }
     return [*drops, *deletes], counts
-
-
-def _landed(t: Table, transaction: Transaction, after: int) -> int | None:
-    """Return the version in which an earlier attempt at the transaction took effect, if it did."""
-    return find_transaction(t.session.log, transaction.id, after + 1, t.session.head().version)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from eventlog import Table
 from eventlog.arguments import mapping, opened, shown
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.keyed.rule import keyed_of
-from eventlog.model.actions import Add, Update
+from eventlog.model.actions import Update
 from eventlog.model.entries import Granularity, Schema
 from eventlog.model.records import App
 from eventlog.model.schema import list_names
@@ -26,7 +26,14 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Found, Search
-from eventlog.writers.changing.landing import Adds, Isolation, RowChange, land, would_change
+from eventlog.writers.changing.landing import (
+    Adds,
+    Isolation,
+    RowChange,
+    Staged,
+    land,
+    would_change,
+)
 
 
 class NewValues(Protocol):
@@ -212,6 +219,38 @@ def with_values(rows: pa.Table, values: Mapping[str, NewValues], schema: pa.Sche
 
 
 @dataclass
+class StagedOnce:
+    """What was staged for the rows that were found. It serves again where these are the same rows.
+
+    They are at the same places; or a compaction moved them in their order, and they are kept.
+    """
+
+    _places: object = None
+    _others: object = None
+    _rows: pa.Table | None = None
+    _staged: Staged = ((), None)
+
+    def get(self, found: Found, others: object, stage: Callable[[Found], Staged]) -> Staged:
+        """Return what is staged for the rows that were found.
+
+        Args:
+            found: the rows.
+            others: is equal as long as the same is staged beside their new forms.
+            stage: stages it.
+        """
+        places = [(s.segment.id, s.segment.version, s.positions, s.rows) for s in found.selected]
+        rows = found.kept_rows(found.snapshot.schema.names)
+        same = places == self._places or (
+            rows is not None and self._rows is not None and rows.equals(self._rows)
+        )
+        # against staged-again-for-rows-that-only-moved, other-rows-taken-for-the-same
+        if others != self._others or not same:
+            self._staged = stage(found)
+        self._places, self._others, self._rows = places, others, rows
+        return self._staged
+
+
+@dataclass
 class Updates:
     """Stages the new forms of the rows that were found, once for the same rows.
 
@@ -222,22 +261,16 @@ class Updates:
 
     search: Search
     values: Mapping[str, NewValues]
-    _staged_for: object = None
-    _staged: tuple[Sequence[Add], Update | None] = ((), None)
+    _once: StagedOnce = field(default_factory=StagedOnce, init=False)
 
-    def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def stage(self, found: Found) -> Staged:
         """Return the staged segments of the new rows, and the action of the update.
 
         Raises: as `update`.
         """
-        key = [
-            (one.segment.id, one.segment.version, one.positions, one.rows) for one in found.selected
-        ]
-        if key != self._staged_for:
-            self._staged, self._staged_for = self._stage(found), key
-        return self._staged
+        return self._once.get(found, None, self._stage)
 
-    def _stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
+    def _stage(self, found: Found) -> Staged:
         if not found.selected:
             return (), None
         t, head = self.search.t, found.snapshot
@@ -268,11 +301,6 @@ def check_read_again(t: Table, found: Found, rows: int) -> None:
             "committed",
             table=t.uri,
         )
-
-
-def identity_of(found: Found) -> object:
-    """Return a value that is equal for the same rows: what was staged for them can be used."""
-    return [(s.segment.id, s.segment.version, s.positions, s.rows) for s in found.selected]
 
 
 @dataclass
