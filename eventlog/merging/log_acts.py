@@ -102,10 +102,14 @@ class Act:
         """Whether it is a union that left nothing out."""
         return self.is_state and self.transaction.info.get(UNITED) == BOTH
 
+    @cached_property
+    def is_choice(self) -> bool:
+        """Whether it is a union in which somebody chose a side."""
+        return self.is_state and self.transaction.info.get(UNITED) == CHOSEN
+
     def chose(self, chunks: Iterable[str]) -> bool:
         """Return whether it is a union in which somebody chose the state of one of these chunks."""
-        is_choice = self.is_state and self.transaction.info.get(UNITED) == CHOSEN
-        return is_choice and bool(self._spanned(chunks))
+        return self.is_choice and bool(self._spanned(chunks))
 
     def met(self, chunks: Iterable[str]) -> set[str]:
         """Return those of these chunks in which several transactions that it carried did anything.
@@ -151,7 +155,13 @@ class Act:
         is_record = self.carried is not None and not (self.adds or self.drops)
         # against drops-of-what-is-gone-not-recorded
         drops_rows = bool(self.drops) and not (self.rewrites or self.merges_slices)
-        return is_record or drops_rows or len(self.originals) > 1
+        # against schema-change-of-both-not-recorded
+        return is_record or drops_rows or self.changes_schema or len(self.originals) > 1
+
+    @cached_property
+    def changes_schema(self) -> bool:
+        """Whether it changed the schema."""
+        return any(isinstance(action, SetSchema) for action in self.transaction.actions)
 
     @cached_property
     def rewrites(self) -> bool:

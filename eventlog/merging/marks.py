@@ -132,18 +132,24 @@ class OriginMarks:
             seen,
             frozenset(ours),
             origins_of(head.meta).keys() <= {mark.name},
-            self._schema_before(steps),
+            *self._schemas_before(steps),
         )
 
-    def _schema_before(self, steps: Sequence[AppliedStep]) -> Schema:
-        """Return the source's schema before some of its commits."""
+    def _schemas_before(self, steps: Sequence[AppliedStep]) -> tuple[Schema, Schema]:
+        """Return the source's schema before some of its commits, and that at the fork point.
+
+        Where none of the commits changes it nobody needs them: both are the newest one.
+        """
         actions = (a for step in steps for act in step.acts for a in act.transaction.actions)
         if not any(isinstance(a, SetSchema) for a in actions):
-            return self._from.stored_schema
+            return self._from.stored_schema, self._from.stored_schema
         # Also where both logs have one schema now: seen from the newest one, the first of these
         # commits would drop what the later ones add.
         # against columns-of-later-commits-dropped
-        return self._source.log.snapshot(steps[0].version - 1).stored_schema
+        before = self._source.log.snapshot(steps[0].version - 1).stored_schema
+        if steps[0].version - 1 == self._fork.common:
+            return before, before
+        return before, self._source.log.snapshot(self._fork.common).stored_schema
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
         """Return whether a commit is one of the target's since the fork point."""

@@ -273,7 +273,7 @@ class Merger:
         self._ties = None if rule is None else ties_of(rule)
         steps = self._source_commits.steps(first, self._source_head.version)
         pair = self._marks.pair(head, mark, steps, keyed=self._ties is not None)
-        self._before = pair.before
+        self._forked = pair.forked
         above = self._ties == "repeat" and pair.is_upper
         # Rows that were corrected before a check was added need not meet it, nor any a dropped one.
         tested = self._commits.tests.are_needed(head, steps)  # against corrected-rows-stop-a-merge
@@ -308,7 +308,7 @@ class Merger:
     def _sides(self, head: Snapshot) -> tuple[Side, Side]:
         """Return the source and this head of the target, as a union compares them."""
         source, target = self._inputs.sides(self._source_head, head)
-        return replace(source, before=self._before), target
+        return replace(source, forked=self._forked), target
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
         """Return whether the segments that the target needs in the end exist; copy these first.

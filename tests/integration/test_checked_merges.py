@@ -134,12 +134,150 @@ def test_rows_that_were_corrected_before_a_check_do_not_stop_a_merge(both):
     sound(one)
 
 
-def test_different_checks_of_one_name_are_a_conflict(both):
+def checks_after(*tables):
+    """The checks that all these logs have once each was merged into each other one."""
+    for _ in tables:
+        for target in tables:
+            for source in tables:
+                if source is not target:
+                    merge(source, target)
+    for target in tables:
+        for source in tables:
+            assert source is target or merge(source, target).commits == 0
+    first, *others = ({**t.refresh().checks} for t in tables)
+    assert all(other == first for other in others)
+    sound(*tables)
+    return first
+
+
+def play(t, *acts):
+    """Add a check with each expression, and drop it for each None."""
+    for act in acts:
+        if act is None:
+            t.drop_check("positive")
+        else:
+            t.add_check("positive", act)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["one", "other"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("n > 0", [None], [None, "n > 0"], "n > 0"),
+        ("n > 0", [None], [None, "n > -1"], "n > -1"),
+        ("n > 0", [], [None, "n > 0"], "n > 0"),
+        ("n > 0", [None, "n > 0"], [None, "n > -1"], "n > -1"),
+        ("n > 0", [None, "n > 0"], [None], "n > 0"),
+        (None, ["n > 0"], ["n > 0", None], None),
+        (None, ["n > 0", None], ["n > 0"], None),
+        (None, ["n > 0"], ["n > 0", None, "n > -1"], "n > -1"),
+        (None, ["n > 0"], ["n > -1", None], "n > 0"),
+        (None, ["n > 0", None, "n > 0"], ["n > 0"], "n > 0"),
+    ],
+)
+def test_after_merges_both_have_the_same_checks(changes, turned, request):
+    had, ours, theirs, left = changes
+    kind = "branch" if turned else "copy"
+    one, two = pair(kind, request.node.name, checks=had and {"positive": had})
+    play(one, *ours)
+    play(two, *theirs)
+    append(one, rows(3))
+    found = checks_after(*((two, one) if turned else (one, two)))
+    assert found == ({} if left is None else {"positive": left})
+
+
+def test_both_drop_a_check_and_one_adds_another(both):
+    one, two = both
+    for t in both:
+        t.add_check("positive", "n > 0")
+    assert checks_after(one, two) == CHECK
+    for t in both:
+        t.drop_check("positive")
+    two.add_check("small", "n < 9")
+    assert checks_after(one, two) == {"small": "n < 9"}
+
+
+@pytest.mark.parametrize(("take", "left"), [("source", "n >= 0"), ("target", "n > 0")])
+def test_different_checks_of_one_name_are_a_conflict(both, take, left):
     one, two = both
     one.add_check("positive", "n > 0")
     two.add_check("positive", "n >= 0")
-    with pytest.raises(CommitConflict, match=r"check 'positive' is added: n >= 0.*n > 0"):
+    with pytest.raises(CommitConflict, match=r"'positive': n >= 0, and .*: n > 0 ") as e:
         merge(two, one)
+    assert f"version {one.head().version})" in e.value.message
+    (out,) = merge(two, one, take=take).left_out
+    assert (out.root, out.what) == (
+        (one.uri, "check 'positive': n > 0")
+        if take == "source"
+        else (two.uri, "check 'positive': n >= 0")
+    )
+    assert checks_after(one, two) == {"positive": left}
+
+
+def test_a_check_that_one_drops_and_one_replaces_under_a_name_in_capitals_is_a_conflict(request):
+    one, two = pair("copy", request.node.name, checks=CHECK)
+    one.drop_check("positive")
+    one.add_check("Positive", "n > -2")
+    two.drop_check("positive")
+    two.add_check("positive", "n > -1")
+    with pytest.raises(CommitConflict, match="adds check 'positive': n > -1, and the target adds"):
+        merge(two, one)
+    merge(two, one, take="target")
+    assert checks_after(one, two) == {"Positive": "n > -2"}
+
+
+def test_choices_that_contradict_each_other_are_a_conflict_again(both):
+    one, two = both
+    three = Table(ApartStore(f"{one.uri}-three"), ManualClock(START_MS, 7))
+    follow(one, three)
+    play(one, "n > 0")
+    play(two, "n >= 0")
+    merge(one, three)
+    merge(two, three, take="target")
+    merge(one, two, take="target")
+    with pytest.raises(CommitConflict, match="adds check 'positive': n >= 0, and the target adds"):
+        merge(two, three)
+    merge(two, three, take="source")
+    assert checks_after(one, two, three) == {"positive": "n >= 0"}
+
+
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_a_check_of_a_column_that_the_other_dropped_goes_after_a_choice(both, take):
+    one, two = both
+    one.add_columns([pa.field("x", pa.int64())])
+    checks_after(one, two)
+    one.drop_columns(["x"])
+    two.add_check("known", "x > 0")
+    with pytest.raises(CommitConflict, match="check 'known' of column 'x', which the target has"):
+        merge(two, one)
+    (out,) = merge(two, one, take=take).left_out
+    assert (out.root, out.what) == (two.uri, "check 'known': x > 0")
+    assert checks_after(one, two) == {}
+
+
+def test_rows_that_a_side_appended_without_a_check_meet_it_when_it_comes(request):
+    one, two = pair("copy", request.node.name, checks=CHECK)
+    one.drop_check("positive")
+    append(one, rows(-5))
+    play(two, None, "n > 0")
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(InvalidInput, match="check 'positive'"):
+            merge(source, target)
+    delete(one, where="n < 0")
+    assert checks_after(one, two) == CHECK
+
+
+def test_dates_get_wider_under_a_check_that_is_added_again(both):
+    one, two = both
+    one.add_columns([pa.field("day", pa.date32())])
+    one.add_check("known", "day > DATE '2012-01-01'")
+    checks_after(one, two)
+    one.drop_check("known")
+    one.widen_column("day", pa.timestamp("us"))
+    one.add_check("known", "day > DATE '2012-01-01'")
+    append(two, rows(3))
+    assert checks_after(one, two) == {"known": "day > DATE '2012-01-01'"}
+    assert two.head().schema.field("day").type == pa.timestamp("us")
 
 
 def test_a_check_that_one_drops_is_dropped_in_the_other(request):

@@ -10,7 +10,9 @@ from support.foreign import COLUMNS, KEYED, foreign, rows_of, stored, table_of
 from eventlog import compaction, errors
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.merging.planning.columns import join_columns
+from eventlog.merging.planning.carried import MergeConflict
+from eventlog.merging.planning.schemas.merged_schema import merge_schemas
+from eventlog.merging.planning.schemas.schema_history import SchemaHistory, SchemaStep
 from eventlog.model.columns.column_types import FIELD_ID
 from eventlog.model.columns.ids import TOP, added_id, all_ids
 from eventlog.model.entries import Column, Schema
@@ -141,15 +143,29 @@ def test_row_groups_are_not_left_out_by_a_column_of_another_id():
     assert scan(table, ["seen"], "id = 3").to_table().to_pylist() == [{"seen": 70}]
 
 
+def merged(fork, theirs, ours):
+    """The schema that a merge gives the target, of two that changed their schemas once."""
+    source, target = (
+        SchemaHistory(end, [SchemaStep(fork, end, 1, is_shared=False, is_choice=False)])
+        for end in (theirs, ours)
+    )
+    return merge_schemas(source, target).steps
+
+
 def test_one_name_with_two_ids_is_a_lasting_conflict():
     ours = from_arrow(COLUMNS)
-    theirs = Schema(2, (*ours.columns, Column(1_500_000_000, "more", "int64")))
     both = Schema(2, (*ours.columns, Column(1_400_000_000, "More", "int64")))
     more = added_id(TOP, "more", ())
     theirs = Schema(2, (*ours.columns, Column(more, "more", "int64")))
-    assert join_columns(ours, theirs, ours) == Schema(2, theirs.columns)
-    joined = join_columns(ours, theirs, both)
-    assert f"column 'more' with id {more}, where column 'More'" in joined
+    unchanged = SchemaHistory(ours, [])
+    changed = SchemaHistory(theirs, [SchemaStep(ours, theirs, 1, is_shared=False, is_choice=False)])
+    assert merge_schemas(changed, unchanged).steps == (theirs,)
+    assert merge_schemas(unchanged, changed).steps == ()
+    with pytest.raises(MergeConflict) as e:
+        merged(ours, theirs, both)
+    assert f"column 'more' with id {more}, where column 'More'" in e.value.reason
+    assert e.value.lasting
     other = Schema(2, (*ours.columns, Column(more, "more", "string")))
     words = "column 'more' of type int64 is added; but meanwhile column 'more' of type string"
-    assert words in join_columns(ours, theirs, other)
+    with pytest.raises(MergeConflict, match=words):
+        merged(ours, theirs, other)

@@ -30,6 +30,7 @@ from support.evolution_chain import (  # noqa: E402 - likewise
     rare_columns,
 )
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
+from support.merged_schemas import play_schemas, rare_schemas  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
 
 MAX_TOLD = 5
@@ -38,6 +39,7 @@ KINDS = {
     "rows": (play_changes, rare_changes),
     "columns": (play_columns, rare_columns),
     "keyed-columns": (play_keyed_columns, rare_columns),
+    "schemas": (play_schemas, rare_schemas),
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
     "deep": (play_deep, rare_deep),

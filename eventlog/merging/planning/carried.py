@@ -78,6 +78,7 @@ class Pair:
         ours: hashes of the target's commits that the commits to be merged name as their origins.
         alone: whether the target has merged no other log than the source.
         before: the source's schema before the commits that are to be merged; None: the newest.
+        forked: the schema of the last version that both logs share; None: the newest ones.
     """
 
     source: str
@@ -91,6 +92,7 @@ class Pair:
     ours: frozenset[str] = frozenset()
     alone: bool = True
     before: Schema | None = None
+    forked: Schema | None = None
 
     @property
     def is_upper(self) -> bool:

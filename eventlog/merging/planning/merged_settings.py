@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -141,18 +141,27 @@ def decisions(
     decided = {}
     for name, changes in source.items():
         own = target.get(name, [])
-        choice = _choice(changes, value_of(theirs, name), own, value_of(ours, name))
+        choice = choice_of(changes, value_of(theirs, name), own, value_of(ours, name))
         decided[name] = Decision(choice, own[-1].version if own else None)
     return decided
 
 
-def _choice(
-    source: Sequence[SettingChange],
-    end: str | None,
-    target: Sequence[SettingChange],
-    now: str | None,
+class ValueChange(Protocol):
+    """A change of a value that two logs may set."""
+
+    @property
+    def old(self) -> Any:
+        """The value before the change."""
+
+    @property
+    def new(self) -> Any:
+        """The value after the change."""
+
+
+def choice_of(
+    source: Sequence[ValueChange], end: Any, target: Sequence[ValueChange], now: Any
 ) -> Literal["take", "keep", "conflict"]:
-    """Return which log's value of a setting counts if the source changed it.
+    """Return which log's value counts, of one that two logs have differently.
 
     Args:
         source: the changes of the source that the target lacks.

@@ -15,6 +15,7 @@ from eventlog.merging.planning.already_applied import came_from_target, may_be_d
 from eventlog.merging.planning.carried import Pair
 from eventlog.merging.planning.keyed.ties import Ties
 from eventlog.merging.planning.merged_settings import settings, value_of
+from eventlog.model.columns.named_checks import same_checks
 from eventlog.model.records import Meta
 
 
@@ -41,6 +42,8 @@ def needs_past(
     repeats_own = ties == "repeat" and pair.is_upper
     seqs = {app: mark.seq for app, mark in meta.apps.items()}
     live_now = set(live)
+    if _schemas_differ(pair, meta, steps):
+        return True
     for act in (act for step in steps for act in step.acts):
         if not act.does_anything or came_from_target(pair, act):
             if repeats_own:
@@ -55,6 +58,15 @@ def needs_past(
         for app, runs in kept(act.units).items():
             seqs[app] = max(seqs.get(app, -1), runs[-1][1])
     return False
+
+
+def _schemas_differ(pair: Pair, meta: Meta, steps: Sequence[AppliedStep]) -> bool:
+    """Return whether the logs have different schemas, and the target may have all changes."""
+    if pair.own is None or not any(act.changes_schema for step in steps for act in step.acts):
+        return False
+    ours, theirs = meta.schema, pair.schema
+    is_same = ours is not None and ours.columns == theirs.columns and same_checks(ours, theirs)
+    return not is_same and meta.schema != pair.forked
 
 
 def _needs_rows(pair: Pair, act: Act, live: set[str]) -> bool:
@@ -93,8 +105,11 @@ def _needs_order(pair: Pair, act: Act, first: int, ties: Ties) -> bool:
 
 
 def _sets_anything(pair: Pair, meta: Meta, act: Act) -> bool:
-    """Return whether an act changes a setting that has other values in the two logs."""
+    """Return whether an act changes a setting or the schema, and the target may have changed it."""
     if pair.own is None:
         return False  # the target had each value that the source changes
+    # against schema-of-the-target-not-looked-at
+    if act.changes_schema and meta.schema != pair.forked:
+        return True
     names = {c.name for action in act.transaction.actions for c in settings(action, act.version)}
     return any(value_of(meta, name) != value_of(pair.meta, name) for name in names)

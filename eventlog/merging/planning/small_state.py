@@ -9,8 +9,7 @@ import msgspec
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging import log_acts
 from eventlog.merging.log_acts import Act
-from eventlog.merging.planning.carried import Divergence, MergeConflict, Pair
-from eventlog.merging.planning.columns import join_columns, translated
+from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
 from eventlog.merging.planning.merged_settings import (
     Decision,
     SettingChange,
@@ -21,6 +20,8 @@ from eventlog.merging.planning.merged_settings import (
     value_of,
     with_settings,
 )
+from eventlog.merging.planning.schemas.merged_schema import merge_schemas, translated
+from eventlog.merging.planning.schemas.schema_history import SchemaHistory, schema_history
 from eventlog.model.actions import (
     Action,
     SetBuckets,
@@ -43,9 +44,8 @@ class SmallStatePlan:
 
     def __init__(self, pair: Pair, meta: Meta, past: Divergence) -> None:
         self._pair, self._meta = pair, meta
-        # Those of transactions that the target has already, too.
-        set_by = (a for step in past.later for act in step.acts for a in act.transaction.actions)
-        self._source_schemas = {a.schema.id: a.schema for a in set_by if isinstance(a, SetSchema)}
+        self._schemas = _schema_histories(pair, meta, past)
+        self._is_schema_merged, self._later = False, past.later
         self._decisions = _decisions(pair, meta, past)
 
     @property
@@ -69,7 +69,7 @@ class SmallStatePlan:
         for action in act.transaction.actions:
             change: Action | None = None
             if isinstance(action, SetSchema):
-                change = self._schema_change(action, act.version)
+                changes += self._schema_changes()
             elif isinstance(action, SetProperties | SetGranularity):
                 changes += self._setting_changes(action, act.version)
             elif isinstance(action, SetBuckets):
@@ -78,16 +78,37 @@ class SmallStatePlan:
                 changes.append(change)
         return changes
 
-    def _schema_change(self, action: SetSchema, version: int) -> SetSchema | None:
-        before = self._pair.schema if self._pair.before is None else self._pair.before
-        before = self._source_schemas.get(action.schema.id - 1, before)
-        schema = join_columns(before, action.schema, self.schema)
-        if isinstance(schema, str):
-            raise MergeConflict(f"the columns differ: {schema}", version)
-        if schema == self.schema:
+    def _schema_changes(self) -> list[SetSchema]:
+        """Return what all commits of the source change together; nothing if they were asked before.
+
+        One that a later one takes back is no change.
+        """
+        if self._is_schema_merged:
+            return []
+        self._is_schema_merged = True
+        steps = merge_schemas(*self._schemas).steps
+        if steps:
+            self._meta = msgspec.structs.replace(self._meta, schema=steps[-1])
+        return [SetSchema(schema) for schema in steps]
+
+    def rest(self) -> Carried | None:
+        """Return what makes the two schemas one where both logs have all changes; None if they are.
+
+        They had the changes in other orders, by way of third logs.
+        """
+        known = [act for step in self._later for act in step.acts if act.changes_schema]
+        source, target = self._schemas
+        if self._is_schema_merged or not known or source.own or target.own:
             return None
-        self._meta = msgspec.structs.replace(self._meta, schema=schema)
-        return SetSchema(schema)
+        changes = self._schema_changes()
+        if not changes:
+            return None
+        originals = {name: n for act in known for name, n in act.originals.items()}
+        last = self._later[-1]
+        names = tuple(name for act in known for name in act.operations)
+        return Carried(
+            last.version, last.commit, changes=tuple(changes), commits=originals, operations=names
+        )
 
     def _split(self, action: SetBuckets) -> SetBuckets | None:
         layout = self._meta.layout
@@ -125,6 +146,27 @@ class SmallStatePlan:
         if decision.choice == "keep":
             return now
         return change.new if now == change.old else end
+
+
+def _schema_histories(
+    pair: Pair, meta: Meta, past: Divergence
+) -> tuple[SchemaHistory, SchemaHistory]:
+    """Return how the source and the target came to their schemas."""
+    assert meta.schema is not None  # noqa: S101 - every table has one
+    target_commits = log_acts.KnownCommits(past.target)
+    source_commits = log_acts.KnownCommits((*past.source, *past.later))
+    later = (act for step in past.later for act in step.acts)
+    ours = (act for step in past.target for act in step.acts)
+    forked, before = (one or meta.schema for one in (pair.forked, pair.before))
+    return (
+        schema_history(before, pair.schema, later, target_commits.has),
+        schema_history(
+            forked,
+            meta.schema,
+            ours,
+            lambda act: act.version <= past.seen or source_commits.has(act),
+        ),
+    )
 
 
 def _decisions(pair: Pair, meta: Meta, past: Divergence) -> dict[str, Decision]:

@@ -54,6 +54,12 @@ def same_check(one: Check, other: Check) -> bool:
     return msgspec.structs.replace(one, schema=other.schema) == other
 
 
+def same_checks(one: Schema, other: Schema) -> bool:
+    """Return whether two schemas have the same checks, whenever these were added."""
+    mine, others = checks_of(one), checks_of(other)
+    return len(mine) == len(others) and all(map(same_check, mine, others))
+
+
 def checks_problem(schema: Schema) -> str | None:
     """Return what is wrong with the checks of a schema, whatever schema came before it, or None."""
     if isinstance(schema.checks, UnsetType):
@@ -113,6 +119,27 @@ def successor_check_problem(old: Schema, new: Schema) -> str | None:
                     "values of another type may break: drop the check, and add it after the change"
                 )
     return None
+
+
+def renumbered_checks(checks: Sequence[Check], old: Schema, new: Schema) -> list[Check]:
+    """Return checks as they stand in a schema after another one, with the numbers of schemas.
+
+    A check is a new one if the schema before does not have it, and if a column that it reads gets a
+    type whose values may break it.
+    """
+    known = {check.name: check for check in checks_of(old)}
+    types = [{column.id: column.type for column in schema.columns} for schema in (old, new)]
+    numbered = []
+    for check in checks:
+        before = known.get(check.name)
+        stays = before is not None and same_check(before, check)
+        stays = stays and not any(
+            types[0][column.id] in _FIXED and types[0][column.id] != types[1].get(column.id)
+            for column in check.columns
+        )
+        number = before.schema if before is not None and stays else new.id
+        numbered.append(msgspec.structs.replace(check, schema=number))
+    return numbered
 
 
 def united_checks(base: Schema, ours: Schema, theirs: Schema) -> list[Check] | str:

@@ -37,12 +37,9 @@ def united_schema(base: Schema, ours: Schema, theirs: Schema) -> Schema | str:
     Returns:
         `theirs` itself if it has all of that, or a sentence that names both changes.
     """
-    try:
-        columns = _parts(base.columns, ours.columns, theirs.columns, _column)
-    except _Apart:
-        return _apart(base, ours, theirs)
+    columns = united_columns(base, ours, theirs)
     checks = united_checks(base, ours, theirs)
-    if isinstance(checks, str):
+    if columns is None or isinstance(checks, str):
         return _apart(base, ours, theirs)
     known = {*all_ids(theirs), *retired_ids(theirs)}
     renumbered = [_renumbered(column, {*all_ids(base)}, known) for column in columns]
@@ -55,6 +52,20 @@ def united_schema(base: Schema, ours: Schema, theirs: Schema) -> Schema | str:
         new = msgspec.structs.replace(new, by_id=True)
     problem = check_successor(theirs, new)
     return _apart(base, ours, theirs) if problem else new
+
+
+def united_columns(base: Schema, ours: Schema, theirs: Schema) -> list[Column] | None:
+    """Return the columns after two changes of a schema, with their ids; None if they conflict.
+
+    Args:
+        base: the schema that both started from.
+        ours: after one change of it.
+        theirs: after other changes of it.
+    """
+    try:
+        return _parts(base.columns, ours.columns, theirs.columns, _column)
+    except _Apart:
+        return None
 
 
 def _live(columns: Sequence[Column]) -> set[int]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-
-import msgspec
 
 from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Side, Take
 from eventlog.merging.planning.carried import MergeConflict
-from eventlog.merging.planning.columns import join_columns
 from eventlog.merging.planning.merged_settings import (
     SettingChange,
     actions_for,
     settings_of,
     value_of,
 )
+from eventlog.merging.planning.schemas.merged_schema import LeftCheck, merge_schemas
+from eventlog.merging.planning.schemas.schema_history import SchemaHistory, schema_history
 from eventlog.model.actions import Action, SetBuckets, SetSchema
-from eventlog.model.columns.named_checks import checks_of, with_checks
 from eventlog.model.entries import Schema
 
 
@@ -51,10 +48,13 @@ def choose_settings(
     Raises:
         MergeConflict: both set one setting, and `take` is None; or one column has two types.
     """
-    schema = _joined_schema(source, target)
-    actions: list[Action] = [] if schema == target.side.schema else [SetSchema(schema)]
+    forked = source.side.forked or source.side.schema
+    theirs_schemas, our_schemas = (_schema_history(log, forked) for log in (source, target))
+    merged = merge_schemas(theirs_schemas, our_schemas, take)
+    actions: list[Action] = [SetSchema(schema) for schema in merged.steps]
+    *_, schema = target.side.schema, *merged.steps
     theirs, ours = settings_of(source.acts), settings_of(target.acts)
-    changes, left_out = [], []
+    changes, left_out = [], [_left_check(source, target, check) for check in merged.left_out]
     for name in sorted(theirs):
         old, new = value_of(target.side.meta, name), value_of(source.side.meta, name)
         change = SettingChange(name, old, new)
@@ -68,35 +68,21 @@ def choose_settings(
     return SettingChoices((*actions, *_splits(source.side, target.side)), schema, tuple(left_out))
 
 
-def _joined_schema(source: LogDifference, target: LogDifference) -> Schema:
-    """Return the target's schema with the changes of the source that the target does not have."""
-    before = source.side.schema if source.side.before is None else source.side.before
-    lacking = {id(act) for act in source.acts}
-    joined = target.side.schema
-    changes = [
-        (id(act) in lacking, act.version, action.schema)
-        for act in source.side.acts
-        for action in act.transaction.actions
-        if isinstance(action, SetSchema)
-    ]
-    # What the source changed in a row counts as one change: it may have taken something back.
-    for is_lacking, group in groupby(changes, key=lambda change: change[0]):
-        *_, (_, version, after) = group
-        if is_lacking:
-            schema = join_columns(before, after, joined)
-            if isinstance(schema, str):
-                raise MergeConflict(f"the columns differ: {schema}", version, lasting=True)
-            joined = schema
-        before = after
-    known = target.side.schema
-    next_id = known.id + 1
-    checks = [
-        check if check in checks_of(known) else msgspec.structs.replace(check, schema=next_id)
-        for check in checks_of(joined)
-    ]
-    if (joined.columns, tuple(checks)) == (known.columns, checks_of(known)):
-        return known
-    return with_checks(msgspec.structs.replace(joined, id=next_id), checks)
+def _schema_history(log: LogDifference, forked: Schema) -> SchemaHistory:
+    """Return how a log came to its schema from that of the fork point."""
+    other = log.other
+    return schema_history(
+        forked,
+        log.side.schema,
+        log.side.acts,
+        lambda act: act.version <= other.seen or other.has.has(act),
+    )
+
+
+def _left_check(source: LogDifference, target: LogDifference, left: LeftCheck) -> LeftOut:
+    """Return what is left out of a check that both changed."""
+    loser = target if left.loser == "target" else source
+    return LeftOut(loser.side.uri, left.what, left.versions)
 
 
 def _left_out(

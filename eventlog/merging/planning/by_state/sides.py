@@ -45,7 +45,7 @@ class Side:
         seen: the version of the other log up to which it has everything.
         live: its live segments by id, of all chunks that one of the two has changed.
         is_there: returns whether the object of one of its segments still exists.
-        before: its schema before its commits that the other log lacks; None: the newest.
+        forked: of the source, the schema of the last version that both share; None: the newest.
     """
 
     uri: str
@@ -57,7 +57,7 @@ class Side:
     seen: int
     live: Mapping[str, Segment]
     is_there: Callable[[Segment], bool]
-    before: Schema | None = None
+    forked: Schema | None = None
 
     @property
     def schema(self) -> Schema:

@@ -12,9 +12,9 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
-from eventlog.merging.planning.columns import translated
 from eventlog.merging.planning.forms import object_key
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
+from eventlog.merging.planning.schemas.merged_schema import translated
 from eventlog.model.entries import Schema, Segment, Slice
 
 

@@ -116,6 +116,8 @@ class KeyedPlanner:
     def rest(self) -> Carried | None:
         """Return a transaction that repeats the target's own rows above those of the source.
 
+        It also makes the schemas of both logs one.
+
         These are the rows that the source does not have, and that come after the merged ones in
         the common order.
 
@@ -132,6 +134,8 @@ class KeyedPlanner:
             repeated = repeated.then(self._rows.repeat(act, mine, self._is_dropped_here))
         self._adds += repeated.adds
         self._check_doubles()
+        schemas = self._small_state.rest()
+        repeated = repeated if schemas is None else repeated.then(schemas)
         if repeated.is_empty:
             return None
         return replace(repeated, version=self._last.version, commit=self._last.commit)
