@@ -11,7 +11,6 @@ from eventlog.merging import log_acts
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.planning.carried import Pair
-from eventlog.model.actions import SetSchema
 from eventlog.model.entries import Schema
 from eventlog.model.records import origins_of
 from eventlog.session.session import Session
@@ -132,24 +131,19 @@ class OriginMarks:
             seen,
             frozenset(ours),
             origins_of(head.meta).keys() <= {mark.name},
-            *self._schemas_before(steps),
+            self._schema_forked(steps),
         )
 
-    def _schemas_before(self, steps: Sequence[AppliedStep]) -> tuple[Schema, Schema]:
-        """Return the source's schema before some of its commits, and that at the fork point.
+    def _schema_forked(self, steps: Sequence[AppliedStep]) -> Schema:
+        """Return the schema at the fork point.
 
-        Where none of the commits changes it nobody needs them: both are the newest one.
+        Where none of the source's commits changes it nobody needs it, and it is not read.
         """
-        actions = (a for step in steps for act in step.acts for a in act.transaction.actions)
-        if not any(isinstance(a, SetSchema) for a in actions):
-            return self._from.stored_schema, self._from.stored_schema
-        # Also where both logs have one schema now: seen from the newest one, the first of these
-        # commits would drop what the later ones add.
+        if not any(act.changes_schema for step in steps for act in step.acts):
+            return self._from.stored_schema
+        # Also where both logs have one schema now: what each made of it is compared with this one.
         # against columns-of-later-commits-dropped
-        before = self._source.log.snapshot(steps[0].version - 1).stored_schema
-        if steps[0].version - 1 == self._fork.common:
-            return before, before
-        return before, self._source.log.snapshot(self._fork.common).stored_schema
+        return self._source.log.snapshot(self._fork.common).stored_schema
 
     def _is_ours(self, head: Snapshot, version: int, commit: str) -> bool:
         """Return whether a commit is one of the target's since the fork point."""

@@ -186,6 +186,16 @@ def test_after_merges_both_have_the_same_checks(changes, turned, request):
     assert found == ({} if left is None else {"positive": left})
 
 
+def test_a_check_that_is_dropped_after_a_merge_stays_dropped(request):
+    one, two = pair("copy", request.node.name, checks=CHECK)
+    play(two, None, "n > 0")
+    append(one, rows(3))
+    merge(two, one)
+    one.drop_check("positive")
+    assert merge(two, one).commits == 0
+    assert checks_after(one, two) == {}
+
+
 def test_both_drop_a_check_and_one_adds_another(both):
     one, two = both
     for t in both:

@@ -174,14 +174,16 @@ def test_two_orders_are_a_conflict_unless_one_was_taken_back(both):
     assert columns_after(one, two).names == ["b", "a", "at", "s"]
 
 
-def test_three_logs_that_got_columns_in_other_orders_have_one_order(both):
+def test_logs_that_got_columns_in_other_orders_have_one_order(both):
     one, two = both
-    three = copy(one, "three")
-    one.add_columns([pa.field("c", pa.int64())])
+    three, four = copy(one, "three"), copy(one, "four")
+    one.add_columns([pa.field("c", pa.int8())])
     two.add_columns([pa.field("d", pa.int8())])
-    three.add_columns([pa.field("e", pa.int8())])
-    merge(one, three)
-    merge(two, three)
-    merge(two, one)
-    merge(three, two)
-    assert {*columns_after(one, two, three).names} == {*SCHEMA.names, "c", "d", "e"}
+    for source, target in ((one, three), (two, three), (two, four), (one, four)):
+        merge(source, target)
+    found = [t.refresh().schema.names[-2:] for t in (three, four)]
+    assert found == [["c", "d"], ["d", "c"]]
+    merge(three, four)
+    merge(four, three)
+    assert three.refresh().schema == four.refresh().schema
+    assert {*columns_after(one, two, three, four).names[-2:]} == {"c", "d"}

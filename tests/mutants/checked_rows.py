@@ -58,7 +58,7 @@ CHECKED_ROWS = (
         "W3",
         "of two changes of checks none is lost",
         becomes("True"),
-        "test_different_checks_of_one_name_are_a_conflict",
+        "test_two_checks_at_once_both_count_and_two_of_one_name_do_not",
     ),
     mutant(
         "check-of-values-from-two-rows",

@@ -77,7 +77,6 @@ class Pair:
             are to be merged.
         ours: hashes of the target's commits that the commits to be merged name as their origins.
         alone: whether the target has merged no other log than the source.
-        before: the source's schema before the commits that are to be merged; None: the newest.
         forked: the schema of the last version that both logs share; None: the newest ones.
     """
 
@@ -91,7 +90,6 @@ class Pair:
     seen: int = -1
     ours: frozenset[str] = frozenset()
     alone: bool = True
-    before: Schema | None = None
     forked: Schema | None = None
 
     @property

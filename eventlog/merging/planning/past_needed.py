@@ -42,6 +42,7 @@ def needs_past(
     repeats_own = ties == "repeat" and pair.is_upper
     seqs = {app: mark.seq for app, mark in meta.apps.items()}
     live_now = set(live)
+    # against schema-of-the-target-not-looked-at
     if _schemas_differ(pair, meta, steps):
         return True
     for act in (act for step in steps for act in step.acts):
@@ -61,7 +62,7 @@ def needs_past(
 
 
 def _schemas_differ(pair: Pair, meta: Meta, steps: Sequence[AppliedStep]) -> bool:
-    """Return whether the logs have different schemas, and the target may have all changes."""
+    """Return whether both logs may have made something of their schemas, which differ."""
     if pair.own is None or not any(act.changes_schema for step in steps for act in step.acts):
         return False
     ours, theirs = meta.schema, pair.schema
@@ -105,11 +106,8 @@ def _needs_order(pair: Pair, act: Act, first: int, ties: Ties) -> bool:
 
 
 def _sets_anything(pair: Pair, meta: Meta, act: Act) -> bool:
-    """Return whether an act changes a setting or the schema, and the target may have changed it."""
+    """Return whether an act changes a setting that has other values in the two logs."""
     if pair.own is None:
         return False  # the target had each value that the source changes
-    # against schema-of-the-target-not-looked-at
-    if act.changes_schema and meta.schema != pair.forked:
-        return True
     names = {c.name for action in act.transaction.actions for c in settings(action, act.version)}
     return any(value_of(meta, name) != value_of(pair.meta, name) for name in names)

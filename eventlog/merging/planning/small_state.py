@@ -155,11 +155,11 @@ def _schema_histories(
     assert meta.schema is not None  # noqa: S101 - every table has one
     target_commits = log_acts.KnownCommits(past.target)
     source_commits = log_acts.KnownCommits((*past.source, *past.later))
-    later = (act for step in past.later for act in step.acts)
+    theirs = (act for step in (*past.source, *past.later) for act in step.acts)
     ours = (act for step in past.target for act in step.acts)
-    forked, before = (one or meta.schema for one in (pair.forked, pair.before))
+    forked = pair.forked or meta.schema
     return (
-        schema_history(before, pair.schema, later, target_commits.has),
+        schema_history(forked, pair.schema, theirs, target_commits.has),
         schema_history(
             forked,
             meta.schema,

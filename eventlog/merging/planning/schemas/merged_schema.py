@@ -25,7 +25,6 @@ from eventlog.model.columns.uniting import united_columns, united_schema
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import Check, Column, Schema, Segment
 from eventlog.model.schema import retired_ids
-from eventlog.model.stats import live_stats
 
 Choice = Literal["source", "target"]
 
@@ -130,9 +129,8 @@ def merge_schemas(
 
 
 def translated(entry: Segment, ours: Schema) -> Segment:
-    """Return an entry of the source with the id of the target's schema, and its columns alone."""
-    # against statistics-of-dropped-columns-merged
-    return msgspec.structs.replace(entry, schema=ours.id, stats=live_stats(entry.stats, ours))
+    """Return an entry of the source with the id of the target's schema."""
+    return msgspec.structs.replace(entry, schema=ours.id)
 
 
 def _follows(theirs: Schema, ours: Schema) -> bool:
@@ -149,9 +147,7 @@ def _columns(source: SchemaHistory, target: SchemaHistory) -> tuple[Column, ...]
     except ColumnsDiffer:
         raise _columns_conflict(source, target) from None
     found = united_columns(base, theirs, ours)
-    names = [ascii_lower(column.name) for column in found or ()]
-    # against one-name-of-two-columns
-    if found is None or len({*names}) < len(names):
+    if found is None:
         raise _columns_conflict(source, target)
     return tuple(found)
 
@@ -165,7 +161,8 @@ def _columns_conflict(source: SchemaHistory, target: SchemaHistory) -> MergeConf
             for log in (source, target)
         )
         reason = f"{mine}; but meanwhile {other}"
-    return MergeConflict(f"the columns differ: {reason}", source.own[-1].version, lasting=True)
+    version = source.steps[-1].version
+    return MergeConflict(f"the columns differ: {reason}", version, lasting=True)
 
 
 def _same_name(one: Schema, other: Schema) -> str | None:
@@ -300,13 +297,13 @@ def _steps(source: SchemaHistory, target: SchemaHistory, wanted: _Wanted) -> tup
         return (last,)
     # A column that the source added under another name has its id from that name (R7.11).
     steps = []
-    for step in source.own:
+    for step in source.own or source.steps:
         old, new = (msgspec.structs.replace(one, checks=UNSET) for one in (step.old, step.new))
         following = united_schema(old, new, now)
         if isinstance(following, Schema) and following != now:
             steps.append(following)
             now = following
     last = wanted.after(now)
-    if isinstance(last, str):
+    if isinstance(last, str):  # against one-name-of-two-columns
         raise _columns_conflict(source, target)
     return (*steps, last)
