@@ -58,7 +58,7 @@ CHECKED_ROWS = (
         "W3",
         "of two changes of checks none is lost",
         becomes("True"),
-        "test_two_checks_at_once_both_count_and_two_of_one_name_do_not",
+        "test_a_check_that_another_writer_replaces_meanwhile_is_not_dropped",
     ),
     mutant(
         "check-of-values-from-two-rows",

@@ -257,6 +257,16 @@ def test_two_checks_at_once_both_count_and_two_of_one_name_do_not():
     assert t.head().checks == {"small": "n < 9"}
 
 
+def test_a_check_that_another_writer_replaces_meanwhile_is_not_dropped():
+    store = Hooked()
+    t = table(store, checks={"positive": "n > 0"})
+    other = reopen(store, 7)
+    store.acts = [lambda: other.drop_check("positive") and other.add_check("positive", "n > -1")]
+    with pytest.raises(CommitConflict, match=r"is dropped; but meanwhile .*: n > -1"):
+        t.drop_check("positive")
+    assert t.refresh().checks == {"positive": "n > -1"}
+
+
 def test_a_column_that_is_dropped_while_a_check_reads_it_is_a_conflict():
     store = Hooked()
     t = table(store, checks=None)
