@@ -101,4 +101,11 @@ CHANGED_ROWS = (
         skip,
         "test_a_copy_that_lost_its_race_is_not_made_again",
     ),
+    mutant(
+        "rows-that-a-merge-moved-left",
+        "R20.3",
+        "a change of rows leaves none that a restore or a merge of another log put elsewhere",
+        never,
+        "test_rows_that_a_restore_brings_back_elsewhere_are_exact_or_a_conflict",
+    ),
 )

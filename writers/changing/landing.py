@@ -18,7 +18,17 @@ from pyroaring import BitMap64
 from eventlog import Snapshot, Table
 from eventlog.errors import CommitConflict
 from eventlog.log import chain
-from eventlog.model.actions import Action, Add, DeleteRows, Drop, Replace, Unchanged, Update
+from eventlog.model.actions import (
+    Action,
+    Add,
+    DeleteRows,
+    Drop,
+    Replace,
+    Restore,
+    SetOrigin,
+    Unchanged,
+    Update,
+)
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, stored_bitmap
 from eventlog.model.records import App, Commit, Transaction
@@ -114,6 +124,8 @@ class Meanwhile:
         arrivals: other segments that were added, with the version of each.
         later: ids of the segments that have rows of arrivals.
         mixed: a version that put given rows and rows of arrivals into one segment; None: none did.
+        displaced: a version in which a restore or a merge of another log put segments into the
+            place of given ones, so that nothing tells which of their rows are those; None: none.
         landed: the version in which a given transaction took effect; None: in none of these.
     """
 
@@ -121,6 +133,7 @@ class Meanwhile:
     arrivals: tuple[tuple[int, Add], ...] = ()
     later: frozenset[str] = frozenset()
     mixed: int | None = None
+    displaced: int | None = None
     landed: int | None = None
 
 
@@ -142,6 +155,7 @@ class _Progress:
     rows: int | None = None
     arrivals: list[tuple[int, Add]] = field(default_factory=list)
     mixed: int | None = None
+    displaced: int | None = None
     landed: int | None = None
     copies: Copies = field(default_factory=dict)
 
@@ -302,6 +316,7 @@ def commits_between(
     """
     followed, moved, newer = set(touched), set[str](), set(later)
     mixed: int | None = None
+    displaced: int | None = None
     landed: int | None = None
     before: tuple[Commit, bytes] | None = None
     arrivals: list[tuple[int, Add]] = []
@@ -320,12 +335,19 @@ def commits_between(
             if moves:  # against moved-rows-not-followed
                 followed.update(add.id for add in new)
                 moved.update(add.id for add in new)
+            elif new and _brings_back(one) and not followed.isdisjoint(names):
+                displaced = version
             if not rewrites:
                 arrivals += [(version, add) for add in new]
             if not rewrites or not newer.isdisjoint(names):
                 newer.update(add.id for add in new)
                 mixed = version if rewrites and moves else mixed
-    return Meanwhile(frozenset(moved), tuple(arrivals), frozenset(newer), mixed, landed)
+    return Meanwhile(frozenset(moved), tuple(arrivals), frozenset(newer), mixed, displaced, landed)
+
+
+def _brings_back(transaction: Transaction) -> bool:
+    """Return whether a transaction adds rows that an older version or another log had."""
+    return any(isinstance(action, Restore | SetOrigin) for action in transaction.actions)
 
 
 def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -> None:
@@ -347,6 +369,7 @@ def _catch_up(t: Table, request: Request, progress: _Progress, head: Snapshot) -
     progress.later.update(meanwhile.later)
     progress.arrivals += meanwhile.arrivals
     progress.mixed = meanwhile.mixed if progress.mixed is None else progress.mixed
+    progress.displaced = meanwhile.displaced if progress.displaced is None else progress.displaced
     progress.landed = meanwhile.landed
     progress.seen = max(progress.seen, head.version)  # against commits-read-again-after-each-race
 
@@ -356,7 +379,8 @@ def _check_meanwhile(t: Table, request: Request, progress: _Progress, head: Snap
 
     Raises:
         CommitConflict: rows were added to the span of a request that refuses them; or columns were
-            changed, so that the names in its expressions may be those of others.
+            changed, so that the names in its expressions may be those of others; or a restore or a
+            merge of another log has put others into the place of segments with found rows.
     """
     # against columns-renamed-unseen
     if head.stored_schema.columns != progress.start.stored_schema.columns:
@@ -372,6 +396,15 @@ def _check_meanwhile(t: Table, request: Request, progress: _Progress, head: Snap
             f"segment; nothing was committed: read again, and {request.operation} again",
             table=t.uri,
             version=progress.mixed,
+        )
+    # against rows-that-a-merge-moved-left
+    if progress.displaced is not None and request.arrivals != "search":
+        raise CommitConflict(
+            f"version {progress.displaced} restored rows, or merged those of another log, in the "
+            "place of segments with rows that were found; nothing was committed: "
+            f"{request.operation} again",
+            table=t.uri,
+            version=progress.displaced,
         )
     if request.arrivals != "refuse":
         return
