@@ -79,11 +79,13 @@ class Committer:
     Attributes:
         identity: checks that the log is still the one that was opened.
         writer: what the handle remembers about its commits and other writers.
+        newest: the answer when a commit last asked for the newest version; None: none has yet.
     """
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.identity = Identity(log, clock)
         self.writer = Writer(log.store.uri, log)
+        self.newest: Snapshot | None = None
         self._log = log
         self._clock = clock
         self._locks = NamedLocks()
@@ -177,7 +179,8 @@ class Committer:
                     return self._log.resolve(stored.commit, stored.body)
                 return self._log.following(known, stored.commit, stored.body)
             case c.Newest(known):
-                return self._log.newer(known)
+                self.newest = self._log.newer(known)
+                return self.newest
             case c.At(version):
                 return self._log.snapshot(version)
             case c.TookEffect(stored, after, transaction_id):

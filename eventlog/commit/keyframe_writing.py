@@ -45,7 +45,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     root_key = keys.keyframe_key(head.version)
     # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
-    log.key_frames.remember(frame.root)
+    log.key_frames.remember(frame.root, frame.entries)
     return head.on_keyframe(frame.root)
 
 

@@ -5,7 +5,7 @@ Leaves are named by the hash of their content, so a cached leaf is never stale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -55,9 +55,16 @@ class KeyFrameReader:
         self.remember(root)
         return root
 
-    def remember(self, root: KeyFrame) -> None:
-        """Cache a root that was read or written."""
+    def remember(self, root: KeyFrame, entries: Mapping[str, pa.Table] | None = None) -> None:
+        """Cache a root that was read or written, and the entries of leaves that were written.
+
+        Args:
+            root: the root.
+            entries: the entries by the sha256 of their leaf.
+        """
         self._roots.put(root.version, root)
+        for sha256, table in (entries or {}).items():
+            self._leaves.put(sha256, table)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
         """Return the entries of a leaf. One GET, or none if cached.

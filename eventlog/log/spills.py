@@ -19,7 +19,7 @@ from eventlog.model.entries import Segment, Spill
 from eventlog.model.records import Commit, DeltaRecord, Transaction
 from eventlog.state.delta import Delta, add_of, from_lists
 
-SPILL_BYTES = 256 * 1024  # adds and drops whose JSON is larger are spilled
+SPILL_BYTES = 128 * 1024  # adds and drops whose JSON is larger are spilled
 
 # Reads a spill object and returns its table.
 Fetch = Callable[[Spill], pa.Table]

@@ -26,10 +26,7 @@ from eventlog.query.value_expressions import (
     GUARD,
     ValueExpression,
     parse_value,
-    value_text,
 )
-
-_CONTEXT = 4  # columns that an example shows beside those of the check
 
 
 def new_check(name: Any, text: Any, schema: Schema) -> Check:
@@ -75,87 +72,44 @@ def check_texts(schema: Schema) -> dict[str, str]:
 
 
 @dataclass
-class _Broken:
-    """Rows that break a check in one way: their number, examples, and the ends of their times."""
-
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
-    times: pa.Array | None = None
-
-    def note(
-        self, expression: ValueExpression, rows: pa.Table, mask: pa.ChunkedArray, beside: pa.Table
-    ) -> None:
-        """Count the rows of a mask, and take examples of them as long as these lack.
-
-        Args:
-            expression: that of the check.
-            rows: what it reads.
-            mask: which of the rows break the check.
-            beside: the other columns to show; the first one is the event time.
-        """
-        count = pc.sum(mask, min_count=0).as_py()
-        self.count += count
-        if count and len(self.examples) < EXAMPLES:
-            most = EXAMPLES - len(self.examples)
-            self.examples += expression.shown_rows(rows, mask, most, beside)
-        if count and beside.num_columns:
-            times = pc.drop_null(beside.column(0).filter(mask)).combine_chunks()
-            ends = times if self.times is None else pa.concat_arrays([self.times, times])
-            ends = ends.take(pc.array_sort_indices(ends))
-            self.times = pa.concat_arrays([ends[:1], ends[-1:]])
-
-    def __str__(self) -> str:
-        if self.count == 1:
-            return "1 row"
-        if self.times is None or not len(self.times):
-            return f"{self.count} rows"
-        first, last = map(value_text, self.times)
-        span = first if first == last else f"{first} to {last}"
-        return f"{self.count} rows (times: {span})"
-
-
-@dataclass
 class _Tested:
     """A check, and the rows so far that break it."""
 
     check: Check
     expression: ValueExpression
-    context: Sequence[str]
-    false: _Broken = field(default_factory=_Broken)
-    failing: _Broken = field(default_factory=_Broken)
+    false: int = 0
+    failing: int = 0
+    examples: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     def look_at(self, rows: pa.Table) -> None:
-        start = 0
-        beside = rows.select([name for name in self.context if name in rows.column_names])
         for batch, values, fails in self.expression.outcomes(rows):
             # Null is no breach, as in SQL.
             wrong = pc.and_not(pc.equal(values, False).fill_null(False), fails)
-            others = beside.slice(start, batch.num_rows)
-            for broken, mask in ((self.false, wrong), (self.failing, fails)):
-                broken.note(self.expression, batch, mask, others)
-            start += batch.num_rows
+            self.false += self._note(batch, wrong, self.examples)
+            self.failing += self._note(batch, fails, self.failed)
+
+    def _note(self, rows: pa.Table, mask: pa.ChunkedArray, examples: list[str]) -> int:
+        """Return how many rows are in a mask, and take examples of them as long as these lack."""
+        count: int = pc.sum(mask, min_count=0).as_py()
+        if count and len(examples) < EXAMPLES:
+            examples += self.expression.shown_rows(rows, mask, EXAMPLES - len(examples))
+        return count
 
     def sentences(self) -> Iterable[str]:
         name, text = self.check.name, self.expression.text[:200]
-        if self.false.count:
-            examples = ", ".join(self.false.examples)
-            yield f"check {name!r} ({text}) is false for {self.false}, for example {examples}"
-        if self.failing.count:
-            examples = ", ".join(self.failing.examples)
-            failing = f"check {name!r} ({text}) fails for {self.failing}, {FAILURES}"
+        if self.false:
+            examples = ", ".join(self.examples)
+            count = _rows(self.false)
+            yield f"check {name!r} ({text}) is false for {count}, for example {examples}"
+        if self.failing:
+            examples = ", ".join(self.failed)
+            failing = f"check {name!r} ({text}) fails for {_rows(self.failing)}, {FAILURES}"
             yield f"{failing}: {examples}. {GUARD}"
 
 
-def context_of(schema: Schema, time_column: str, key: Sequence[str] = ()) -> list[str]:
-    """Return the columns by which people find a row: its time, and its key or the first others.
-
-    Args:
-        schema: of the table.
-        time_column: the table's.
-        key: the columns of the table's key, if it has one.
-    """
-    names = [*key] or [c.name for c in schema.columns if isinstance(c.type, str)]
-    return list(dict.fromkeys([time_column, *names]))[:_CONTEXT]
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 class RowChecks:
@@ -165,7 +119,6 @@ class RowChecks:
         schema: the columns of the rows.
         checks: the checks.
         tested: returns those of the rows that are to be tested; None: all are.
-        context: columns whose values examples show first, where the rows have them (`context_of`).
 
     Raises:
         InvalidInput: an expression is none of the language; or sqlglot is not installed.
@@ -176,13 +129,12 @@ class RowChecks:
         schema: Schema,
         checks: Sequence[Check],
         tested: Callable[[pa.Table], pa.Table] | None = None,
-        context: Sequence[str] = (),
     ) -> None:
         self._only, self._tested = tested, list[_Tested]()
         for check in checks:
             try:
                 text = check_text(check, schema)
-                self._tested.append(_Tested(check, parse_value(text, schema, "bool"), context))
+                self._tested.append(_Tested(check, parse_value(text, schema, "bool")))
             except InvalidInput as error:
                 raise InvalidInput(
                     f"check {check.name!r} of the table cannot be computed: {error.message}"
@@ -195,7 +147,7 @@ class RowChecks:
     @property
     def broken(self) -> bool:
         """Whether a row so far breaks a check."""
-        return any(one.false.count or one.failing.count for one in self._tested)
+        return any(one.false or one.failing for one in self._tested)
 
     def look_at(self, rows: pa.Table) -> None:
         """Test rows.

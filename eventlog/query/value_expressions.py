@@ -85,24 +85,13 @@ class ValueExpression:
             rows = _projected(batch, self._value, self._fails)
             yield batch, rows.column(_VALUE), rows.column(_FAILS)
 
-    def shown_rows(
-        self, rows: pa.Table, mask: pa.ChunkedArray, most: int, beside: pa.Table | None = None
-    ) -> list[str]:
-        """Return the first rows of a mask as texts, by the values that the expression reads.
-
-        Args:
-            rows: the rows.
-            mask: which of them.
-            most: how many.
-            beside: other columns of the rows, whose values stand first.
-        """
-        columns = {} if beside is None else dict(zip(beside.column_names, beside, strict=True))
-        columns |= {name: rows.column(name) for name in sorted(self._reads) if name not in columns}
-        some, shown = pa.table(columns).filter(mask).slice(0, most), []
+    def shown_rows(self, rows: pa.Table, mask: pa.ChunkedArray, most: int) -> list[str]:
+        """Return the first rows of a mask as texts, by the values that the expression reads."""
+        some, shown = rows.filter(mask).slice(0, most), []
         for row in range(some.num_rows):
             values = [
-                f"{name.replace(_POINT, '.')} = {value_text(some.column(name)[row])}"
-                for name in some.column_names
+                f"{name.replace(_POINT, '.')} = {_shown(some.column(name)[row])}"
+                for name in sorted(self._reads)
             ]
             shown.append(f"({', '.join(values)})")
         return shown
@@ -160,8 +149,7 @@ def _projected(rows: pa.Table, value: pc.Expression, fails: pc.Expression | None
     return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
-def value_text(value: pa.Scalar) -> str:
-    """Return a value for a message, of bounded length."""
+def _shown(value: pa.Scalar) -> str:
     try:
         known = value.as_py()
         text = repr(known) if isinstance(known, str) else str(known)

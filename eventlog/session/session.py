@@ -123,8 +123,8 @@ class Session:
         try:
             outcome = self.committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):
-            # against failing-writer-deletes
-            self.refresh()  # so that the next attempt starts from the conflicting version
+            # The commit has just read the newest version, where the next attempt is to start.
+            self.advance(self.committer.newest or self.head())  # against failing-writer-deletes
             raise
         self.advance(outcome.head)
         return outcome.version

@@ -23,7 +23,7 @@ from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_checks import checks_of
 from eventlog.model.entries import Slice
 from eventlog.model.schema import to_arrow
-from eventlog.query.row_checks import RowChecks, context_of
+from eventlog.query.row_checks import RowChecks
 from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
 from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
@@ -89,9 +89,7 @@ class Stager:
         self._flushed = False
         self._all_rows = False  # whether no chunk was written before the last row came
         self._problems: dict[tuple[str, str], Problem] = {}
-        key = () if recipe.rule is None else recipe.rule.key
-        context = context_of(recipe.schema, recipe.layout.time_column, key)
-        self._checks = RowChecks(recipe.schema, checks_of(recipe.schema), recipe.tested, context)
+        self._checks = RowChecks(recipe.schema, checks_of(recipe.schema), recipe.tested)
         self.rows = 0
 
     def __enter__(self) -> Self:

@@ -43,10 +43,17 @@ LEAF_STATS = 4  # columns whose bounds are stored in the root
 
 
 class Frame(NamedTuple):
-    """A key frame ready to be stored: first `objects`, the leaves by key, then `root`."""
+    """A key frame ready to be stored: first `objects`, the leaves by key, then `root`.
+
+    Attributes:
+        root: the root.
+        objects: the bytes of the new leaves, by key.
+        entries: the entries of the new leaves, by sha256.
+    """
 
     root: KeyFrame
     objects: dict[str, bytes]
+    entries: dict[str, pa.Table]
 
 
 def containing(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
@@ -101,6 +108,7 @@ def build_key_frame(
         Corrupt: the entries do not add up to the header's totals and state hash.
     """
     objects: dict[str, bytes] = {}
+    cut: dict[str, pa.Table] = {}
     new_leaves: list[Leaf] = []
     inline = entry_columns.EMPTY
     if root is None or not root.leaves:
@@ -112,9 +120,10 @@ def build_key_frame(
                 new_leaves.extend(run.leaves)
                 continue
             entries = entry_columns.concat([leaves[leaf.sha256] for leaf in run.leaves])
-            new_leaves.extend(_cut(_apply(entries, Delta(run.adds(), run.drops())), objects))
+            entries = _apply(entries, Delta(run.adds(), run.drops()))
+            new_leaves.extend(_cut(entries, objects, cut))
     if inline.num_rows > INLINE_SEGMENTS:
-        new_leaves, inline = _cut(inline, objects), entry_columns.EMPTY
+        new_leaves, inline = _cut(inline, objects, cut), entry_columns.EMPTY
     frame = KeyFrame(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
@@ -130,7 +139,7 @@ def build_key_frame(
         leaves=tuple(new_leaves),
     )
     check_key_frame(frame)  # against key-frame-from-a-filtered-delta
-    return Frame(frame, objects)
+    return Frame(frame, objects, cut)
 
 
 def check_key_frame(root: KeyFrame) -> None:
@@ -275,14 +284,15 @@ def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
     )
 
 
-def _cut(entries: pa.Table, objects: dict[str, bytes]) -> list[Leaf]:
-    """Cut sorted entries into leaves; the leaves' bytes are added to `objects`, by key."""
+def _cut(entries: pa.Table, objects: dict[str, bytes], cut: dict[str, pa.Table]) -> list[Leaf]:
+    """Cut sorted entries into leaves; their bytes and entries are added to `objects` and `cut`."""
     leaves = []
     for start, end in pairwise(_cut_points(entries)):
         part = entries.slice(start, end - start)
         body = frame_bytes.to_parquet(part)
         leaf = _leaf(part, body)
         objects[keys.frame_key(leaf.sha256)] = body
+        cut[leaf.sha256] = part
         leaves.append(leaf)
     return leaves
 

@@ -12,9 +12,7 @@ import io
 import json
 import shutil
 import sys
-from contextlib import AbstractContextManager
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
 
@@ -46,7 +44,6 @@ from eventlog.state.delta import drop_of
 from eventlog.store.local import LocalStore
 from eventlog.writers import append, overwrite
 
-VACUUM = import_module("eventlog.compaction.vacuum")  # its package has a function of that name
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"
 EXPECTED = HERE / "expected.json"
@@ -74,11 +71,6 @@ ALL_TYPES = pa.schema(
     ]
 )
 PLAIN = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
-
-
-def placed(name: str = "golden") -> AbstractContextManager[object]:
-    """A context in which vacuums record this name of a place, and not one of the directory."""
-    return patch.object(VACUUM, "place_of", lambda _: name)
 
 
 def typed_rows(first: int, count: int) -> pa.Table:
@@ -316,7 +308,7 @@ def main() -> int:
     named = patch("eventlog.session.session.writer_name", lambda: "golden@example")
     # Every append looks for what was published.
     eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
-    with alone, named, placed():
+    with alone, named:
         make_typed(clock)
         make_granularities(clock)
         make_kept(clock)

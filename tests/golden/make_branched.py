@@ -58,7 +58,6 @@ def main() -> int:
         for place in ("session.session", "table.pins_and_claims"):
             name = f"eventlog.{place}.writer_name"
             stack.enter_context(patch(name, lambda: "golden@example"))
-        stack.enter_context(make.placed())
         make_branched(ManualClock(make.START_MS, seed=2026))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

@@ -55,8 +55,7 @@ def main() -> int:
     """Write the table."""
     shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     alone = patch("eventlog.staging.stager._UPLOADS", 1)
-    named = patch("eventlog.session.session.writer_name", lambda: "golden@example")
-    with alone, named, make.placed():
+    with alone, patch("eventlog.session.session.writer_name", lambda: "golden@example"):
         make_copied(ManualClock(make.START_MS, seed=2028))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

@@ -9,6 +9,7 @@ import shutil
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
+from importlib import import_module
 from unittest.mock import patch
 
 from golden import make
@@ -20,6 +21,8 @@ from eventlog.compaction import vacuum
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, overwrite
+
+VACUUM = import_module("eventlog.compaction.vacuum")  # its package has a function of that name
 
 NAME = "returned"
 NOTHING = timedelta(0)
@@ -37,13 +40,13 @@ def make_returned(clock: ManualClock) -> None:
     overwrite(copy, rows(4, 5), **DAYS)
     append(copy, rows(6))
     clock.advance(30 * 86_400_000)
-    with make.placed("copy"):
+    with patch.object(VACUUM, "place_of", lambda _: "copy"):
         vacuum(copy, dry_run=False, retention=NOTHING, staging=NOTHING)
     follow(copy, t, clock=clock)
     t.refresh()
     overwrite(t, rows(7, 8), **DAYS)
     clock.advance(30 * 86_400_000)
-    with make.placed():
+    with patch.object(VACUUM, "place_of", lambda _: "golden"):
         vacuum(t, dry_run=False, retention=NOTHING, staging=NOTHING)
     append(Table.open("", store=t.store, branch="audit", clock=clock), rows(11))
 

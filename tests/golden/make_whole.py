@@ -305,7 +305,6 @@ def main() -> int:
         enter(patch("eventlog.staging.stager._UPLOADS", 1))
         enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
         enter(patch("eventlog.commit.protocol.contention._SELDOM", 1))
-        enter(make.placed())
         make_whole(ManualClock(make.START_MS, seed=2016))
     shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0

@@ -8,7 +8,7 @@ from eventlog.errors import InvalidInput
 from eventlog.readers import count
 from eventlog.writers.spark import append, merge, overwrite, update, upsert
 
-FALSE = r"check 'small' \(id < 30\) is false for 1 row.*[( ]id = 30[,)]"
+FALSE = r"check 'small' \(id < 30\) is false for 1 row.*\(id = 30\)"
 
 
 @pytest.fixture

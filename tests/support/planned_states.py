@@ -13,7 +13,7 @@ HASH = "ab" * 32
 
 def leaf_of(entries):
     """The leaf that holds these entries, and the entries."""
-    (leaf,) = keyframe._cut(entries, {})
+    (leaf,) = keyframe._cut(entries, {}, {})
     return leaf, entries
 
 

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
 from eventlog.errors import CommitConflict
+from eventlog.format.entry_order import entry_key
 from eventlog.log import chain
 from eventlog.model.actions import (
     Action,
@@ -447,7 +448,7 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
     version, table = found.snapshot.version, found.snapshot.header.table
     before = found.vectors or VectorReader(t.store, version, some, table)
     deleted: list[tuple[Segment, BitMap64]] = []
-    drops: list[Action] = []
+    drops: list[Drop] = []
     for one in found.selected:
         if one.positions is None:
             drops.append(drop_of(one.segment))
@@ -466,4 +467,6 @@ def _actions(t: Table, found: Found) -> tuple[list[Action], dict[str, int]]:
         "changed": len(deletes),
         "bytes": sum(stored.size for v in vectors if (stored := stored_bitmap(v)) is not None),
     }
+    # In the order of a delta, so that drops which are spilled take one object for both.
+    drops.sort(key=lambda drop: entry_key(drop.chunk, drop.id))
     return [*drops, *deletes], counts

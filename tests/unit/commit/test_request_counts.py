@@ -1,12 +1,13 @@
 """What an operation costs in requests: exact, and the same at any length of the history."""
 
 import pytest
-from support.builders import add, commit, create, events, reopen
+from support.builders import add, check_sound, commit, create, drop_of, events, live, reopen
 
+from eventlog.errors import CommitConflict
 from eventlog.log.history import PAGE
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append, overwrite
+from eventlog.writers import append, delete, overwrite
 
 LENGTHS = [1, 100, 1000]
 
@@ -76,8 +77,19 @@ def test_appends_with_key_frames_are_two_requests_and_one_key_frame_each_64():
             append(table, events(1, first=n))
     roots = 200 // 64
     assert counts.list == 200 // 32  # now and then a look for those who wait (FORMAT.md R11.4)
-    assert counts.get <= roots  # a leaf that is rewritten
+    assert counts.get == 0  # the leaves that are rewritten are its own
     assert 400 + roots <= counts.put <= 400 + 3 * roots
+
+
+def test_leaves_that_a_handle_has_written_are_not_read():
+    counting = CountingStore(MemoryStore())
+    table = create(counting, properties={"keyframe_bytes": "4096"})
+    append(table, events(150, days=150))  # more than fit into the root of its key frame
+    with counting.measure() as counts:
+        assert delete(table, where="at < '1970-03-01'").dropped == 59
+    # a look for news; the commit, two leaves, the root
+    assert kinds(counts) == (1, 4, 0, 0)
+    assert {*live(table.head())} == {*live(check_sound(counting.inner).head())}
 
 
 def test_open_head_is_three_requests(history):
@@ -155,6 +167,22 @@ def test_lost_race_costs_a_fixed_number_of_requests():
     # refused, read what stands there, look for more, put
     assert counts.put == 2
     assert counts.total <= 5
+
+
+def test_a_conflict_leaves_the_handle_at_the_version_that_it_read():
+    store = MemoryStore()
+    table = create(store)
+    commit(table, add(table))
+    counting, loser = measured(store)
+    (segment,) = live(table.head())
+    for _ in range(3):
+        commit(table, add(table))
+    commit(table, drop_of(segment))
+    with counting.measure() as counts, pytest.raises(CommitConflict):
+        commit(loser, drop_of(segment))
+    # refused; the two versions after the known one, the newest one of a listing, and none after it
+    assert kinds(counts) == (4, 1, 1, 0)
+    assert loser.head().version == table.head().version
 
 
 def test_overwrite_is_its_segments_and_a_commit():

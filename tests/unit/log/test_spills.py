@@ -10,7 +10,7 @@ from eventlog.format import keys
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.log import spills
 from eventlog.state import fold
-from eventlog.writers import append
+from eventlog.writers import append, delete
 
 
 def put(table, *transactions):
@@ -96,3 +96,15 @@ def test_a_frame_object_has_no_negative_count(name):
     body = frame_bytes.to_parquet(changed(entries, name, [-1]))
     with pytest.raises(errors.Corrupt, match="negative"):
         frame_bytes.from_parquet(body, 1)
+
+
+def test_drops_of_a_delete_take_one_object_for_the_transaction_and_the_delta(monkeypatch):
+    monkeypatch.setattr(spills, "SPILL_BYTES", 1)
+    table = create()
+    append(table, events(8, days=4))
+    append(table, events(8, days=4))
+    table.session.write_keyframe()
+    before = len([*table.store.list("_frames/")])
+    assert delete(table, where="at < '1970-01-04'").dropped == 6
+    assert len([*table.store.list("_frames/")]) == before + 1
+    assert len(live(check_sound(table.store).head())) == 2

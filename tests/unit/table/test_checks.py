@@ -83,9 +83,7 @@ ROADS = {
 def test_every_road_in_tests_its_rows(t, road):
     with pytest.raises(InvalidInput, match=r"check 'positive' \(n > 0\) is false for \d") as error:
         road(t)
-    shown = error.value.message.partition("for example")[2]
-    assert shown.count("n = -") == shown.count("(at = 2013-01-07 12:00") <= 3
-    assert shown.count("n = -") >= 2
+    assert error.value.message.count("(n = -") == min(3, error.value.message.count("-"))
     assert "nothing was committed" in error.value.message
     assert t.refresh().version == 1
     assert numbers(t) == [1, 2]
@@ -94,37 +92,9 @@ def test_every_road_in_tests_its_rows(t, road):
 def test_the_error_has_the_number_of_rows_and_three_examples(t):
     with pytest.raises(InvalidInput, match="is false for 4 rows") as error:
         append(t, BAD)
-    shown = ", ".join(f"(at = 2013-01-07 12:00:00+00:00, n = -{n}, f = None)" for n in (1, 2, 3))
-    assert f"for example {shown};" in error.value.message
+    assert "(n = -1), (n = -2), (n = -3);" in error.value.message
     with pytest.raises(InvalidInput, match="is false for 1 row, for example"):
         append(t, BAD.slice(0, 2))
-
-
-def test_the_error_has_the_times_of_all_rows_that_break_a_check():
-    t = table(checks={"ratio": "10 / n < 8"})
-    times = [AT + dt.timedelta(hours) for hours in (3, 1, 4, 1, 5, 9)]
-    numbers = [0, 1, 0, 1, 0, 5]
-    given = rows(*numbers, at=times).to_reader(max_chunksize=2)
-    with pytest.raises(InvalidInput) as error:
-        append(t, given)
-    assert "false for 2 rows (times: 2013-01-08 12:00:00+00:00), for" in error.value.message
-    ends = "2013-01-10 12:00:00+00:00 to 2013-01-12 12:00:00+00:00"
-    assert f"fails for 3 rows (times: {ends}), by an overflow" in error.value.message
-
-
-def test_an_example_has_the_key_and_no_more_than_a_few_other_columns():
-    wide = pa.schema([*SCHEMA, *((f"c{n}", pa.int8()) for n in range(9)), ("id", pa.int64())])
-    some = {f.name: [None] for f in wide} | {"at": [AT], "n": [-1], "id": [7], "c8": [3]}
-    plain = create(schema=wide, checks={"one": "c8 > 5"})
-    keyed = create(schema=wide, key=["id"], granularity="all", checks={"one": "c8 > 5"})
-    time = "at = 2013-01-07 12:00:00+00:00"
-    for made, shown in (
-        (plain, f"{time}, n = -1, f = None, c0 = None"),
-        (keyed, f"{time}, id = 7"),
-    ):
-        with pytest.raises(InvalidInput) as error:
-            append(made, pa.table(some, schema=wide))
-        assert f"for example ({shown}, c8 = 3);" in error.value.message
 
 
 def test_null_and_rows_that_meet_the_check_are_written(t):
@@ -152,8 +122,7 @@ def test_what_breaks_a_check(expression, column, good, bad):
 
 def test_a_row_for_which_a_check_cannot_be_computed_is_named():
     t = table(checks={"ratio": "10 / n < 8"})
-    told = r"fails for 1 row, by .*division by zero.*\(at = 2013-01-07.*, n = 0, f = None\)"
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=r"fails for 1 row, by .*division by zero.*\(n = 0\)"):
         append(t, rows(5, 0))
     assert t.refresh().version == 0
     append(t, rows(5))

@@ -178,18 +178,6 @@ def test_rows_whose_match_is_null_match_none(table):
     assert done.deleted == 6
 
 
-def test_a_merge_that_ignores_matched_rows_adds_the_others_once(table):
-    rows = source((2, 20.0), (7, 70.0))
-    before = held(check_sound(table.store))
-    done = merge(table, rows, "name", when_matched="ignore")
-    assert (done.added, done.deleted, done.updated) == (1, 0, 0)
-    after = held(check_sound(table.store))
-    assert {name: after[name] for name in before} == before
-    assert len(after) == len(before) + 1
-    again = merge(table, rows, "name", when_matched="ignore")
-    assert (int(again), again.committed) == (done, False)
-
-
 @pytest.mark.parametrize("first", [0, 7])
 def test_a_source_without_rows(table, first):
     if first:
