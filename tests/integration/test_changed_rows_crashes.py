@@ -4,7 +4,7 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
-from support.builders import SCHEMA, create, events, fold_all
+from support.builders import SCHEMA, create, events, fold_all, live
 from support.crashes import (
     COMPACTION,
     ENDS,
@@ -16,6 +16,7 @@ from support.crashes import (
     fresh,
     sweep,
 )
+from support.in_process_spark import InProcessSpark, with_store_of
 
 from eventlog import errors
 from eventlog.compaction import perform, plan
@@ -23,7 +24,7 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append, delete, merge, overwrite, update
+from eventlog.writers import append, delete, merge, overwrite, spark, update
 
 pytestmark = pytest.mark.usefixtures("in_turn")
 
@@ -70,6 +71,14 @@ def compact(t):
 
 SOME = "name in ('row 1', 'row 2', 'row 5', 'row 8')"
 PLUS = {"value": "value + 10"}
+SPARK = InProcessSpark()
+
+
+def from_spark(call):
+    """Return an operation of a driver, whose tasks run in its process."""
+    return lambda t: with_store_of(t, call)
+
+
 # The operation, and the rows at the end.
 OPERATIONS = {
     "delete": (lambda t: delete(t, where=SOME, **JOB), without(1, 2, 5, 8)),
@@ -100,6 +109,22 @@ OPERATIONS = {
             **JOB,
         ),
         {1: 7.0, 20: 8.0},
+    ),
+    "delete from Spark": (
+        from_spark(lambda uri: spark.delete(SPARK, uri, where=SOME, **JOB)),
+        without(1, 2, 5, 8),
+    ),
+    "update from Spark": (
+        from_spark(lambda uri: spark.update(SPARK, uri, PLUS, SOME, **JOB)),
+        BEFORE | {n: n / 2 + 10 for n in (1, 2, 5, 8)},
+    ),
+    "overwrite from Spark": (
+        from_spark(
+            lambda uri: spark.overwrite(
+                SPARK.frame_of(source((1, 7.0), (2, 8.0))), uri, where=SOME, **JOB
+            )
+        ),
+        without(5, 8) | {1: 7.0, 2: 8.0},
     ),
     "compact": (compact, BEFORE),
     "compact all": (compact_all, BEFORE),
@@ -189,6 +214,40 @@ def test_a_change_that_dies_beside_others_is_made_once(name, other, how):
             break
     assert mortal.calls < at
     assert fsck(fresh(store, 500)).errors == 0
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("name", [name for name in VERBS if not name.startswith("delete")])
+def test_a_vacuum_deletes_what_a_change_that_died_stored(name):
+    act, wanted = OPERATIONS[name]
+    garbage = 0
+    for at in range(1, MOST):
+        store = past("64").store()
+        mortal = MortalStore(store, at)
+        try:
+            act(fresh(mortal, 100))
+        except ENDS:
+            assert mortal.calls >= at
+        act(fresh(store, 200))
+        garbage += len(stored(store) - named(store))
+        for seed in (300, 400):  # the first one raises the fence above what was stored last
+            sweep(fresh(store, seed))
+        assert stored(store) == named(store)
+        assert held(fresh(store, 500)) == wanted
+        if mortal.calls < at:
+            break
+    assert mortal.calls < at
+    assert garbage > 0
+
+
+def stored(store):
+    """Return the keys of all segments, whether a version has them or not."""
+    return {found.key for found in store.list(keys.SEGMENTS_PREFIX)}
+
+
+def named(store):
+    """Return the keys of the segments that the newest version has."""
+    return {keys.key_of(segment) for segment in live(fresh(store, 600).refresh())}
 
 
 def test_a_crash_point_is_a_change_that_was_begun():
