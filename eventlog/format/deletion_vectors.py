@@ -6,7 +6,7 @@ rows. It stands in the entry of its segment, or in an object with others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import UnsetType
 from pyroaring import BitMap64
@@ -15,12 +15,27 @@ from eventlog.errors import DataLoss
 from eventlog.format.codec import sha256
 from eventlog.model.entries import StoredBitmap, Vector, stored_bitmap
 
+# A bitmap in the log is written again with each commit up to the next key frame: up to this size it
+# takes no more there than the rest of its entry does.
+_MOST_BYTES = 256
+# If the bitmaps of a commit take more than this, only those stand there that take no more than the
+# name of their place would.
+_MOST_OF_COMMIT = 64 * 2**10
+_NAME_BYTES = 96
+
 
 def encode_bitmap(positions: BitMap64) -> bytes:
-    """Return the bytes of the bitmap of some positions."""
+    """Return the bytes of the bitmap of some positions: of equal positions the same bytes."""
     compact = positions.copy()
     compact.run_optimize()
     return compact.serialize()
+
+
+def most_in_log(bitmaps: Sequence[bytes]) -> int:
+    """Return the size up to which the bitmaps of one commit stand in the log."""
+    small = sum(len(bitmap) for bitmap in bitmaps if len(bitmap) <= _MOST_BYTES)
+    # against many-vectors-in-the-log
+    return _MOST_BYTES if small <= _MOST_OF_COMMIT else _NAME_BYTES
 
 
 def join_bitmaps(

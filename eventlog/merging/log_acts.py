@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventlog.keyed.repetition import repeated, repeats
-from eventlog.merging.planning.forms import form_of, segment_id
+from eventlog.merging.planning.forms import SegmentParts, form_of, is_part, segment_id
 from eventlog.merging.sequences import Runs, common_runs, joined_runs
 from eventlog.model.actions import (
     Add,
@@ -30,6 +30,7 @@ from eventlog.model.actions import (
     SetProperties,
     SetSchema,
     Unchanged,
+    Update,
 )
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
@@ -57,7 +58,9 @@ class Act:
         transaction: the transaction, with all its actions.
         adds: the forms of segments that it made live.
         drops: the forms that it dropped.
-        deletes: the ids of those forms among `adds` of whose segments it dropped another form.
+        deletes: the ids of those among `adds` of whose segments it dropped another form.
+        before: the forms with vectors that it dropped.
+        exchanged: the ids of segments of which it only exchanged the form.
     """
 
     version: int
@@ -66,6 +69,24 @@ class Act:
     adds: tuple[Segment, ...]
     drops: tuple[Drop, ...]
     deletes: frozenset[str] = frozenset()
+    before: tuple[Segment, ...] = ()
+    exchanged: frozenset[str] = frozenset()
+
+    def in_parts(self, parts: SegmentParts) -> Act:
+        """Return the same transaction with parts in the place of the forms of divided segments."""
+        if not any(map(parts.divides, (*(s.id for s in self.adds), *(d.id for d in self.drops)))):
+            return self
+        came = {part.id for form in self.adds for part in parts.of(form)}
+        gone = {part for drop in self.drops for part in parts.ids(drop.id)}
+        adds = [p for form in self.adds for p in parts.of(form) if p.id not in gone]
+        drops = [
+            Drop(part, drop.chunk, "")
+            for drop in self.drops
+            for part in sorted(parts.ids(drop.id))
+            if part not in came
+        ]
+        again = frozenset(s.id for s in adds if segment_id(s.id) in self.exchanged)
+        return replace(self, adds=tuple(adds), drops=tuple(drops), deletes=again)
 
     @cached_property
     def carried(self) -> SetOrigin | None:
@@ -168,6 +189,24 @@ class Act:
         """Whether its new segments have the same rows as the segments that it dropped."""
         return any(isinstance(a, Replace) and not a.deletes for a in self.transaction.actions)
 
+    def replaces(self, name: str) -> bool:
+        """Return whether it put other rows in the place of a form or a part that it dropped.
+
+        What is left of a segment that is not divided are other rows than before.
+        """
+        # against rest-of-a-segment-taken-for-no-other-rows
+        is_rest = not is_part(name) and segment_id(name) in self.exchanged
+        return is_rest or any(segment.id not in self.deletes for segment in self.adds)
+
+    @cached_property
+    def updated(self) -> frozenset[str]:
+        """The ids of the drops if these were rows in whose place it added new forms of them."""
+        is_update = any(isinstance(a, Update) for a in self.transaction.actions)
+        # A merge applies an update without its action.
+        is_update = is_update or (self.carried is not None and self.operations != ("overwrite",))
+        adds_rows = any(segment.id not in self.deletes for segment in self.adds)
+        return frozenset(drop.id for drop in self.drops if is_update and adds_rows)
+
     @cached_property
     def merges_slices(self) -> bool:
         """Whether it is a merge of slices, which changes no answer of a keyed table."""
@@ -184,7 +223,9 @@ class Act:
         told = self.transaction.info.get(OPERATIONS, "")
         if self.carried is not None and told:
             return tuple(told.split(", "))
-        return (self.transaction.operation,)
+        # A merge of rows by their values is none of logs.
+        name = self.transaction.operation
+        return ("merge-rows" if name == "merge" and self.carried is None else name,)
 
     @cached_property
     def may_restore(self) -> bool:
@@ -414,6 +455,40 @@ def _first(run: tuple[int, int, Act]) -> int:
     return run[0]
 
 
+def passed_forms(
+    source: Sequence[AppliedStep], target: Sequence[AppliedStep]
+) -> dict[str, set[str]]:
+    """Return the forms that both logs know to be replaced, by id, with those that came after each.
+
+    Every transaction that added or dropped such a form is in both logs. So it does not matter which
+    of these deleted which rows.
+
+    Args:
+        source: the commits of one log.
+        target: those of the other log.
+    """
+    later: dict[str, set[str]] = {}
+    unpassed: set[str] = set()
+    for steps, other in ((source, KnownCommits(target)), (target, KnownCommits(source))):
+        live: dict[str, str] = {}
+        for act in (act for step in steps for act in step.acts):
+            added = {segment_id(form.id): form.id for form in act.adds}
+            for name in (drop.id for drop in act.drops):
+                next_form = added.get(segment_id(name))
+                later.setdefault(name, set()).update([next_form] if next_form else ())
+                live.pop(segment_id(name), None)
+            live |= added
+            if not other.has(act):  # against vector-of-an-unknown-delete-not-needed
+                unpassed.update((*added.values(), *(drop.id for drop in act.drops)))
+        unpassed.update(live.values())
+    return {name: forms for name, forms in later.items() if name not in unpassed}
+
+
+def steps_in_parts(steps: Iterable[AppliedStep], parts: SegmentParts) -> list[AppliedStep]:
+    """Return commits with parts in the place of the forms of divided segments."""
+    return [replace(s, acts=tuple(act.in_parts(parts) for act in s.acts)) for s in steps]
+
+
 def taken(commit: Commit, before: Header | None) -> tuple[Transaction, ...] | None:
     """Return the transactions that took effect, if headers are enough to decide that.
 
@@ -434,6 +509,24 @@ def taken(commit: Commit, before: Header | None) -> tuple[Transaction, ...] | No
 def maybe_none(commit: Commit) -> bool:
     """Return whether a commit has transactions, and its header counts none that took effect."""
     return bool(commit.transactions) and not commit.header.changes.transactions
+
+
+def divided_segments(source: Sequence[Act], target: Sequence[Act]) -> set[str]:
+    """Return the ids of the segments of whose rows both logs dropped some, one of them by a vector.
+
+    And of those of which a unit of work deleted rows, since the other log may have done it, too.
+
+    Args:
+        source: the transactions of one log.
+        target: those of the other log.
+    """
+    acts = (*source, *target)
+    forms = (form for act in acts for form in (*act.adds, *act.before))
+    shrunk = {segment_id(f.id) for f in forms if not isinstance(f.vector, UnsetType)}
+    theirs, ours = (
+        {segment_id(d.id) for act in log for d in act.drops} for log in (source, target)
+    )
+    return (theirs & ours & shrunk).union(*(act.exchanged for act in acts if kept(act.units)))
 
 
 def may_touch_vectors(commit: Commit, before: Header | None) -> bool:
@@ -475,6 +568,8 @@ def _acts(
     version, partition = commit.header.version, 0
     gone = {} if effect is None else {s.id: form_of(s).id for s in effect.drops}
     pairs = () if effect is None else effect.deletes
+    before = (*(() if effect is None else effect.drops), *(entry for entry, _ in pairs))
+    vectors = {f.id: f for f in map(form_of, before) if not isinstance(f.vector, UnsetType)}
     changed = {before.id: (before, after) for before, after in pairs}
     for transaction in transactions:
         adds = [action for action in transaction.actions if isinstance(action, Add)]
@@ -490,7 +585,9 @@ def _acts(
         forms = tuple(map(form_of, (*entries, *(after for _, after in deletes))))
         dropped = {segment_id(drop.id) for drop in drops}
         again = frozenset(form.id for form in forms if segment_id(form.id) in dropped)
-        yield Act(version, commit_hash, transaction, forms, tuple(drops), again)
+        had = tuple(vectors[drop.id] for drop in drops if drop.id in vectors)
+        same = frozenset(map(segment_id, again))
+        yield Act(version, commit_hash, transaction, forms, tuple(drops), again, had, same)
 
 
 def chunks_of(acts: Iterable[Act]) -> set[str]:

@@ -20,6 +20,7 @@ from eventlog.keyed.repetition import again
 from eventlog.lineage.fork_point import ForkPoint
 from eventlog.log import chain
 from eventlog.log.snapshot import Snapshot
+from eventlog.merging import log_acts
 from eventlog.merging.advice import Advice
 from eventlog.merging.commits import CommitReader
 from eventlog.merging.log_acts import AppliedStep
@@ -29,7 +30,7 @@ from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
-from eventlog.merging.planning.forms import object_key
+from eventlog.merging.planning.forms import SegmentParts, object_key
 from eventlog.merging.planning.keyed.ties import Ties, ties_of
 from eventlog.merging.planning.keyed.upserts import KeyedPlanner
 from eventlog.merging.planning.past_needed import needs_past
@@ -278,10 +279,15 @@ class Merger:
         # Rows that were corrected before a check was added need not meet it, nor any a dropped one.
         tested = self._commits.tests.are_needed(head, steps)  # against corrected-rows-stop-a-merge
         self._in_one = self._at_once or self._ties == "refuse" or above or tested
-        plan, past_read = self._plan(pair, head, steps)
+        needed = self._needs_past(pair, head, steps)
+        compares = needed or not pair.alone or _brings_back(steps)
+        parts = self._inputs.parts(self._source_head, head) if compares else SegmentParts()
+        self._copies.parts = parts
+        steps = log_acts.steps_in_parts(steps, parts)
+        plan = self._plan(pair, head, steps, needs_past=needed)
         planned = plan.transactions
         why: _Why | None = plan.conflict
-        if why is None and (past_read or not pair.alone or _brings_back(steps)):
+        if why is None and compares:
             sides = self._sides(head)
             keyed = self._ties is not None
             why = objection(*sides, planned, alone=pair.alone, keyed=keyed)
@@ -307,7 +313,7 @@ class Merger:
 
     def _sides(self, head: Snapshot) -> tuple[Side, Side]:
         """Return the source and this head of the target, as a union compares them."""
-        source, target = self._inputs.sides(self._source_head, head)
+        source, target = self._inputs.sides(self._source_head, head, self._copies.parts)
         return replace(source, forked=self._forked), target
 
     def _has_all(self, planned: Sequence[Carried], steps: Sequence[AppliedStep]) -> bool:
@@ -335,9 +341,8 @@ class Merger:
                 if not any(map(is_there, of, (key for _, key in places))):
                     self._copies.gone = (entry, places[0][1])
         elif not self._in_one:  # else all segments are copied before the one commit
-            adds = tuple(entry for entry, _ in doubtful.values())
-            drops = tuple(drop for carried in planned for drop in carried.drops)
-            return self._copies.copy(Carried(self._source_head.version, "", adds, drops))
+            forms = [entry for entry, _ in doubtful.values()]
+            return self._copies.copy_early(forms, [i for c in planned for i, _ in c.drops])
         return self._copies.gone is None
 
     @staticmethod
@@ -383,6 +388,7 @@ class Merger:
         self._try(lambda: self._commits.commit_union(carried, head, mark))
 
     def _union(self, head: Snapshot, why: _Why) -> Union:
+        self._copies.parts = self._inputs.parts(self._source_head, head)
         source, target = self._sides(head)
         try:
             return unite(
@@ -401,19 +407,21 @@ class Merger:
                 ) from None
             raise why from None
 
-    def _plan(
-        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]
-    ) -> tuple[MergePlan, bool]:
-        """Return what to commit for these commits of the source, up to a conflict.
+    def _needs_past(self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep]) -> bool:
+        """Return whether the planner needs what both logs did before."""
+        live = live_segments(head, steps, None, SegmentParts()) if self._ties is None else ()
+        return needs_past(pair, head.meta, steps, live=live, ties=self._ties)
 
-        Second comes whether what both logs did before has been read.
-        """
-        ties, past = self._ties, Divergence.unread(steps)
-        live = live_segments(head, steps, None) if ties is None else ()
-        needed = needs_past(pair, head.meta, steps, live=live, ties=ties)
-        if needed:
-            past = self._inputs.divergence(self._source_head, head, steps)
-            live = live_segments(head, steps, past) if ties is None else ()
+    def _plan(
+        self, pair: Pair, head: Snapshot, steps: Sequence[AppliedStep], *, needs_past: bool
+    ) -> MergePlan:
+        """Return what to commit for these commits of the source, in parts, up to a conflict."""
+        ties, parts = self._ties, self._copies.parts
+        past = None
+        if needs_past:
+            past = self._inputs.divergence(self._source_head, head, steps, parts)
+        live = live_segments(head, steps, past, parts) if ties is None else ()
+        past = Divergence.unread(steps) if past is None else past
         planner: TablePlanner
         if ties is None:
             planner = Planner(pair, head.meta, live, past)
@@ -423,7 +431,7 @@ class Merger:
         plan = plan_merge(planner, steps)
         self._done.skipped.update(plan.skipped)
         self._done.declined.update(plan.declined)
-        return plan, needed
+        return plan
 
     def _renamed(self, segment_id: str) -> str:
         """Return the id of the segment that repeats another segment, the same at each try."""

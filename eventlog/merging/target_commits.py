@@ -8,18 +8,16 @@ from collections.abc import Collection, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from eventlog.errors import CommitConflict, VersionNotFound, VersionVacuumed
+from eventlog.errors import VersionNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import log_acts
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.marks import OriginMark
 from eventlog.merging.planning.carried import Carried
-from eventlog.merging.planning.forms import form_of, segment_id
 from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.model.actions import (
     Action,
     Add,
-    Drop,
     Replace,
     Restore,
     SameSegments,
@@ -122,10 +120,7 @@ class TargetCommits:
         guards: Sequence[Action],
     ) -> None:
         head = self._target.head()
-        live = head.live([Drop(segment_id(i), chunk, "") for i, chunk in carried.drops])
-        # against rows-deleted-meanwhile-brought-back
-        if not {i for i, _ in carried.drops} <= {form_of(s).id for s in live.values()}:
-            raise CommitConflict("segments were dropped meanwhile", table=self._target.uri)
+        drops, forms = self._copies.new_forms(carried, head)
         named = {} if carried.commits.keys() == {carried.commit} else carried.commits
         origin = SetOrigin(
             name,
@@ -136,14 +131,14 @@ class TargetCommits:
             checked,
             tuple(sorted((v, c) for c, v in named.items())) or UNSET,
         )
-        adds = [self._copies.add_of(f, live.get(segment_id(f.id))) for f in carried.adds]
+        adds = [self._copies.add_of(form) for form, _ in forms.values()]
         changes = (a.schema for a in carried.changes if isinstance(a, SetSchema))
         *_, schema = head.stored_schema, *changes
         # against statistics-of-columns-dropped-by-a-merge
         adds = [msgspec.structs.replace(add, stats=live_stats(add.stats, schema)) for add in adds]
         added = untested(schema, head.stored_schema)
         if checks_of(schema):
-            gone = {segment.id for segment in live.values()}
+            gone = {segment.id for segment in drops}
             self.tests.check(head, schema, adds, gone)
             adds = [msgspec.structs.replace(add, schema=schema.id) for add in adds]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
@@ -154,7 +149,7 @@ class TargetCommits:
             *(Restore(carried.version, dict(r) or UNSET, name) for r in carried.resets),
             *carried.changes,
             *rewrite,
-            *map(drop_of, live.values()),
+            *map(drop_of, drops),
             *adds,
         ]
         info = {
@@ -170,6 +165,7 @@ class TargetCommits:
         self._target.commit(
             self._target.transaction("merge", actions, read_version=read, info=info)
         )
+        self._copies.note(forms)
         self.commits += 1
         self.transactions += carried.transactions
 

@@ -8,18 +8,10 @@ from pyroaring import BitMap64
 
 from eventlog.clock import Clock
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps
+from eventlog.format.deletion_vectors import encode_bitmap, join_bitmaps, most_in_log
 from eventlog.model.entries import StoredBitmap, Vector
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import put_once
-
-# A bitmap in the log is written again with each commit up to the next key frame: up to this size it
-# takes no more there than the rest of its entry does.
-_MOST_BYTES = 256
-# If the bitmaps of a commit take more than this, only those stand there that take no more than the
-# name of their place would.
-_MOST_OF_COMMIT = 64 * 2**10
-_NAME_BYTES = 96
 
 
 def stage_vectors(
@@ -40,7 +32,7 @@ def stage_vectors(
         Unavailable: the store does not answer.
     """
     bitmaps = [encode_bitmap(positions) for positions in deleted]
-    most = _most_in_log(bitmaps)
+    most = most_in_log(bitmaps)
     large = [bitmap for bitmap in bitmaps if len(bitmap) > most]
     places: list[StoredBitmap] = []
     if large:
@@ -58,12 +50,5 @@ def stage_vectors(
 def stored_bytes(deleted: Sequence[BitMap64]) -> int:
     """Return the number of bytes that `stage_vectors` would store beside the log."""
     bitmaps = [encode_bitmap(positions) for positions in deleted]
-    most = _most_in_log(bitmaps)
+    most = most_in_log(bitmaps)
     return sum(len(bitmap) for bitmap in bitmaps if len(bitmap) > most)
-
-
-def _most_in_log(bitmaps: Sequence[bytes]) -> int:
-    """Return the size up to which the bitmaps of one commit stand in the log."""
-    small = sum(len(bitmap) for bitmap in bitmaps if len(bitmap) <= _MOST_BYTES)
-    # against many-vectors-in-the-log
-    return _MOST_BYTES if small <= _MOST_OF_COMMIT else _NAME_BYTES

@@ -1,6 +1,7 @@
 """Objects of deletion vectors: what keeps, copies, checks, restores and deletes them."""
 
 import base64
+import itertools
 import json
 import re
 from dataclasses import replace as replaced
@@ -28,13 +29,13 @@ from eventlog import Table, errors
 from eventlog.cli.program import build
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
-from eventlog.format.deletion_vectors import encode_bitmap
+from eventlog.format.deletion_vectors import encode_bitmap, vector_hash
 from eventlog.fsck.check import fsck
 from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.model.actions import Fence, Restore, Swept, Update
 from eventlog.model.entries import Spill, Vector
 from eventlog.model.records import App
-from eventlog.readers import count, scan
+from eventlog.readers import changes, count, scan
 from eventlog.recovery import garbage
 from eventlog.replication import backfill, break_replica, follow, merge
 from eventlog.state.delta import add_of, drop_of
@@ -673,18 +674,143 @@ class TestMerges:
         merge(other, table)
         assert row_numbers(table) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
 
-    @pytest.mark.usefixtures("both_ways")
-    @pytest.mark.parametrize(("take", "rows"), [("source", [0, 2]), ("target", [1, 2])])
-    def test_deletes_of_one_segment_by_both_are_a_conflict_with_a_way_out(self, take, rows):
+    def settled(self, table, other):
+        """Merge until nothing is left, which the second round shows; return the rows of both."""
+        merge(other, table)
+        merge(table, other)
+        assert not merge(other, table).commits
+        assert not merge(table, other).commits
+        assert row_numbers(table) == row_numbers(other)
+        for one in (table, other):
+            assert not problems(one)
+        return row_numbers(table)
+
+    def test_deletes_of_one_segment_by_both_are_united(self):
+        table, other, six, four = self.parted()
+        delete_rows(other, {six: [1, 4]})
+        delete_rows(other, {four: [0], six: [5]})
+        delete_rows(table, {six: [0, 4]})
+        forms = {one: live(one.refresh()) for one in (table, other)}
+        assert self.settled(table, other) == [2, 3, 11, 12, 13]
+        vectors_now = [
+            {s.id: vector_hash(s.vector) for s in live(t.head())} for t in (table, other)
+        ]
+        assert vectors_now[0] == vectors_now[1]
+        assert {s.id for s in live(table.head())} == {s.id for s in forms[table]}
+
+    def test_all_rows_of_a_segment_deleted_by_both_together_drop_it(self):
+        table, other, _six, four = self.parted()
+        delete_rows(other, {four: [0, 1]})
+        delete_rows(table, {four: [2, 3]})
+        assert self.settled(table, other) == [0, 1, 2, 3, 4, 5]
+        assert len(live(table.head())) == len(live(other.head())) == 1
+
+    def test_a_segment_that_one_dropped_is_gone_whatever_the_other_deleted_from_it(self):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [1]})
+        dropped(table, six)
+        assert self.settled(table, other) == [10, 11, 12, 13]
+
+    def updated(self, table, positions, first):
+        """Update rows of segments: others come in their place, from this number on."""
+        table.refresh()
+        count_ = sum(map(len, positions.values()))
+        staged = stage(table, table.head(), events(count_, first=first), 2**29)
+        actions = [*staged_deletes(table, positions), Update(count_, paired=False), *staged]
+        return table.commit(table.transaction("update", actions))
+
+    def test_updates_of_other_rows_of_one_segment_are_united(self):
+        table, other, six, _four = self.parted()
+        self.updated(other, {six: [0]}, 30)
+        self.updated(table, {six: [1]}, 40)
+        delete_rows(table, {six: [2]})
+        assert self.settled(table, other) == [3, 4, 5, 10, 11, 12, 13, 30, 40]
+
+    @pytest.mark.parametrize("second", ["update", "delete"])
+    @pytest.mark.parametrize(("take", "row"), [("source", 30), ("target", 40)])
+    def test_an_update_and_another_change_of_one_row_are_a_conflict(self, second, take, row):
+        table, other, six, _four = self.parted()
+        self.updated(other, {six: [0, 1]}, 30)
+        if second == "update":
+            self.updated(table, {six: [1, 2]}, 40)
+        else:
+            delete_rows(table, {six: [1, 2]})
+        for one, two in ((other, table), (table, other)):
+            with pytest.raises(errors.CommitConflict, match="--take source"):
+                merge(one, two)
+        merge(other, table, take=take)
+        assert (row in row_numbers(table)) == (take == "source" or second == "update")
+        merge(table, other)
+        assert row_numbers(other) == row_numbers(table)
+
+    def test_deletes_of_three_copies_are_united_by_whatever_way(self):
+        table, other, six, _four = self.parted()
+        third = reopen(copied(table.store), seed=9000)
+        for n, one in enumerate((table, other, third)):
+            delete_rows(one, {six: [n, 5]})
+        for one, two in ((table, other), (other, third), (third, table), (table, other)):
+            merge(one, two)
+        for one, two in itertools.permutations((table, other, third), 2):
+            assert not merge(one, two).commits
+        assert row_numbers(table) == row_numbers(other) == row_numbers(third)
+        assert row_numbers(table) == [3, 4, 10, 11, 12, 13]
+
+    def test_two_branches_that_delete_from_one_segment_are_published(self):
+        table, six, four = two_segments()
+        one, two = table.branch("one"), table.branch("two")
+        delete_rows(one, {six: [0], four: [0]})
+        delete_rows(one, {six: [1]})
+        delete_rows(two, {six: [2], four: [1]})
+        delete_rows(table, {six: [3]})
+        merge(two, one)
+        table.merge("one")
+        table.merge("two")
+        assert row_numbers(table) == [4, 5, 12, 13]
+        assert not table.merge("two").commits
+        assert not problems(table)
+
+    def test_older_vectors_that_are_gone_are_not_needed_where_both_have_the_deletes(self):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [0]})
+        merge(other, table)
+        delete_rows(table, {six: [1]})
+        merge(table, other)
+        swept(table, full=True)
+        swept(other, full=True)
+        delete_rows(other, {six: [2]})
+        delete_rows(table, {six: [3]})
+        assert self.settled(table, other) == [4, 5, 10, 11, 12, 13]
+
+    def test_a_vector_that_is_gone_and_that_the_other_lacks_leads_to_a_choice(self):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [0]})
+        delete_rows(other, {six: [1]})
+        swept(other, full=True)
+        delete_rows(table, {six: [2]})
+        with pytest.raises(errors.CommitConflict, match="--take source"):
+            merge(other, table)
+        merge(other, table, take="source")
+        assert row_numbers(table) == [2, 3, 4, 5, 10, 11, 12, 13]
+
+    def test_readers_of_changes_get_what_a_united_merge_removed(self):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [1, 2]})
+        before = delete_rows(table, {six: [0, 2]})
+        merge(other, table)
+        found = changes(table, before).to_table().to_pylist()
+        assert [(row["_change"], row["name"]) for row in found] == [("delete", "row 1")]
+
+    def test_a_copy_of_a_united_log_has_its_vectors(self):
         table, other, six, _four = self.parted()
         delete_rows(other, {six: [1]})
         delete_rows(table, {six: [0]})
-        with pytest.raises(errors.CommitConflict, match="--take source"):
-            merge(other, table)
-        merge(other, table, take=take)
-        assert row_numbers(table) == [*rows, 3, 4, 5, 10, 11, 12, 13]
-        merge(table, other)
-        assert row_numbers(other) == row_numbers(table)
+        merge(other, table)
+        copy = MemoryStore()
+        follow(table, Table(copy))
+        swept(table, full=True)
+        assert row_numbers(reopen(copy)) == [2, 3, 4, 5, 10, 11, 12, 13]
+        assert not problems(reopen(copy))
+        assert set(vectors(table.store)) == needed(table)
 
     @pytest.mark.usefixtures("both_ways")
     @pytest.mark.parametrize("first", ["delete", "compaction"])
@@ -697,18 +823,14 @@ class TestMerges:
         merge(two, one)
         assert row_numbers(table) == row_numbers(other) == [1, 2, 3, 4, 5, 10, 11, 12, 13]
 
-    @pytest.mark.usefixtures("both_ways")
-    def test_deletes_by_a_unit_that_both_did_are_a_conflict(self):
+    def test_rows_that_a_unit_of_both_deleted_in_one_of_them_are_deleted(self):
         table, other, six, _four = self.parted()
         append(other, events(3, first=20))
         new = next(s.id for s in live(other.refresh()) if s.rows == 3)
-        for one, deleted in ((table, {six: [0]}), (other, {six: [0], new: [0]})):
+        for one, deleted in ((table, {six: [0]}), (other, {six: [1], new: [0]})):
             one.refresh()
             one.commit(one.transaction("delete", staged_deletes(one, deleted), app=App("job", 1)))
-        with pytest.raises(errors.CommitConflict, match="--take"):
-            merge(other, table)
-        merge(other, table, take="source")
-        assert row_numbers(table) == row_numbers(other)
+        assert self.settled(table, other) == [2, 3, 4, 5, 10, 11, 12, 13, 21, 22]
 
     def test_a_vector_that_is_gone_is_not_needed_where_a_later_one_is_there(self):
         table, other, six, _ = self.parted()
@@ -719,33 +841,50 @@ class TestMerges:
         merge(other, table)
         assert row_numbers(table) == [2, 3, 4, 5, 10, 11, 12, 13, 30]
 
-    @pytest.mark.parametrize(("take", "row"), [("source", 0), ("target", 1)])
-    def test_other_rows_deleted_by_a_unit_that_both_did_are_a_conflict(self, take, row):
-        table, other, six, _ = self.parted()
-        app = App("job", 1)
-        for one, deleted in ((table, 0), (other, 1)):
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_a_unit_that_updated_other_rows_in_each_leads_to_a_choice(self, whole):
+        """One log had rows that the other one did not know then: nothing has their new forms."""
+        table, other, six, _four = self.parted()
+        append(other, events(2, first=20))
+        new = next(s for s in live(other.refresh()) if s.rows == 2)
+        for one, deleted in ((table, {six: [0]}), (other, {six: [0], new.id: [0]})):
             one.refresh()
-            actions = staged_deletes(one, {six: [deleted]})
-            one.commit(one.transaction("delete", actions, app=app))
-        with pytest.raises(errors.CommitConflict, match="--take"):
-            merge(other, table)
-        merge(other, table, take=take)
-        assert row_numbers(table)[0] == row
-
-    @pytest.mark.usefixtures("both_ways")
-    def test_a_unit_that_updates_rows_has_its_new_rows_alone(self):
-        """Both logs did the unit, and cut the segments that it touched in other places."""
-        table, other, six, four = self.parted()
-        app = App("job", 1)
-        for one, deleted in ((table, {six: [0]}), (other, {six: [0], four: [1]})):
-            one.refresh()
-            staged = stage(one, one.head(), events(1, first=90), 2**29)
-            actions = [*staged_deletes(one, deleted), Update(1, paired=False), *staged]
-            one.commit(one.transaction("update", actions, app=app))
+            drops = [drop_of(new)] if whole and one is other else []
+            some = {six: [0]} if whole else deleted
+            updated = sum(map(len, some.values())) + 2 * len(drops)
+            staged = stage(one, one.head(), events(updated, first=90), 2**29)
+            actions = [Update(updated, paired=False), *drops]
+            actions += [*staged_deletes(one, some), *staged]
+            one.commit(one.transaction("update", actions, app=App("job", 1)))
         with pytest.raises(errors.CommitConflict, match="--take"):
             merge(other, table)
         merge(other, table, take="source")
         assert row_numbers(table) == row_numbers(other)
+
+    def test_a_unit_that_both_did_and_whose_vector_is_gone_leads_to_a_choice(self):
+        table, other, six, _four = self.parted()
+        for one, before, deleted in ((table, 2, 0), (other, 3, 1)):
+            delete_rows(one, {six: [before]})
+            one.refresh()
+            actions = staged_deletes(one, {six: [deleted]})
+            one.commit(one.transaction("delete", actions, app=App("job", 1)))
+        swept(other, full=True)
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        merge(other, table, take="source")
+        assert row_numbers(table) == [0, 2, 4, 5, 10, 11, 12, 13]
+
+    def test_a_restore_beside_a_delete_of_the_other_leads_to_a_choice(self):
+        table, other, six, _four = self.parted()
+        before = other.refresh().version
+        delete_rows(other, {six: [0, 1]})
+        other.restore(before)
+        delete_rows(table, {six: [1]})
+        with pytest.raises(errors.CommitConflict, match="--take"):
+            merge(other, table)
+        merge(other, table, take="target")
+        merge(table, other)
+        assert row_numbers(table) == row_numbers(other) == [0, 2, 3, 4, 5, 10, 11, 12, 13]
 
     def overtaken(self, monkeypatch, by):
         """A merge of a delete, before whose first commit somebody does something to the target."""
@@ -768,15 +907,13 @@ class TestMerges:
     @pytest.mark.usefixtures("both_ways")
     def test_a_merge_overtaken_by_a_delete_plans_again(self, monkeypatch):
         table, other, _ = self.overtaken(monkeypatch, lambda t, i: delete_rows(t, {i: [1]}))
-        with pytest.raises(errors.CommitConflict, match="--take"):
-            merge(other, table)
-        assert row_numbers(table) == [0, 2, 3, 4, 5, 10, 11, 12, 13, 30]
+        merge(other, table)
+        assert row_numbers(table) == [2, 3, 4, 5, 10, 11, 12, 13, 30]
 
     @pytest.mark.usefixtures("both_ways")
     def test_a_merge_overtaken_by_a_drop_plans_again(self, monkeypatch):
         table, other, _ = self.overtaken(monkeypatch, dropped)
-        with pytest.raises(errors.CommitConflict, match="--take"):
-            merge(other, table)
+        merge(other, table)
         assert row_numbers(table) == [10, 11, 12, 13, 30]
 
     def test_damaged_vectors_are_not_merged(self):

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry) != HERE)]
 
 from support import forked_histories as forked  # noqa: E402 - found by the line before
+from support import row_forks as rows  # noqa: E402 - likewise
 from support import united_histories as united  # noqa: E402 - likewise
 from support.changed_rows import play_changes, rare_changes  # noqa: E402 - likewise
 from support.deep_histories import play_deep, rare_deep  # noqa: E402 - likewise
@@ -32,6 +33,7 @@ from support.evolution_chain import (  # noqa: E402 - likewise
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
 from support.merged_schemas import play_schemas, rare_schemas  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
+from support.row_rings import play_rings, rare_rings  # noqa: E402 - likewise
 
 MAX_TOLD = 5
 KINDS = {
@@ -40,6 +42,11 @@ KINDS = {
     "columns": (play_columns, rare_columns),
     "keyed-columns": (play_keyed_columns, rare_columns),
     "schemas": (play_schemas, rare_schemas),
+    "rings": (play_rings, rare_rings),
+    "row-forks": (rows.play_row_forks, rows.rare_row_forks),
+    "row-branches": (rows.play_row_branches, rows.rare_row_branches),
+    "row-deep": (rows.play_row_deep, rows.rare_row_deep),
+    "row-united": (rows.play_row_united, rows.rare_row_united),
     "forks": (forked.play_forks, forked.rare),
     "branches": (forked.play_branches, forked.rare_branched),
     "deep": (play_deep, rare_deep),

@@ -12,6 +12,17 @@ from support.deep_histories import play_deep, rare_deep
 from support.doubled_histories import play_doubled, rare_doubled
 from support.forked_histories import play_forks, play_keyed_forks, rare, rare_keyed
 from support.repeatable import EXAMPLES
+from support.row_forks import (
+    play_row_branches,
+    play_row_deep,
+    play_row_forks,
+    play_row_united,
+    rare_row_branches,
+    rare_row_deep,
+    rare_row_forks,
+    rare_row_united,
+)
+from support.row_rings import play_rings, rare_rings
 from support.united_histories import (
     play_united,
     play_united_keyed,
@@ -27,6 +38,8 @@ UNITED_SEEDS = (26, 39, 8319)  # the last: a unit that both did, known by way of
 UNITED_KEYED_SEEDS = (1006, 193, 71039)  # the last settles although segments change places
 # Each fails without one of the rules of units of work that both did.
 DOUBLED_SEEDS = (7, 92, 248, 426, 9136, 400095, 700157)
+# Deletes beside others in segments that one side alone changed; and in rewrites of the same rows.
+RING_SEEDS = (1016, 1015)
 LONG = max(EXAMPLES, 300)
 
 
@@ -81,17 +94,40 @@ def test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replace
         assert fsck(side.handle(), checksums=True).errors == 0
 
 
+@pytest.mark.verify
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("seed", RING_SEEDS)
+def test_a_merge_is_refused_where_two_sides_changed_one_row_and_nowhere_else(seed):
+    assert play_rings(seed).counts["merged"] >= 1
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("play", "too_rare"),
     [
+        (play_rings, rare_rings),
+        (play_row_forks, rare_row_forks),
+        (play_row_branches, rare_row_branches),
+        (play_row_deep, rare_row_deep),
+        (play_row_united, rare_row_united),
         (play_doubled, rare_doubled),
         (play_forks, rare),
         (play_keyed_forks, rare_keyed),
         (play_united, rare_united),
         (play_united_keyed, rare_united_keyed),
     ],
-    ids=["doubled", "", "keyed", "united", "united-keyed"],
+    ids=[
+        "rings",
+        "rows",
+        "row-branches",
+        "row-deep",
+        "row-united",
+        "doubled",
+        "",
+        "keyed",
+        "united",
+        "united-keyed",
+    ],
 )
 def test_hundreds_of_forks(play, too_rare):
     counts = Counter()

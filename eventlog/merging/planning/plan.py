@@ -228,11 +228,14 @@ class Planner:
     def _check_deletes(self, act: Act, already: Already) -> None:
         """Refuse deletes of rows by a unit of work that the target did, too, with other results.
 
-        Nothing tells which rows the target's unit would have deleted.
+        Nothing tells which rows the target's unit would have deleted, or added in their place.
         """
         done = already.unit or already.among
-        # against rest-of-a-segment-dropped-by-a-unit-that-both-did
-        if done is not None and not act.deletes <= {*self._live, *(s.id for s in done.adds)}:
+        if done is None:
+            return
+        lacking = act.deletes - self._live - {s.id for s in done.adds}
+        # against updates-of-a-unit-that-both-did-united
+        if lacking or act.updated != done.updated:
             raise MergeConflict(
                 "it deletes rows by a unit of work that both did", act.version, done.version
             )

@@ -53,7 +53,7 @@ class RowGroups:
         self._gone: set[str] = set()  # dropped at the source
         self._fresh: dict[str, int] = {}  # the target's own new segments, with their versions
         self._made: set[str] = set()  # added at the target since the fork point
-        # Segments whose rows the target dropped: the version, and whether it added others there.
+        # Segments whose rows the target dropped: the version, and whether it replaced them.
         self._dropped: dict[str, tuple[int, bool]] = {}
         self._went: dict[str, int] = {}  # the version in which the target first dropped a segment
         there = [act for step in source for act in step.acts]
@@ -84,7 +84,7 @@ class RowGroups:
             return
         if not act.restores:
             self._fresh.update((s.id, act.version) for s in act.adds)
-        self._dropped.update((d.id, (act.version, bool(act.adds))) for d in act.drops)
+        self._dropped.update((d.id, (act.version, act.replaces(d.id))) for d in act.drops)
 
     def _note(self, act: Act) -> None:
         self.chunks.update((s.id, s.chunk) for s in act.adds)
@@ -131,9 +131,10 @@ class RowGroups:
         forms: list[str] = []
         for root in dict.fromkeys(self._find(i) for i in missing):
             group = self._members[root]
+            replaced = any(act.replaces(m) for m in group if m in missing)
             for member in group:
                 lost = self._dropped.get(member)
-                if lost is not None and (act.adds or lost[1]):  # against replaced-on-both-sides
+                if lost is not None and (replaced or lost[1]):  # against replaced-on-both-sides
                     raise Differs("has dropped or replaced them itself", lost[0])
                 if member in self._fresh:  # against rows-dropped-with-others
                     reason = "has rewritten them together with rows of its own"

@@ -29,6 +29,9 @@ from eventlog.model.entries import Segment
 
 _SHOWN = 3  # chunks in a text
 
+# Ids of the target's segments that go, and the source's segments that come.
+JoinedRows = tuple[Collection[str], Sequence[Segment]]
+
 
 @dataclass(frozen=True, slots=True)
 class Addition:
@@ -53,6 +56,7 @@ class UnitedChunks:
         chunks: the chunks.
         base: the log whose segments the target has; None: the target's, as they are.
         rows: the rows above these.
+        gone: the ids of those of these segments that go all the same.
         left_out: what a choice leaves out; None: nothing.
         lost: the transactions that did that.
         chosen: whether it was decided by a choice.
@@ -62,6 +66,7 @@ class UnitedChunks:
     chunks: frozenset[str]
     base: Take | None
     rows: Sequence[Addition] = ()
+    gone: frozenset[str] = frozenset()
     left_out: LeftOut | None = None
     lost: Sequence[Act] = ()
     chosen: bool = False
@@ -106,6 +111,9 @@ class ChunkRules:
         ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
         take: whose state counts where both did something; None: that is a conflict.
         is_right: returns whether the target may have these rows. If not, somebody has to choose.
+        joined: returns the rows that neither log has removed in chunks, as the ids of the target's
+            segments that go and the source's segments that come; None: no segments have just these
+            rows.
     """
 
     def __init__(
@@ -117,8 +125,10 @@ class ChunkRules:
         ties: Ties | None,
         take: Take | None,
         is_right: Callable[[UnitedChunks], bool],
+        joined: Callable[[frozenset[str], Sequence[Act], Sequence[Act]], JoinedRows | None],
     ) -> None:
         self._source, self._target, self._is_right = source, target, is_right
+        self._joined = joined if ties is None else None
         self._target_comes_later = upper and ties is not None
         self._take = take
         self._same = SameStates(source.side, target.side)
@@ -130,9 +140,8 @@ class ChunkRules:
         self._doubles = Doubles(lower.side.acts, higher.side.acts) if ordered else None
         self._repeats = ties == "repeat"
         # against deletes-of-a-unit-that-both-did-united
-        self._deleted_by_both = chunks_of(
-            act for log in (source, target) for act in log.shared_units if act.deletes
-        )
+        shared = (*source.shared_units, *target.shared_units)
+        self._changed_by_both = chunks_of(act for act in shared if act.deletes or act.updated)
 
     def state(self, chunks: frozenset[str], *, whole: bool = False) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
@@ -156,12 +165,15 @@ class ChunkRules:
                 state = UnitedChunks(chunks, base, rows, met=bool(theirs.acts))
                 if self._is_right(state):
                     return state
+        joined = None if whole or self._is_doubtful(chunks) else self._join(chunks, theirs, ours)
+        if joined is not None:
+            return joined
         if self._take == "source":
-            left_out = _left_out(self._target, chunks, ours)
-            return UnitedChunks(chunks, "source", (), left_out, ours.acts, chosen=True)
+            lost, left_out = ours.acts, _left_out(self._target, chunks, ours)
+            return UnitedChunks(chunks, "source", left_out=left_out, lost=lost, chosen=True)
         if self._take == "target":
-            left_out = _left_out(self._source, chunks, theirs)
-            return UnitedChunks(chunks, None, (), left_out, theirs.acts, chosen=True)
+            lost, left_out = theirs.acts, _left_out(self._source, chunks, theirs)
+            return UnitedChunks(chunks, None, left_out=left_out, lost=lost, chosen=True)
         first = ", ".join(sorted(chunks)[:_SHOWN])
         raise MergeConflict(
             f"both changed rows of {first} in ways that exclude each other",
@@ -169,12 +181,36 @@ class ChunkRules:
             min(ours.versions, default=None),
         )
 
+    def _join(self, chunks: frozenset[str], theirs: _New, ours: _New) -> UnitedChunks | None:
+        """Return the state in which each log's changes of rows count; None: they are of the same.
+
+        Args:
+            chunks: the chunks.
+            theirs: what the source did there.
+            ours: what the target did there.
+        """
+        acts = (*theirs.acts, *ours.acts)
+        if self._joined is None or not (theirs.acts and ours.acts):
+            return None
+        if not any(act.exchanged for act in acts):
+            return None  # whole segments alone: nothing tells that other rows were meant
+        # What a restore or a choice brought back may be what the other log removed.
+        if any(act.chose(chunks) or (act.may_restore and not act.unites_all) for act in acts):
+            return None
+        joined = self._joined(chunks, theirs.acts, ours.acts)
+        if joined is None:
+            return None
+        gone, new = joined
+        rows = [Addition(segment, mine=False) for segment in new]
+        state = UnitedChunks(chunks, "target", rows, frozenset(gone), met=bool(theirs.acts))
+        return state if self._is_right(state) else None
+
     def _is_doubtful(self, chunks: frozenset[str]) -> bool:
         """Return whether one log has rows of which nothing tells whether a unit dropped them.
 
         So it is where a unit that both did deleted rows of segments.
         """
-        if any(chunk in chunks for chunk in self._deleted_by_both):
+        if any(chunk in chunks for chunk in self._changed_by_both):
             return True
         return any(
             segment.chunk in chunks

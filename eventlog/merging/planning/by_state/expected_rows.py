@@ -20,6 +20,7 @@ from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, firsts_of
 from eventlog.merging.planning.by_state.sides import LogDifference, Side
+from eventlog.merging.planning.forms import is_part
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 
@@ -99,6 +100,41 @@ class ExpectedRows:
                 return True
         return self._once and self._contents.are_twice(after, there, here)
 
+    def joined(
+        self, chunks: Collection[str], theirs: Sequence[Act], ours: Sequence[Act]
+    ) -> tuple[set[str], list[Segment]] | None:
+        """Return how the target gets the rows of chunks that neither log has removed.
+
+        Args:
+            chunks: the chunks.
+            theirs: what the source did there, and the target does not have.
+            ours: what the target did there, and the source does not have.
+
+        Returns:
+            The ids of the target's segments that go, and the source's segments that come. None:
+            both changed the same rows, or segments have rows that go together with others.
+        """
+        there, here = self._source.live(chunks), self._target.live(chunks)
+        if self._source.is_doubtful(there) or self._target.is_doubtful(here):
+            return None
+        their_gone, our_gone = (self._contents.replaced(acts, chunks) for acts in (theirs, ours))
+        # against rows-changed-by-both-joined
+        if any(their_gone[rows] or our_gone[rows] for rows in their_gone.keys() & our_gone.keys()):
+            return None
+        theirs_shown, ours_shown = map(self._contents.all_told_apart, (there, here))
+        removed = {
+            *(rows for rows in theirs_shown - ours_shown if self._source.other_had(rows)),
+            *(rows for rows in ours_shown - theirs_shown if self._target.other_had(rows)),
+        }
+        wanted = (theirs_shown | ours_shown) - removed
+        for first, second in ((here, there), (there, here)):
+            kept = self._contents.covering(wanted, first, second)
+            if kept is not None:
+                ids = {segment.id for segment in here}
+                gone = ids - {segment.id for segment in kept}
+                return gone, [segment for segment in kept if segment.id not in ids]
+        return None
+
     def _must(self, rows: _Rows, there: bool, here: bool) -> bool | None:
         """Return whether the target must have these rows; None: it may."""
         if there == here:
@@ -120,6 +156,7 @@ class _Contents:
         self._firsts = firsts_of(source, target)
         self._rows: dict[str, frozenset[_Rows]] = {}
         self._makers: dict[str, str] = {}
+        self._told_apart: dict[str, frozenset[_Rows]] = {}
         # Units of one chunk may have other chunks in a log with another granularity.
         self._place = {c: min(chunks) for chunks in overlapping_chunks(acts) for c in chunks}
         self._units: dict[str, set[_Rows]] = {}  # by the first of the chunks that overlap
@@ -153,10 +190,11 @@ class _Contents:
         """
         if act.rewrites or act.merges_slices or act.restores:
             return
-        unit = act.unit if act.unit is not None and act.unit[0] not in forgotten else None
+        done = act.unit if act.unit is not None and act.unit[0] not in forgotten else None
         for segment in act.unit_segments:
             if segment.id not in self._rows:
                 place = self._place[segment.chunk]
+                unit = None if is_part(segment.id) else done
                 rows = segment.id if unit is None else (*unit, place)
                 self._rows[segment.id] = frozenset([rows])
                 if unit is not None:
@@ -167,14 +205,28 @@ class _Contents:
         """Note that the new segments have the rows of those that were dropped."""
         for segment in act.adds:
             if segment.id not in self._rows:
-                inputs = (d.id for d in act.drops if _overlap(d.chunk, segment.chunk))
+                inputs = [d.id for d in act.drops if _overlap(d.chunk, segment.chunk)]
                 self._rows[segment.id] = frozenset().union(*map(self.of, inputs))
+                outputs = [s.id for s in act.adds if _overlap(s.chunk, segment.chunk)]
+                own = frozenset([segment.id] if len(outputs) > 1 else ())
+                self._told_apart[segment.id] = own.union(*map(self.told_apart, inputs))
                 self._makers[segment.id] = act.transaction.id
 
     def of(self, segment_id: str) -> frozenset[_Rows]:
         """Return the rows of a segment."""
         first = self._firsts.of(segment_id)
         return self._rows.get(first) or frozenset([first])
+
+    def told_apart(self, segment_id: str) -> frozenset[_Rows]:
+        """Return the rows of a segment, and those that it alone has of rows that were rewritten.
+
+        Nothing tells which of several segments that a rewrite made has which rows of its inputs.
+        """
+        return self._told_apart.get(segment_id, frozenset()) | self.of(segment_id)
+
+    def all_told_apart(self, segments: Iterable[Segment]) -> frozenset[_Rows]:
+        """Return the same of some segments."""
+        return frozenset().union(*(self.told_apart(s.id) for s in segments))
 
     def of_all(self, segments: Iterable[Segment]) -> frozenset[_Rows]:
         """Return the rows of some segments."""
@@ -202,6 +254,36 @@ class _Contents:
         units = set().union(*(self._units.get(place, set()) for place in places))
         unknown = set().union(*map(self.unknown, segments))
         return units | unknown if units and unknown else set()
+
+    def replaced(self, acts: Iterable[Act], chunks: Collection[str]) -> dict[_Rows, bool]:
+        """Return the rows that transactions removed from chunks, and whether others came instead.
+
+        Args:
+            acts: the transactions.
+            chunks: the chunks.
+        """
+        removed: dict[_Rows, bool] = {}
+        for act in acts:
+            stay = self.all_told_apart(act.adds)
+            for drop in (drop for drop in act.drops if drop.chunk in chunks):
+                for rows in self.told_apart(drop.id) - stay:
+                    removed[rows] = removed.get(rows, False) or act.replaces(drop.id)
+        return removed
+
+    def covering(
+        self, wanted: frozenset[_Rows], first: Sequence[Segment], second: Sequence[Segment]
+    ) -> list[Segment] | None:
+        """Return segments that have just the wanted rows; None: there are none.
+
+        Args:
+            wanted: the rows.
+            first: segments of one log, which are taken if they can be.
+            second: segments of the other log.
+        """
+        kept = [s for s in first if self.told_apart(s.id) <= wanted]
+        covered = self.all_told_apart(kept)
+        rest = [s for s in second if self.told_apart(s.id) <= wanted - covered]
+        return [*kept, *rest] if covered | self.all_told_apart(rest) == wanted else None
 
     def alone(self, segments: Iterable[Segment]) -> set[_Rows]:
         """Return the rows of which a segment has no others."""
@@ -271,15 +353,18 @@ class _Shown:
             if act.unit is not None
             for rows in contents.of(name)
         }
-        self._other_had = {
-            rows
-            for name in (*log.other.live, *_names(log.other.acts))
-            for rows in contents.of(name)
-        }
+        names = (*log.other.live, *_names(log.other.acts))
+        self._other_had = {rows for name in names for rows in contents.told_apart(name)}
+        self._added = {segment.id for act in log.side.acts for segment in act.adds}
 
     def live(self, chunks: Iterable[str]) -> list[Segment]:
         """Return its live segments in these chunks."""
         return [segment for chunk in chunks for segment in self._live.get(chunk, ())]
+
+    def other_had(self, rows: _Rows) -> bool:
+        """Return whether the other log had rows that this log shows."""
+        is_new = rows in self._brought or rows in self._added
+        return rows in self._other_had or not is_new
 
     def is_known(self, rows: _Rows) -> bool | None:
         """Return whether the other log knows what last brought rows here; None: nothing tells."""

@@ -9,6 +9,7 @@ from eventlog.keyed import slices
 from eventlog.keyed.repetition import Firsts
 from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.merging.planning.by_state.sides import Side
+from eventlog.merging.planning.forms import is_part
 from eventlog.model.entries import Segment
 
 
@@ -82,9 +83,10 @@ def _forms_of_units(source: Side, target: Side) -> dict[str, Hashable]:
         if act.unit is None or act.unit[0] in again or act.is_state:
             continue
         # Each writer cuts its rows by a bound of its own, and may have dropped a part since.
-        parts = Counter(segment.chunk for segment in act.unit_segments)
+        whole = [segment for segment in act.unit_segments if not is_part(segment.id)]
+        parts = Counter(segment.chunk for segment in whole)
         numbers: Counter[str] = Counter()
-        for segment in act.unit_segments:
+        for segment in whole:
             # against parts-of-a-unit-taken-for-the-whole
             place = segment.chunk, numbers[segment.chunk], parts[segment.chunk], segment.live_rows
             forms[segment.id] = (*act.unit, *place)

@@ -73,8 +73,8 @@ def unite(
         UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
     )
     expected = ExpectedRows(theirs, ours, once=ties is None)
-    check = partial(_is_right, expected, changed)
-    rules = partial(ChunkRules, theirs, ours, upper=upper, ties=ties, is_right=check)
+    rules = partial(ChunkRules, theirs, ours, upper=upper, ties=ties, joined=expected.joined)
+    rules = partial(rules, is_right=partial(_is_right, expected, changed))
     regions = overlapping_chunks([*source.acts, *target.acts])
     recounts = Recounts(theirs, ours)
     whole = _whole_choice(recounts, regions, rules(take=None), take)
@@ -192,7 +192,7 @@ def _units_left_out(
 
 def _plain(states: Iterable[UnitedChunks]) -> str:
     """Return what a union without a choice is called."""
-    return BOTH if any(state.rows for state in states) else PURE
+    return BOTH if any(state.rows or state.gone for state in states) else PURE
 
 
 def _units(theirs: LogDifference, states: Sequence[UnitedChunks]) -> list[Act]:

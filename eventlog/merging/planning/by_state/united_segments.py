@@ -68,7 +68,7 @@ class UnitedSegments:
                 self._add_beside(state)
             elif state.base == "source":
                 self._exchange(state)
-            if state.chosen or state.rows:
+            if state.chosen or state.rows or state.gone:
                 self.still |= state.chunks
             elif state.met:
                 self.met |= state.chunks
@@ -82,7 +82,8 @@ class UnitedSegments:
         """The target keeps its segments of these chunks, and gets the rows."""
         live = self._target.side.live
         _, in_target = self._live_in(state.chunks)
-        self.drops += (s for s in in_target if s.id in self._source.dropped)
+        gone = {*state.gone, *self._source.dropped}
+        self.drops += (s for s in in_target if s.id in gone)
         for row in state.rows:
             if row.again or row.segment.id not in live:
                 self._add_rows(row)
