@@ -119,6 +119,11 @@ forks: $(STAMP) ## copies and branches that are merged, with a key and without: 
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of united
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of united-keyed
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of doubled
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of rings
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-forks
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-branches
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-deep
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-united
 
 contention: $(STAMP) ## 1 to 32 writers of one table for SECONDS=60 of simulated time
 	@PYTHONPATH=tests $(PYTHON) tests/simulation/contention.py $(SECONDS)

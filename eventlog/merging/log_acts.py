@@ -512,9 +512,10 @@ def maybe_none(commit: Commit) -> bool:
 
 
 def divided_segments(source: Sequence[Act], target: Sequence[Act]) -> set[str]:
-    """Return the ids of the segments of whose rows both logs dropped some, one of them by a vector.
+    """Return the ids of the segments that both logs changed, and of whose rows one deleted some.
 
     And of those of which a unit of work deleted rows, since the other log may have done it, too.
+    One that came with deleted rows counts as changed: its deletes came with it.
 
     Args:
         source: the transactions of one log.
@@ -524,7 +525,9 @@ def divided_segments(source: Sequence[Act], target: Sequence[Act]) -> set[str]:
     forms = (form for act in acts for form in (*act.adds, *act.before))
     shrunk = {segment_id(f.id) for f in forms if not isinstance(f.vector, UnsetType)}
     theirs, ours = (
-        {segment_id(d.id) for act in log for d in act.drops} for log in (source, target)
+        {segment_id(s.id) for act in log for s in act.adds}
+        | {segment_id(d.id) for act in log for d in act.drops}
+        for log in (source, target)
     )
     return (theirs & ours & shrunk).union(*(act.exchanged for act in acts if kept(act.units)))
 

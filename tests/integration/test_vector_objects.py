@@ -769,6 +769,44 @@ class TestMerges:
         assert not table.merge("two").commits
         assert not problems(table)
 
+    def published(self, late):
+        """A table and a branch that has a part of what another branch has published.
+
+        That one appended rows 20 to 22, which both got, and then deleted 20.
+
+        Args:
+            late: what the first branch does after it has these rows.
+        """
+        table, six, _four = two_segments()
+        one, two = table.branch("one"), table.branch("two")
+        append(one, events(3, first=20))
+        merge(one, two)
+        new = next(s.id for s in live(two.refresh()) if s.rows == 3)
+        one.refresh()
+        delete_rows(one, {new: [0]})
+        late(two, new)
+        delete_rows(two, {six: [0]})
+        table.merge("one")
+        delete_rows(table, {six: [1]})
+        return table, two
+
+    def test_rows_that_were_deleted_as_they_came_are_deleted(self):
+        table, two = self.published(lambda two, new: delete_rows(two, {new: [2]}))
+        assert self.settled(two, table) == [2, 3, 4, 5, 10, 11, 12, 13, 21]
+
+    def test_two_forms_of_a_segment_that_cannot_be_united_lead_to_a_choice(self):
+        def late(two, new):
+            delete_rows(two, {new: [1]})
+            [first] = needed(two)
+            delete_rows(two, {new: [2]})
+            two.store.delete([first])
+
+        table, two = self.published(late)
+        with pytest.raises(errors.CommitConflict, match="--take source"):
+            merge(table, two)
+        merge(table, two, take="source")
+        assert self.settled(two, table) == row_numbers(table)
+
     def test_older_vectors_that_are_gone_are_not_needed_where_both_have_the_deletes(self):
         table, other, six, _four = self.parted()
         delete_rows(other, {six: [0]})

@@ -169,6 +169,20 @@ VECTOR_OBJECTS = (
         "TestMerges::test_an_update_and_another_change_of_one_row_are_a_conflict",
     ),
     mutant(
+        "rows-deleted-as-they-came-taken-for-new",
+        "W11",
+        "rows that a merge left out as it brought their segment are deleted elsewhere, too",
+        becomes("False"),
+        "TestMerges::test_rows_that_were_deleted_as_they_came_are_deleted",
+    ),
+    mutant(
+        "two-forms-of-one-segment-live",
+        "W11",
+        "no merge makes a segment live that is live with another vector",
+        never,
+        "TestMerges::test_two_forms_of_a_segment_that_cannot_be_united_lead_to_a_choice",
+    ),
+    mutant(
         "segment-divided-without-a-vector",
         "W11",
         "a segment is divided only where the rows of its forms are known",

@@ -38,8 +38,10 @@ UNITED_SEEDS = (26, 39, 8319)  # the last: a unit that both did, known by way of
 UNITED_KEYED_SEEDS = (1006, 193, 71039)  # the last settles although segments change places
 # Each fails without one of the rules of units of work that both did.
 DOUBLED_SEEDS = (7, 92, 248, 426, 9136, 400095, 700157)
-# Deletes beside others in segments that one side alone changed; and in rewrites of the same rows.
-RING_SEEDS = (1016, 1015)
+# Deletes beside others in segments that one side alone changed; in rewrites of the same rows; and
+# rows that a branch was published without, by a choice and without one.
+RING_SEEDS = (1016, 1015, 6428728799, 412306081420)
+SHORT_RING_SEEDS = (2015, 2025, 2029)  # of six steps: deletes, updates and overwrites united
 LONG = max(EXAMPLES, 300)
 
 
@@ -99,6 +101,13 @@ def test_what_a_unit_of_work_has_replaced_at_one_of_several_copies_stays_replace
 @pytest.mark.parametrize("seed", RING_SEEDS)
 def test_a_merge_is_refused_where_two_sides_changed_one_row_and_nowhere_else(seed):
     assert play_rings(seed).counts["merged"] >= 1
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("seed", SHORT_RING_SEEDS)
+def test_rows_that_several_sides_changed_are_united_without_a_question(seed):
+    counts = play_rings(seed, steps=6).counts
+    assert counts["united"] >= 1 and not counts["conflict"]
 
 
 @pytest.mark.long

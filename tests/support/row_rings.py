@@ -300,11 +300,11 @@ def rows_of(side, version=None):
     return sorted((row["name"], row["value"]) for row in found)
 
 
-def play_rings(seed):
+def play_rings(seed, steps=16):
     """Play a history and return it."""
     history = RowRing(seed)
     with quick():
-        history.play(16)
+        history.play(steps)
     return history
 
 

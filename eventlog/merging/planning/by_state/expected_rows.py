@@ -20,7 +20,7 @@ from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
 from eventlog.merging.planning.by_state.chunk_states import overlapping_chunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, firsts_of
 from eventlog.merging.planning.by_state.sides import LogDifference, Side
-from eventlog.merging.planning.forms import is_part
+from eventlog.merging.planning.forms import is_part, segment_id
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 
@@ -67,6 +67,8 @@ class ExpectedRows:
             after: the segments of these chunks that the target would have.
             chunks: the chunks.
         """
+        if self._once and _has_forms_of_one(after):  # against two-forms-of-one-segment-live
+            return True
         there, here = self._source.live(chunks), self._target.live(chunks)
         if not self._once and _objects(there) == _objects(here) == _objects(after):
             return False  # slices of the same objects stay, whatever their segments are called
@@ -123,8 +125,8 @@ class ExpectedRows:
             return None
         theirs_shown, ours_shown = map(self._contents.all_told_apart, (there, here))
         removed = {
-            *(rows for rows in theirs_shown - ours_shown if self._source.other_had(rows)),
-            *(rows for rows in ours_shown - theirs_shown if self._target.other_had(rows)),
+            *filter(self._source.other_had, theirs_shown - ours_shown),
+            *filter(self._target.other_had, ours_shown - theirs_shown),
         }
         wanted = (theirs_shown | ours_shown) - removed
         for first, second in ((here, there), (there, here)):
@@ -362,9 +364,14 @@ class _Shown:
         return [segment for chunk in chunks for segment in self._live.get(chunk, ())]
 
     def other_had(self, rows: _Rows) -> bool:
-        """Return whether the other log had rows that this log shows."""
+        """Return whether the other log had rows that this log shows.
+
+        It may have added a segment without rows that it deleted in the same transaction.
+        """
         is_new = rows in self._brought or rows in self._added
-        return rows in self._other_had or not is_new
+        # against rows-deleted-as-they-came-taken-for-new
+        came_without = rows in self._brought and self.is_known(rows) is True
+        return rows in self._other_had or not is_new or came_without
 
     def is_known(self, rows: _Rows) -> bool | None:
         """Return whether the other log knows what last brought rows here; None: nothing tells."""
@@ -461,6 +468,12 @@ def _names(acts: Iterable[Act]) -> Iterator[str]:
     for act in acts:
         yield from (s.id for s in act.adds)
         yield from (d.id for d in act.drops)
+
+
+def _has_forms_of_one(segments: Iterable[Segment]) -> bool:
+    """Return whether two of the segments are forms of one that is not divided."""
+    forms = {segment.id for segment in segments if not is_part(segment.id)}
+    return len({*map(segment_id, forms)}) < len(forms)
 
 
 def _objects(segments: Iterable[Segment]) -> Counter[str]:
