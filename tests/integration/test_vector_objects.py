@@ -830,6 +830,17 @@ class TestMerges:
         merge(other, table, take="source")
         assert row_numbers(table) == [2, 3, 4, 5, 10, 11, 12, 13]
 
+    def test_a_drop_of_a_segment_whose_vector_is_gone_leads_to_a_choice(self):
+        table, other, six, _four = self.parted()
+        delete_rows(other, {six: [0]})
+        delete_rows(other, {six: [1]})
+        swept(other, full=True)
+        dropped(table, six)
+        with pytest.raises(errors.CommitConflict, match="--take source"):
+            merge(table, other)
+        merge(table, other, take="source")
+        assert row_numbers(other) == [10, 11, 12, 13]
+
     def test_readers_of_changes_get_what_a_united_merge_removed(self):
         table, other, six, _four = self.parted()
         delete_rows(other, {six: [1, 2]})

@@ -201,7 +201,7 @@ VECTOR_OBJECTS = (
         "W11",
         "what is left of a segment that is not divided are other rows than before",
         never,
-        "TestMerges::test_a_vector_that_is_gone_and_that_the_other_lacks_leads_to_a_choice",
+        "TestMerges::test_a_drop_of_a_segment_whose_vector_is_gone_leads_to_a_choice",
     ),
     mutant(
         "damaged-vector-merged",

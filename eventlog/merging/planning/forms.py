@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from pyroaring import BitMap64
 
 from eventlog.format import keys
-from eventlog.format.deletion_vectors import united, vector_hash
+from eventlog.format.deletion_vectors import vector_hash
 from eventlog.model.entries import Segment
 
 _ID = 32  # characters of a segment's id
@@ -124,7 +124,7 @@ class SegmentParts:
 
     def lacking(self, name: str, parts: Collection[str]) -> BitMap64:
         """Return the positions of a divided segment, by its id, that are in none of these parts."""
-        return _all_rows(self._segments[name].rows) - united(self._positions[p] for p in parts)
+        return _all_rows(self._segments[name].rows).difference(*(self._positions[p] for p in parts))
 
     def note(self, form: str, parts: Collection[str]) -> None:
         """Note that a form of a divided segment, by its id, has these parts."""
