@@ -3,6 +3,9 @@
     scan      pins a version, prunes segments by the log, and yields the rows that pass the filter
     count     answers from the log where it can
     changes   yields the changes of rows in a range of versions
+    dataset   a version as an Arrow dataset, into which engines push columns and filters
+    lazy      the same as a lazy frame of Polars
+    files     the files of a version, where they alone have its rows
 
 A reader sees exactly one version. Bytes are compared with the log before they are decoded; a
 segment that is missing or damaged is `DataLoss`.
@@ -12,6 +15,8 @@ needs the extra `spark`.
 """
 
 from eventlog.readers.changefeed import Changes, changes
+from eventlog.readers.engines.file_list import DataFile, files
+from eventlog.readers.engines.pushdown import dataset, lazy
 from eventlog.readers.scanner import Scan, count, scan
 
-__all__ = ["Changes", "Scan", "changes", "count", "scan"]
+__all__ = ["Changes", "DataFile", "Scan", "changes", "count", "dataset", "files", "lazy", "scan"]

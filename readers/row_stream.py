@@ -52,7 +52,7 @@ class RowStream(ABC):
             InvalidInput: pandas is not installed, or Python cannot represent a value, such as a
                 date outside the years 1 to 9999.
         """
-        pandas = _need("pandas", "pandas")
+        pandas = needed("pandas", "pandas")
         rows = self.to_table()
         try:
             frame = rows.to_pandas(integer_object_nulls=True)
@@ -77,7 +77,7 @@ class RowStream(ABC):
         Raises:
             InvalidInput: Polars is not installed.
         """
-        return _need("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
+        return needed("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
 
     def to_duckdb(self, connection: Any = None) -> Any:
         """Return the rows as a DuckDB relation, which streams them each time it runs.
@@ -91,7 +91,7 @@ class RowStream(ABC):
         Raises:
             InvalidInput: DuckDB is not installed.
         """
-        duckdb = _need("duckdb", "eventlog-tables[duckdb]")
+        duckdb = needed("duckdb", "eventlog-tables[duckdb]")
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -99,7 +99,16 @@ class RowStream(ABC):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
-def _need(module: str, requirement: str) -> Any:
+def needed(module: str, requirement: str) -> Any:
+    """Return a module that an extra installs.
+
+    Args:
+        module: its name.
+        requirement: what to install, for the error.
+
+    Raises:
+        InvalidInput: it is not installed.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:

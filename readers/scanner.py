@@ -10,23 +10,29 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import DataLoss, InvalidInput
 from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan_scan
+from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers import lost_segments
 from eventlog.readers.keyed import SliceReader
+from eventlog.readers.keyed.cuts import grouped
 from eventlog.readers.pinned import kept_snapshot, table_at
-from eventlog.readers.row_stream import RowStream
+from eventlog.readers.row_stream import RowStream, needed
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
-from eventlog.state.scan import ScanPlan
+from eventlog.state.scan import SCAN_ORDER, ScanPlan, project
+from eventlog.store.port import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +112,89 @@ class Scan(RowStream):
         reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
         return reading.count(segments)
 
+    def to_dataset(self) -> Any:
+        """Return the rows as a `pyarrow.dataset.Dataset`; see `dataset`."""
+        from eventlog.readers.engines.arrow_dataset import VersionDataset  # noqa: PLC0415 - it loads pandas
+
+        predicate, rule = self.plan.predicate, self.plan.rule
+        version = PinnedVersion(
+            store=self.reading.store,
+            snapshot=self.snapshot,
+            overflow="error" if rule is None else rule.overflow,
+            batch_rows=self.reading.batch_rows,
+            ahead_bytes=self.reading.ahead_bytes,
+            fallback=self.fallback,
+        )
+        own = None if predicate is None else predicate.to_arrow()
+        return VersionDataset(version, self.schema, own)
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """Return the rows as a DuckDB relation, which reads them each time it runs.
+
+        DuckDB pushes columns and filters into the scan. See `RowStream.to_duckdb`.
+
+        Args:
+            connection: a DuckDB connection; the default one if None.
+
+        Raises:
+            InvalidInput: DuckDB is not installed.
+        """
+        duckdb = needed("duckdb", "eventlog-tables[duckdb]")
+        return (duckdb if connection is None else connection).from_arrow(self.to_dataset())
+
+    def of_columns(self, names: Sequence[str]) -> Scan:
+        """Return the same scan with other columns.
+
+        Raises:
+            InvalidInput: a column is unknown or named twice.
+        """
+        schema = project(self.plan.table_schema, names, self.plan.columns)
+        plan, reading = replace(self.plan, schema=schema), replace(self.reading, schema=schema)
+        return replace(self, plan=plan, reading=reading)
+
+    def first(self, rows: int) -> Scan:
+        """Return a scan of the first segments, with at least as many rows, or of all.
+
+        It has all segments where the log does not record how many of their rows are in the result.
+        """
+        if self.plan.rule is not None or self.plan.filter is not None or self.fallback:
+            return self
+        entries = self.plan.entries.sort_by(SCAN_ORDER)
+        live = entries.column("rows")
+        if "vector_rows" in entries.schema.names:
+            live = pc.subtract(live, pc.fill_null(entries.column("vector_rows"), 0))
+        before = pc.subtract(pc.cumulative_sum(live), live)
+        return self._of_entries(entries.filter(pc.less(before, rows)))
+
+    def parts(self, count: int) -> list[Scan]:
+        """Return scans that have the rows of this one between them, in its order.
+
+        For engines that read in parallel: each part can be pickled and read elsewhere.
+
+        Args:
+            count: the largest number of parts. There are fewer if there are fewer segments, or
+                fewer time chunks and buckets of a keyed table; never none.
+
+        Raises:
+            InvalidInput: the number is not positive.
+        """
+        count = whole(count, "count", 1)
+        if self.fallback:
+            return [self]
+        if self.plan.rule is not None:
+            groups = grouped(self.plan.runs)
+            sizes = [sum(one.bytes_in(run.width) for run in g for one in run.placed) for g in groups]
+            return [
+                replace(self, plan=replace(self.plan, runs=tuple(chain(*groups[a:b]))))
+                for a, b in _cuts(sizes, count)
+            ]
+        entries = self.plan.entries.sort_by(SCAN_ORDER)
+        cuts = _cuts(entries.column("bytes").to_pylist(), count)
+        return [self._of_entries(entries.slice(a, b - a)) for a, b in cuts]
+
+    def _of_entries(self, entries: pa.Table) -> Scan:
+        return replace(self, plan=replace(self.plan, entries=entries))
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the version's own segments."""
         try:
@@ -117,6 +206,57 @@ class Scan(RowStream):
             if not self.fallback:
                 lost_segments.advise(self.plan, self.reading, self.snapshot, error)
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedVersion:
+    """A version of a table, and how it is scanned.
+
+    Attributes:
+        store: the table's.
+        snapshot: the version.
+        overflow: what becomes of sums that do not fit their column; see `scan`.
+        batch_rows: the largest number of rows in a batch.
+        ahead_bytes: about how many decoded bytes are read ahead.
+        fallback: see `scan`.
+    """
+
+    store: ObjectStore
+    snapshot: Snapshot
+    overflow: str = "error"
+    batch_rows: int = DEFAULT_BATCH_ROWS
+    ahead_bytes: int = ahead_of(DEFAULT_MEMORY_BYTES)
+    fallback: bool = False
+
+    def scan(
+        self, columns: Sequence[str] | None = None, where: Where | EngineFilter | None = None
+    ) -> Scan:
+        """Return a scan of the version. See the function `scan`.
+
+        Raises:
+            InvalidInput: an argument is wrong; the message names it.
+        """
+        plan = plan_scan(self.snapshot, columns=columns, where=where)
+        plan = replace(plan, rule=reader_rule(plan.rule, self.overflow))
+        if self.fallback and plan.rule is not None:
+            raise InvalidInput(
+                "fallback is for tables without a key: in a keyed one nothing replaces a lost "
+                "segment"
+            )
+        reading = Reading.of(self.store, plan, self.snapshot.header.table)
+        reading = replace(reading, batch_rows=self.batch_rows, ahead_bytes=self.ahead_bytes)
+        return Scan(plan, reading, self.snapshot, self.fallback)
+
+
+def _cuts(sizes: Sequence[float], count: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of about the same size each, at most so many, and at least one."""
+    share, total, start = sum(sizes) / count, 0.0, 0
+    for end, size in enumerate(sizes, 1):
+        total += size
+        if total >= share and end < len(sizes) and count > 1:
+            yield start, end
+            start, count, total = end, count - 1, 0.0
+    yield start, len(sizes)
 
 
 def scan(  # noqa: PLR0913 - the parts of one query
@@ -161,15 +301,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     ahead = ahead_of(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
     snapshot = kept_snapshot(t, version, timestamp)
-    plan = plan_scan(snapshot, columns=columns, where=where)
-    plan = replace(plan, rule=reader_rule(plan.rule, overflow))
-    if fallback and plan.rule is not None:
-        raise InvalidInput(
-            "fallback is for tables without a key: in a keyed one nothing replaces a lost segment"
-        )
-    reading = Reading.of(t.store, plan, snapshot.header.table)
-    reading = replace(reading, batch_rows=batch_rows, ahead_bytes=ahead)
-    return Scan(plan, reading, snapshot, fallback)
+    pinned = PinnedVersion(t.store, snapshot, overflow, batch_rows, ahead, fallback)
+    return pinned.scan(columns, where)
 
 
 def count(

@@ -23,6 +23,7 @@ from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
 from eventlog.model.schema import to_arrow
+from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.predicate import Where
 from eventlog.query.row_checks import check_texts
 from eventlog.state import scan, verification
@@ -276,7 +277,7 @@ class Snapshot:
 def plan_scan(
     snapshot: Snapshot,
     columns: Sequence[str] | None = None,
-    where: Where | None = None,
+    where: Where | EngineFilter | None = None,
     chunks: Chunks | None = None,
 ) -> ScanPlan:
     """Return the plan of a scan: the answer to `state.scan.question` of the same arguments.

@@ -7,8 +7,8 @@ such rows, which interval of event time is concerned, and how rows are filtered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +18,10 @@ from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.columns.column_types import arrow_type
 from eventlog.model.entries import Column, Schema
 from eventlog.model.records import Leaf
+from eventlog.model.schema import to_arrow
 from eventlog.query import conditions, expression_pruning, pruning
 from eventlog.query.conditions import Condition
+from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.pruning import Bounds
 from eventlog.query.sql.parsing import parse_sql
 
@@ -69,13 +71,13 @@ class Predicate(Protocol):
         ...
 
 
-def parse_predicate(where: Where, schema: Schema) -> Predicate:
+def parse_predicate(where: Where | EngineFilter, schema: Schema) -> Predicate:
     """Return the predicate over rows of `schema`.
 
     Args:
         where: one SQL boolean expression of at most 64 KiB, or a pyarrow expression of at most
             64 MiB in Arrow's serialized form (8 million integers to look up). Arrow itself crashes
-            the process if about 10,000 calls are nested.
+            the process if about 10,000 calls are nested. Or the filter of an engine.
         schema: the table's schema.
 
     Raises:
@@ -98,6 +100,9 @@ def parse_predicate(where: Where, schema: Schema) -> Predicate:
         safe = expression_pruning.trusted(where, (arrow_type(column.type) for column in mentioned))
         trusted = tuple(column for column, is_safe in zip(mentioned, safe, strict=True) if is_safe)
         return ArrowPredicate(schema, where, mentioned, trusted, size > _MANY_BYTES)
+    if isinstance(where, EngineFilter):
+        pruning = parse_predicate(where.pruning(), schema)
+        return replace(cast("ArrowPredicate", pruning), row_filter=where.rows(to_arrow(schema)))
     raise InvalidInput(f"where is SQL text or a pyarrow expression, not a {type(where).__name__}")
 
 
@@ -149,10 +154,11 @@ class ArrowPredicate:
 
     Attributes:
         schema: the table's.
-        expression: the filter.
+        expression: the filter, for pruning.
         mentioned: the columns that it reads, or a superset.
         trusted: the mentioned columns whose bounds may be used to prune.
         large: whether it is too large to prune leaves.
+        row_filter: the filter of rows, where it is another one than that for pruning.
     """
 
     schema: Schema
@@ -160,10 +166,11 @@ class ArrowPredicate:
     mentioned: tuple[Column, ...]
     trusted: tuple[Column, ...]
     large: bool
+    row_filter: pc.Expression | None = None
 
     def to_arrow(self) -> pc.Expression:
         """See `Predicate.to_arrow`."""
-        return self.expression
+        return self.expression if self.row_filter is None else self.row_filter
 
     def columns(self) -> frozenset[str]:
         """See `Predicate.columns`; a superset."""

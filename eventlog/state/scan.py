@@ -25,6 +25,7 @@ from eventlog.model.entries import Column, Schema, Segment
 from eventlog.model.records import Leaf
 from eventlog.model.schema import list_names, stored_time_column, to_arrow
 from eventlog.query import predicate
+from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.predicate import Predicate, Where
 from eventlog.state import verification
 from eventlog.state.questions import Entries
@@ -260,7 +261,7 @@ class ScanQuestion:
 def question(
     state: VersionState,
     columns: Sequence[str] | None = None,
-    where: Where | None = None,
+    where: Where | EngineFilter | None = None,
     chunks: Chunks | None = None,
 ) -> ScanQuestion:
     """Return the question of which segments a scan must read.

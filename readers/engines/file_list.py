@@ -1,0 +1,101 @@
+"""The files of a version, for whatever reads a list of Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from msgspec import UnsetType
+
+from eventlog import Table
+from eventlog.errors import InvalidInput
+from eventlog.format import keys
+from eventlog.format.frames.entry_columns import deleted_sum
+from eventlog.keyed.slice_pruning import is_plain
+from eventlog.log.snapshot import plan_scan
+from eventlog.query.moments import Moment
+from eventlog.query.predicate import Where
+from eventlog.readers.pinned import kept_snapshot, table_at
+from eventlog.state.scan import ScanPlan
+from eventlog.store.branching.roots import root_of
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of a version.
+
+    Attributes:
+        uri: `s3://bucket/key` or `file:///path`, percent-encoded.
+        rows: the number of its rows.
+        bytes: its size.
+        chunk: the name of the time chunk that all its rows are in.
+    """
+
+    uri: str
+    rows: int
+    bytes: int
+    chunk: str
+
+
+def files(
+    t: Table | str | os.PathLike[str],
+    where: Where | None = None,
+    version: int | None = None,
+    timestamp: Moment | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> list[DataFile]:
+    """Return the files of one version, whose rows together are exactly its rows.
+
+    Files are in the order of a scan. They do not change, and stay until the version is vacuumed: a
+    pin keeps them. Reading them checks no digest.
+
+    Args:
+        t: the table, or its root; see `scan`.
+        where: leave out files that have no row that passes. The others have rows that do not pass,
+            too.
+        version: the version; the newest if neither this nor `timestamp` is given.
+        timestamp: the time whose version to read; see `Table.snapshot`.
+        storage_options: with a root: see `eventlog.store.options`.
+
+    Raises:
+        InvalidInput: the files alone would give other rows; or an argument is wrong.
+        VersionNotFound: there is no such version.
+        VersionVacuumed: the version is below the horizon; see `scan`.
+    """
+    t = table_at(t, storage_options)
+    plan = plan_scan(kept_snapshot(t, version, timestamp), where=where)
+    why = files_mislead(plan) or _columns_mislead(plan)
+    if why is not None:
+        raise InvalidInput(
+            f"a reader of the files alone {why}: read version {plan.version} with scan, dataset or "
+            "lazy",
+            table=t.uri,
+            version=plan.version,
+        )
+    return [
+        DataFile(f"{root_of(t.store, key)}/{key}", segment.rows, segment.bytes, segment.chunk)
+        for segment in plan.in_scan_order()
+        for key in [keys.key_of(segment)]
+    ]
+
+
+def files_mislead(plan: ScanPlan) -> str | None:
+    """Return why the files of a plan have other rows than its version; None if they do not."""
+    if any(not is_plain(run) for run in plan.runs):
+        return "cannot merge the rows of a key (compaction does so once and for all)"
+    if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
+        return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
+    if not isinstance(plan.columns.by_id, UnsetType):
+        return "finds columns by name, and some were renamed, dropped, widened or have a default"
+    return None
+
+
+def _columns_mislead(plan: ScanPlan) -> str | None:
+    """Return why a reader would not find the version's columns in each file; None if it would."""
+    older = pc.less(plan.entries.column("schema"), plan.columns.id)
+    if pc.any(older, min_count=0).as_py():
+        return "does not find columns in the files that were written before those were added"
+    return None
