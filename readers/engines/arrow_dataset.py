@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from eventlog.arguments import name_list, whole
-from eventlog.errors import InvalidInput
+from eventlog.errors import EventLogError, InvalidInput
 from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.predicate import parse_predicate
 from eventlog.readers.row_stream import RowStream
@@ -35,6 +35,9 @@ class VersionDataset(ds.Dataset):
 
     In its filters NaN is greater than every number and equal to itself, as in DuckDB, DataFusion
     and Polars; Arrow's own comparisons with NaN are false. Rows have the order of a scan.
+
+    Attributes:
+        failures: the errors of reads for engines, which raise them as errors of their own.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class VersionDataset(ds.Dataset):
             own: a filter that its rows pass, in Arrow's order of NaN.
         """
         self._pinned, self._schema, self._own = pinned, schema, own
+        self.failures: list[EventLogError] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return VersionDataset, (self._pinned, self._schema, self._own)
@@ -102,7 +106,8 @@ class VersionDataset(ds.Dataset):
         Pyarrow's other options are about how files are read, and have no effect.
         """
         schema = self._project(columns)
-        return EngineScanner(schema, lambda: self.scan(columns, filter, batch_size))
+        plan = partial(self.scan, columns, filter, batch_size)
+        return EngineScanner(schema, plan, self.failures)
 
     def get_fragments(
         self,
@@ -120,7 +125,8 @@ class VersionDataset(ds.Dataset):
         for part in parts:
             ahead = max(1, part.reading.ahead_bytes // len(parts))
             reading = replace(part.reading, ahead_bytes=ahead)
-            yield EngineFragment(replace(part, reading=reading), self._own, filter)
+            part = replace(part, reading=reading)  # noqa: PLW2901
+            yield EngineFragment(part, self._own, filter, self.failures)
 
     def filter(self, expression: pc.Expression) -> VersionDataset:
         """Return the dataset of the rows that pass, too.
@@ -171,12 +177,14 @@ class EngineScanner(RowStream):
     Attributes:
         projected_schema: the columns of the rows.
         plan: plans the scan.
+        failures: gets the errors of reading.
         ordinary_nan: whether each NaN is the positive one, the only one that DataFusion puts above
             all numbers.
     """
 
     projected_schema: pa.Schema
     plan: Callable[[], Scan]
+    failures: list[EventLogError] = field(default_factory=list)
     ordinary_nan: bool = False
 
     @property
@@ -196,13 +204,18 @@ class EngineScanner(RowStream):
 
         Without columns, rows that the log counts are not read.
         """
-        scan = self.planned
-        rows = None if self.schema.names else scan.plan.count()
-        if rows is not None:
-            most = scan.reading.batch_rows
-            return (without_columns(min(most, rows - at)) for at in range(0, rows, most))
-        batches = scan.to_batches()
-        return map(_with_ordinary_nan, batches) if self.ordinary_nan else batches
+        try:
+            scan = self.planned
+            rows = None if self.schema.names else scan.plan.count()
+            if rows is not None:
+                most = scan.reading.batch_rows
+                yield from (without_columns(min(most, rows - at)) for at in range(0, rows, most))
+                return
+            batches = scan.to_batches()
+            yield from map(_with_ordinary_nan, batches) if self.ordinary_nan else batches
+        except EventLogError as error:
+            self.failures.append(error)
+            raise
 
     def count_rows(self) -> int:
         """Return the number of rows. See `Scan.count`."""
@@ -229,11 +242,13 @@ class EngineFragment:
         part: the scan of its rows that pass.
         own: the filter that the dataset has, in Arrow's order of NaN.
         pushed: the filter that it was asked for.
+        failures: gets the errors of reading.
     """
 
     part: Scan
     own: pc.Expression | None
     pushed: pc.Expression | None
+    failures: list[EventLogError] = field(default_factory=list)
 
     @property
     def physical_schema(self) -> pa.Schema:
@@ -261,7 +276,7 @@ class EngineFragment:
         scan = self.part.of_columns(names)
         if filter is not None and not (self.pushed is not None and filter.equals(self.pushed)):
             scan = self._filtered(scan, filter)
-        return EngineScanner(scan.schema, lambda: scan, ordinary_nan=True)
+        return EngineScanner(scan.schema, lambda: scan, self.failures, ordinary_nan=True)
 
     def to_table(self, *args: Any, **more: Any) -> pa.Table:
         """Return rows in memory. See `scanner` for the arguments."""

@@ -30,6 +30,7 @@ _CLOSED = {
     "Right": ("Gt", "LtEq"),
     "None": ("Gt", "Lt"),
 }
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 # Errors that a form of JSON causes which is not the expected one, or a value that does not fit.
 _UNKNOWN = (KeyError, TypeError, ValueError, IndexError, AttributeError, pl.exceptions.PolarsError)
 
@@ -121,7 +122,12 @@ def _prefixed(name: str, prefix: str) -> pc.Expression:
 
 def _value(node: Any, wanted: pa.DataType) -> pa.Scalar:
     """Return a literal in the type of its column. Raises: one of `_UNKNOWN`."""
-    (value,) = _literal(node).to_arrow().cast(wanted)
+    given = _literal(node).to_arrow()
+    of_text = [kind in _TEXTS for kind in (given.type, wanted)]
+    cast = given.cast(wanted)
+    if pa.types.is_nested(wanted) or len({*of_text}) > 1 or cast.cast(given.type) != given:
+        raise ValueError(node)
+    (value,) = cast
     return value
 
 

@@ -10,6 +10,7 @@ from eventlog.cli.verbs import (
     fsck,
     reading,
     rows,
+    sql,
     tables,
     upkeep,
     vacuum,
@@ -18,6 +19,7 @@ from eventlog.cli.verbs import (
 VERBS = (
     *tables.VERBS,
     *reading.VERBS,
+    *sql.VERBS,
     *rows.VERBS,
     *compaction.VERBS,
     *vacuum.VERBS,

@@ -31,7 +31,7 @@ _NUMBERS = ("int", "uint", "float", "double", "decimal")
 
 
 _columns = click.option("--columns", help="Comma-separated names; default: all.")
-_limit = click.option(
+limit_option = click.option(
     "--limit",
     type=click.IntRange(min=0),
     help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
@@ -39,7 +39,7 @@ _limit = click.option(
 _format = click.option(
     "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."
 )
-_output = click.option(
+output_option = click.option(
     "--output",
     type=click.Path(dir_okay=False),
     help="Write to this file instead of standard output.",
@@ -53,7 +53,7 @@ _overflow = click.option(
 )
 
 
-_memory = click.option(
+memory_option = click.option(
     "--memory-mb",
     type=click.IntRange(min=1),
     default=DEFAULT_MEMORY_BYTES // MEGABYTE,
@@ -69,10 +69,10 @@ _memory = click.option(
 @_overflow
 @at_version
 @at_timestamp
-@_limit
+@limit_option
 @_format
-@_output
-@_memory
+@output_option
+@memory_option
 @click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
 @click.option(
     "--fallback",
@@ -135,10 +135,10 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 @_columns
 @click.option("--where", help='SQL: "id = 7"; selects rows before and after each change.')
 @_overflow
-@_limit
+@limit_option
 @_format
-@_output
-@_memory
+@output_option
+@memory_option
 def changes_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
@@ -167,15 +167,36 @@ def _write(
     place: Place, found: RowStream, limit: int | None, row_format: str | None, output: str | None
 ) -> None:
     """Write rows to the terminal or a file, in the format asked for."""
+    write_stream(place, found.to_reader(), limit, row_format, output)
+
+
+def write_stream(
+    place: Place,
+    reader: pa.RecordBatchReader,
+    limit: int | None,
+    row_format: str | None,
+    output: str | None,
+) -> None:
+    """Write the rows of a stream to the terminal or a file, in the format asked for.
+
+    Args:
+        place: has the format if `row_format` is None: JSON, or a table.
+        reader: the rows.
+        limit: the number of the first rows to write; all if None, but few in a table.
+        row_format: `table`, or one of `FORMATS`.
+        output: the path of a file; standard output if None.
+
+    Raises:
+        InvalidInput: a table was asked for in a file, or the format cannot hold the rows.
+    """
     kind = row_format or ("json" if place.as_json else "table")
     if kind == "table":
         if output is not None:
             raise InvalidInput(
                 f"--output needs a file format: give --format, one of {', '.join(FORMATS)}"
             )
-        _show_table(found.to_reader(), limit)
+        _show_table(reader, limit)
         return
-    reader = found.to_reader()
     rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
     if output is not None:
         terminal.note(f"{count_text(rows, 'row')} in {output}")

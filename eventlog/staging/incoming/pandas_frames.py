@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -40,19 +40,32 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
         InvalidInput: a value would be changed; the message names the column and the value.
     """
     for field, values in zip(schema, _object_columns(rows), strict=False):
-        if values is None:
-            continue
-        check = _check_of(field.type)
-        if check is None or set(map(type, values)) <= _plain(field.type):
-            continue
-        for value in values:
-            if (why := check(value)) is not None:
-                shown = " ".join(repr(value).split())[:80]
-                raise InvalidInput(
-                    f"column {field.name!r} contains Python objects, which pandas converts to "
-                    f"{field.type}; {why}, for example of {shown}. Convert them to one type first, "
-                    "with pandas.to_datetime or pandas.to_numeric"
-                )
+        if values is not None:
+            check_values(field.name, values, field.type)
+
+
+def check_values(name: str, values: Collection[Any], kind: pa.DataType) -> None:
+    """Check that Arrow converts the Python objects of one column exactly.
+
+    Args:
+        name: the column.
+        values: the objects.
+        kind: the type that Arrow chose for them.
+
+    Raises:
+        InvalidInput: a value would be changed; the message names the column and the value.
+    """
+    check = _check_of(kind)
+    if check is None or set(map(type, values)) <= _plain(kind):
+        return
+    for value in values:
+        if (why := check(value)) is not None:
+            shown = " ".join(repr(value).split())[:80]
+            raise InvalidInput(
+                f"column {name!r} contains Python objects, which are converted to {kind}; {why}, "
+                f"for example of {shown}. Convert them to one type first; pandas has to_datetime "
+                "and to_numeric"
+            )
 
 
 def check_mixtures(rows: Any) -> None:

@@ -15,17 +15,19 @@ from eventlog.errors import EventLogError, InvalidInput
 from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
 from eventlog.staging.incoming.problems import first_line
+from eventlog.staging.incoming.row_sources import as_stream
 
 # Streams that were read, or whose reading failed half-way: reading on would miss rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
 
 
 def to_reader(rows: Any) -> pa.RecordBatchReader:
-    """Return any Arrow-compatible object as a stream of batches, without copying.
+    """Return rows of any known form as a stream of batches; those of Arrow without copying.
 
     Raises:
         InvalidInput: the object cannot be read as Arrow, or the conversion would lose data.
     """
+    rows = as_stream(rows)
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -50,7 +52,8 @@ def to_reader(rows: Any) -> pa.RecordBatchReader:
         return reader
     raise InvalidInput(
         f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
-        "RecordBatchReader, a pandas or Polars frame, a DuckDB relation, or anything else with "
+        "RecordBatchReader, a pyarrow dataset, a pandas or Polars frame, a DuckDB relation, a "
+        "DeltaTable, a list of dicts with the columns as keys, or anything else with "
         "__arrow_c_stream__"
     )
 

@@ -1,0 +1,152 @@
+"""The verb sql: DuckDB's SQL over versions of tables.
+
+Needs the extras `cli` and `duckdb`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from eventlog.cli.place import Place, at_timestamp, at_version, common
+from eventlog.cli.verbs.reading import (
+    MEGABYTE,
+    limit_option,
+    memory_option,
+    output_option,
+    write_stream,
+)
+from eventlog.errors import InvalidInput
+from eventlog.readers.engines.pushdown import dataset
+from eventlog.readers.row_stream import needed
+
+_NAME = "t"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVersion:
+    """A further table of a query: `name=URI`, or `name=URI@version`."""
+
+    name: str
+    uri: str
+    version: int | None
+
+
+def parse_named_version(text: str) -> NamedVersion:
+    """Return what `--table` names.
+
+    Raises:
+        InvalidInput: it does not have the form, or the name is no identifier.
+    """
+    name, separator, uri = text.partition("=")
+    if not separator or not name.isidentifier() or not uri:
+        raise InvalidInput(f"--table is NAME=URI or NAME=URI@VERSION, not {text!r}")
+    root, at, version = uri.rpartition("@")
+    if at and version.isdecimal() and root:
+        return NamedVersion(name, root, int(version))
+    return NamedVersion(name, uri, None)
+
+
+@click.command("sql")
+@common
+@click.argument("query")
+@at_version
+@at_timestamp
+@click.option(
+    "--table",
+    "tables",
+    metavar="NAME=URI[@VERSION]",
+    multiple=True,
+    help="A further table of the query. Repeatable.",
+)
+@limit_option
+@click.option("--csv", "row_format", flag_value="csv", help="Print CSV.")
+@click.option("--parquet", "row_format", flag_value="parquet", help="Write Parquet to --output.")
+@output_option
+@memory_option
+def sql_(  # noqa: PLR0913 - one parameter per option
+    place: Place,
+    query: str,
+    *,
+    version: int | None,
+    timestamp: str | None,
+    tables: tuple[str, ...],
+    limit: int | None,
+    row_format: str | None,
+    output: str | None,
+    memory_mb: int,
+) -> None:
+    """Answer a query: "SELECT … FROM t", where t is the table at URI. DuckDB runs it."""
+    memory = memory_mb * MEGABYTE
+    others = [parse_named_version(text) for text in tables]
+    sources = {_NAME: dataset(place.unopened(), version, timestamp, memory_bytes=memory)}
+    for other in others:
+        if other.name.lower() in sources:
+            raise InvalidInput(f"the query has two tables {other.name!r}: rename one")
+        sources[other.name.lower()] = dataset(
+            other.uri,
+            other.version,
+            memory_bytes=memory,
+            storage_options=place.storage_options,
+        )
+    with TemporaryDirectory() as spills:
+        connection = _connection(memory, spills)
+        for name, source in sources.items():
+            connection.register(name, source)
+        try:
+            write_stream(place, _answer(connection, query), limit, row_format, output)
+        except InvalidInput:
+            for failure in (error for source in sources.values() for error in source.failures):
+                raise failure from None  # not DuckDB's words for it
+            raise
+
+
+VERBS = (sql_,)
+
+
+def _connection(memory_bytes: int, spills: str) -> Any:
+    """Return a connection to an empty database.
+
+    Args:
+        memory_bytes: about how many bytes DuckDB may hold.
+        spills: the folder for more.
+    """
+    duckdb = needed("duckdb", "eventlog-tables[duckdb]")
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"SET memory_limit = '{memory_bytes // MEGABYTE}MiB'")
+    connection.execute("SET temp_directory = ?", [spills])
+    connection.execute("SET python_enable_replacements = false")  # variables are no tables
+    return connection
+
+
+def _answer(connection: Any, query: str) -> pa.RecordBatchReader:
+    """Return the rows of a query as a stream.
+
+    Raises:
+        InvalidInput: it is not one query, or DuckDB refuses it.
+    """
+    duckdb = needed("duckdb", "eventlog-tables[duckdb]")
+    try:
+        statements = connection.extract_statements(query)
+        if len(statements) != 1:
+            raise InvalidInput(f"give one query, not {len(statements)}")
+        relation = connection.sql(query)
+        if relation is None:
+            raise InvalidInput("the statement has no rows to return: give a query such as a SELECT")
+        stream = pa.RecordBatchReader.from_stream(relation)
+    except duckdb.Error as error:
+        raise InvalidInput(f"DuckDB refuses the query: {error}") from None
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from stream
+        except (pa.ArrowException, OSError, duckdb.Error) as error:
+            raise InvalidInput(f"the query failed: {error}") from error
+
+    return pa.RecordBatchReader.from_batches(stream.schema, batches())
