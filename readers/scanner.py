@@ -183,7 +183,9 @@ class Scan(RowStream):
             return [self]
         if self.plan.rule is not None:
             groups = grouped(self.plan.runs)
-            sizes = [sum(one.bytes_in(run.width) for run in g for one in run.placed) for g in groups]
+            sizes = [
+                sum(one.bytes_in(run.width) for run in g for one in run.placed) for g in groups
+            ]
             return [
                 replace(self, plan=replace(self.plan, runs=tuple(chain(*groups[a:b]))))
                 for a, b in _cuts(sizes, count)

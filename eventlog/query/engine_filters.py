@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -103,7 +102,14 @@ def _call(name: bytes, *arguments: _Node, options: tuple[_Token, ...] = ()) -> _
 
 @dataclass(slots=True)
 class _Open:
-    """A call whose end is not read yet; `filters`: whether null is as good as false in its place."""
+    """A call whose end is not read yet.
+
+    Attributes:
+        name: the function.
+        filters: whether null is as good as false in its place.
+        arguments: those that are read.
+        options: its options, if it has some.
+    """
 
     name: bytes
     filters: bool

@@ -87,7 +87,7 @@ def test_wrong_columns_and_filters_are_refused(table):
             rows.scanner(columns=columns)
     with pytest.raises(errors.InvalidInput, match="does not fit the table"):
         rows.to_table(filter=pc.field("nix") > 1)
-    with pytest.raises(errors.InvalidInput, match="read version|finds columns|name the column"):
+    with pytest.raises(errors.InvalidInput, match="name the column"):
         rows.to_table(filter=pc.field(1) > 1)
 
 
@@ -207,10 +207,10 @@ def test_a_lost_segment_is_an_error_for_engines_and_remembered():
     made = plain()
     rows = dataset(made)
     made.store.delete([keys.key_of(scan(made).plan.segments()[3])])
-    with pytest.raises(Exception, match="missing|DataLoss"):
+    with pytest.raises(Exception, match="missing"):
         duckdb.sql("SELECT count(value) FROM rows").fetchall()
     assert isinstance(rows.failures[0], errors.DataLoss)
-    with pytest.raises(Exception, match="missing|DataLoss"):
+    with pytest.raises(Exception, match="missing"):
         lazy(made).collect()
 
 
@@ -249,7 +249,7 @@ POLARS = {
     ),
     "a negation": (~pl.col("name").is_in(["a"]), None),
     "a function": (pl.col("value").abs() > 3, None),
-    "NaN": (pl.col("value") > math.nan, None),
+    "NaN": (pl.col("value").gt(math.nan), None),
     "a lookup of floats": (pl.col("value").is_in([1.0]), None),
     "another type": (pl.col("name") > 3, None),
     "the last character": (pl.col("name").str.starts_with("\U0010ffff"), None),

@@ -6,6 +6,7 @@ Needs the extras `cli` and `duckdb`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -94,8 +95,7 @@ def sql_(  # noqa: PLR0913 - one parameter per option
             memory_bytes=memory,
             storage_options=place.storage_options,
         )
-    with TemporaryDirectory() as spills:
-        connection = _connection(memory, spills)
+    with TemporaryDirectory() as spills, closing(_connection(memory, spills)) as connection:
         for name, source in sources.items():
             connection.register(name, source)
         try:

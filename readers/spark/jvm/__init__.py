@@ -9,13 +9,11 @@ import re
 from functools import cache
 from urllib.parse import unquote, urlsplit
 
-from msgspec import UnsetType
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
-from eventlog.format.frames.entry_columns import deleted_sum
-from eventlog.keyed.slice_pruning import is_plain
 from eventlog.query.predicate import SqlPredicate
+from eventlog.readers.engines.file_list import files_mislead
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.types import to_spark
 from eventlog.state.scan import ScanPlan
@@ -64,12 +62,8 @@ def through_jvm(
 
 def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     """Return why Spark's own Parquet reader would not return exactly these rows."""
-    if any(not is_plain(run) for run in plan.runs):
-        return "cannot merge the rows of a key (compaction does so once and for all)"
-    if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
-        return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
-    if not isinstance(plan.columns.by_id, UnsetType):
-        return "finds columns by name, and some were renamed, dropped, widened or have a default"
+    if (why := files_mislead(plan)) is not None:
+        return why
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (

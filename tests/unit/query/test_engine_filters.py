@@ -69,7 +69,7 @@ def test_null_stays_null_where_a_comparison_is_negated(sign):
     assert sorted(passing(compare(F, G)) + passing(~compare(F, G))) == known
     valid = [row["id"] for row in ROWS.to_pylist() if row["f"] is not None]
     assert sorted(passing(compare(F, 1.0)) + passing(~compare(F, 1.0))) == valid
-    assert passing(~(F > pc.scalar(pa.scalar(None, pa.float64())))) == []
+    assert passing(~(pc.scalar(pa.scalar(None, pa.float64())) < F)) == []
 
 
 def test_a_lookup_of_null_is_null():
@@ -91,7 +91,7 @@ def test_other_parts_of_a_filter_stay_as_they_are():
     assert in_arrow_terms(texts, ROWS.schema).equals(texts)
     many = F > 100
     for number in range(3000):
-        many |= F == number + 0.5
+        many |= number + 0.5 == F
     assert passing(many) == passing(F > 100)
 
 

@@ -1,0 +1,81 @@
+"""The verb sql: queries over versions of tables, for people and for programs."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from support.builders import events
+
+from eventlog import Table
+from eventlog.cli.program import build
+from eventlog.format import keys
+from eventlog.readers import scan
+from eventlog.writers import append
+
+pytest.importorskip("duckdb")
+
+
+@pytest.fixture
+def root(tmp_path):
+    table = Table.create(tmp_path / "t", events(1).schema, time_column="at")
+    append(table, events(3))
+    append(table, events(2, first=3, day=1))
+    return str(tmp_path / "t")
+
+
+def asked(*arguments, code=0):
+    result = CliRunner().invoke(build(), ["sql", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_query_is_answered_as_a_table_json_csv_or_parquet(root, tmp_path):
+    query = "SELECT name, value FROM t WHERE value >= 1 ORDER BY name"
+    assert asked(root, query).split() == ["name", "value"] + [
+        word for n in (2, 3, 4) for word in ("row", str(n), str(n / 2))
+    ]
+    rows = [json.loads(line) for line in asked(root, query, "--json").splitlines()]
+    assert rows == [{"name": f"row {n}", "value": n / 2} for n in (2, 3, 4)]
+    assert asked(root, query, "--csv", "--limit", 1).splitlines() == [
+        '"name","value"',
+        '"row 2",1',
+    ]
+    target = tmp_path / "answer.parquet"
+    asked(root, query, "--parquet", "--output", target)
+    assert pq.read_table(target).to_pylist() == rows
+
+
+def test_a_query_asks_the_versions_that_are_named(root):
+    count = "SELECT count(*) AS n FROM t"
+    assert json.loads(asked(root, count, "--json")) == {"n": 5}
+    assert json.loads(asked(root, count, "--json", "--version", 1)) == {"n": 3}
+    joined = "SELECT count(*) AS n, count(old.name) AS was FROM t LEFT JOIN old USING (name)"
+    answer = asked(root, joined, "--json", "--table", f"old={root}@1")
+    assert json.loads(answer) == {"n": 5, "was": 3}
+    newest = asked(root, "SELECT count(*) AS n FROM Now", "--json", "--table", f"Now={root}")
+    assert json.loads(newest) == {"n": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["SELECT nix FROM t"], "DuckDB refuses the query"),
+        (["SELECT 1; SELECT 2"], "give one query, not 2"),
+        (["SELECT * FROM query"], "DuckDB refuses the query"),
+        (["SELECT error('odd') FROM t"], "odd"),
+        (["FROM t", "--table", "nix"], "NAME=URI"),
+        (["FROM t", "--table", "a b=x"], "NAME=URI"),
+        (["FROM t", "--table", "T=memory://x"], "two tables 'T'"),
+        (["FROM t", "--parquet"], "give --output FILE"),
+        (["FROM t", "--output", "x"], "--output needs a file format"),
+    ],
+)
+def test_queries_that_cannot_be_answered_are_refused(root, arguments, why):
+    assert why in asked(root, *arguments, code=2)
+
+
+def test_a_lost_segment_is_damage_and_no_error_of_the_query(root):
+    table = Table.open(root)
+    table.store.delete([keys.key_of(scan(table).plan.segments()[0])])
+    assert "missing" in asked(root, "SELECT sum(value) FROM t", code=4)

@@ -1,0 +1,70 @@
+"""Rows in forms without an Arrow stream: what people have in a notebook."""
+
+import datetime as dt
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from support.builders import create, events
+
+from eventlog import errors
+from eventlog.readers import dataset, lazy, scan
+from eventlog.writers import append
+
+ROWS = events(4)
+FORMS = {
+    "a list of dicts": lambda _: ROWS.to_pylist(),
+    "a tuple of dicts": lambda _: tuple(ROWS.to_pylist()),
+    "a lazy frame": lambda _: pl.from_arrow(ROWS).lazy(),
+    "a lazy query": lambda _: pl.from_arrow(ROWS).lazy().filter(pl.col("value") >= 0),
+    "a dataset": lambda _: ds.dataset(ROWS),
+    "a scanner": lambda _: ds.dataset(ROWS).scanner(columns=ROWS.schema.names),
+    "a version as a dataset": lambda t: dataset(t, version=1),
+    "a version as a lazy frame": lambda t: lazy(t, version=1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_appended_in_the_form_that_they_have(form):
+    table = create()
+    append(table, ROWS)
+    append(table, FORMS[form](table))
+    assert scan(table).to_table().sort_by("name") == pa.concat_tables([ROWS] * 2).sort_by("name")
+
+
+def test_rows_of_a_delta_table_are_appended(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path, ROWS)
+    source = deltalake.DeltaTable(tmp_path)
+    table = create()
+    append(table, source)
+    assert scan(table).to_table() == ROWS
+
+
+TIME = dt.datetime(1970, 1, 1, 5, tzinfo=dt.UTC)
+REFUSED = {
+    "other keys": ([{"at": TIME, "name": "a"}, {"at": TIME}], "row 1 of the list has other keys"),
+    "a number as a key": ([{"at": TIME, 1: "a"}], "1 is a key of the rows and no text"),
+    "no row": ([{"at": TIME}, "a"], "row 1 of the list"),
+    "mixed types": ([{"at": TIME, "name": "a"}, {"at": TIME, "name": 1}], "'name' cannot be conv"),
+    "a time of day among dates": (
+        [{"at": dt.date(1970, 1, 1)}, {"at": dt.datetime(1970, 1, 1, 5)}],
+        "a time of day among dates would be lost",
+    ),
+    "a query that fails": (
+        pl.LazyFrame({"at": ["x"]}).with_columns(pl.col("at").str.to_datetime("%Y")),
+        "could not be read",
+    ),
+    "a query of no column": (pl.LazyFrame({"at": [TIME]}).select("nix"), "rows of a LazyFrame"),
+    "a list of numbers": ([1, 2], "cannot read rows from a list"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_would_change_or_cannot_be_read_are_refused(case):
+    rows, why = REFUSED[case]
+    table = create()
+    with pytest.raises(errors.InvalidInput, match=why):
+        append(table, rows)
+    assert table.refresh().version == 0
