@@ -62,10 +62,11 @@ def append(
 
     Args:
         t: the table.
-        data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch or RecordBatchReader.
-            A stream can be read only once: after an error pass a new one. Batches are held without
-            a copy until a segment is full, so do not reuse their buffers. NaN in the floats of a
-            pandas frame becomes null, as in pandas' own conversion to Arrow.
+        data: anything with `__arrow_c_stream__`, a pyarrow Table, RecordBatch, RecordBatchReader or
+            Dataset, a Polars LazyFrame, a DeltaTable, a list of dicts with the same keys. A stream
+            can be read only once: after an error pass a new one. Batches are held without a copy
+            until a segment is full, so do not reuse their buffers. NaN in the floats of a pandas
+            frame becomes null, as in pandas' own conversion to Arrow.
         app_id: with `app_seq`, makes the append idempotent: an append whose sequence is not above
             the last one of this id is a no-op and counts as done. Use an app id from one writer at
             a time, with increasing sequences.

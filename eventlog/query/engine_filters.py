@@ -208,8 +208,9 @@ class _EngineTerms:
                 if number is None:
                     return given
                 if not (isinstance(number, float) and math.isnan(number)):
-                    nan = _call(b"is_nan", other)
-                    return _call(b"or_kleene", given, nan) if call.name in above else given
+                    if call.name in above:  # against nan-lost
+                        return _call(b"or_kleene", given, _call(b"is_nan", other))
+                    return given
         return _compared(call.name, left, right)
 
     def _is_float(self, node: _Node) -> bool:

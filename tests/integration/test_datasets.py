@@ -268,6 +268,12 @@ def test_polars_expressions_have_the_form_that_is_pushed(case):
         assert found.equals(expected)
 
 
+def test_a_predicate_that_is_known_in_part_is_applied_as_a_whole(table):
+    known = pl.col("name") > "row 5"
+    found = lazy(table).filter(known & (pl.col("name").str.len_chars() == 5)).select("name")
+    assert sorted(found.collect()["name"]) == [f"row {n}" for n in range(6, 10)]
+
+
 def test_a_form_of_polars_that_is_not_known_pushes_nothing(table, monkeypatch):
     monkeypatch.setattr(
         "eventlog.readers.engines.polars_filters.json.loads", lambda _: {"New": ["form"]}

@@ -6,6 +6,7 @@ from mutants.checked_rows import CHECKED_ROWS
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
+from mutants.engines import ENGINES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.merges import MERGES
@@ -29,6 +30,7 @@ MUTANTS = (
         *ROW_CHANGES,
         *CHANGED_ROWS,
         *CHECKED_ROWS,
+        *ENGINES,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

@@ -41,10 +41,10 @@ def check_objects(rows: Any, schema: pa.Schema) -> None:
     """
     for field, values in zip(schema, _object_columns(rows), strict=False):
         if values is not None:
-            check_values(field.name, values, field.type)
+            check_column_objects(field.name, values, field.type)
 
 
-def check_values(name: str, values: Collection[Any], kind: pa.DataType) -> None:
+def check_column_objects(name: str, values: Collection[Any], kind: pa.DataType) -> None:
     """Check that Arrow converts the Python objects of one column exactly.
 
     Args:

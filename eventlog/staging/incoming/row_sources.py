@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.staging.incoming.pandas_frames import check_values
+from eventlog.staging.incoming.pandas_frames import check_column_objects
 from eventlog.staging.incoming.problems import first_line
 
 
@@ -68,7 +68,7 @@ def _of_mappings(rows: Sequence[Any]) -> pa.RecordBatchReader:
             raise InvalidInput(
                 f"the values of {name!r} cannot be converted to Arrow: {first_line(error)}"
             ) from None
-        check_values(name, values, column.type)
+        check_column_objects(name, values, column.type)
         columns.append(column)
     table = pa.Table.from_arrays(columns, names)
     return table.to_reader()

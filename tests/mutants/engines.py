@@ -1,0 +1,27 @@
+"""Mutants of what engines push into a table: they trust what a dataset returns."""
+
+from mutants.swap import becomes, mutant, never, skip
+
+ENGINES = (
+    mutant(
+        "nan-lost",
+        "R7.4",
+        "a row with NaN passes the lower bound of an engine, in whose order it lies above all",
+        never,
+        "test_nan_is_above_all_numbers_and_equal_to_itself",
+    ),
+    mutant(
+        "null-not-looked-up",
+        "R7.4",
+        "a row with null passes no negated lookup of an engine",
+        becomes("given"),
+        "test_a_lookup_of_null_is_null",
+    ),
+    mutant(
+        "polars-filter-trusted",
+        "R7.4",
+        "a row that a part of a predicate lets through passes the whole of it, too",
+        skip,
+        "test_a_predicate_that_is_known_in_part_is_applied_as_a_whole",
+    ),
+)
