@@ -84,6 +84,7 @@ def verbs(table):
         "scan": [[uri, "--explain"], [uri, "--where", ESC], [uri, "--columns", LINE]],
         "show": [[uri], [uri, "2"], [uri, "0"]],
         "split": [[uri, "2"]],
+        "sql": [[uri, ESC], [uri, f'SELECT "{LINE}" FROM t'], [uri, "", "--table", ESC]],
         "update": [[uri, "--set", ESC], [uri, "--set", f"{LINE}={ESC}", "--where", LINE]],
         "unpin": [[uri, name] for name in HOSTILE] + [[uri, "none" + ESC]],
         "upsert": [[uri, ESC]],
