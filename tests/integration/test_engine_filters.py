@@ -191,7 +191,13 @@ def answers(engine, rows):
     return found
 
 
-@pytest.fixture(scope="module", params=TABLES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        "plain",
+        *(pytest.param(n, marks=pytest.mark.verify) for n in ("deleted from", "keyed")),
+    ],
+)
 def table(request):
     return TABLES[request.param]()
 
