@@ -6,7 +6,7 @@ import shlex
 
 from eventlog.errors import CommitConflict, DataLoss, VersionVacuumed
 from eventlog.lineage.fork_point import ForkPoint
-from eventlog.merging.planning.carried import MergeConflict
+from eventlog.merging.planning.carried import ColumnChange, MergeConflict
 from eventlog.model.entries import Segment
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore
@@ -38,7 +38,7 @@ class Advice:
         return CommitConflict(
             f"version {conflict.version} of {self._source.uri} cannot be merged into "
             f"{self._target.uri}: {conflict.reason}{ours}; {carried}. "
-            f"{self._apart() if conflict.lasting else self._ways_out(whole=conflict.whole)}",
+            f"{self._way_on(conflict)}",
             table=self._target.uri,
             version=conflict.ours,
         )
@@ -79,17 +79,55 @@ class Advice:
             version=entry.version,
         )
 
+    def _way_on(self, conflict: MergeConflict) -> str:
+        """Return the commands that resolve a conflict."""
+        if not conflict.changes:
+            change = "Change the columns or checks of one of the two, and merge again"
+            return self._ways_out(whole=conflict.whole) if conflict.choices else change
+        commands = " and ".join(f"`{self._change(change)}`" for change in conflict.changes)
+        again = f"run {commands}, and merge again"
+        drops = any(words[0] == "drop" for _, words in conflict.changes)
+        kept = (
+            ". Its values stay readable in older versions; to keep them, copy them into another "
+            "column first"
+        )
+        again += kept if drops else ""
+        if not conflict.choices:
+            return again[0].upper() + again[1:]
+        (choice,) = conflict.choices
+        return (
+            "A column that one of the two has dropped does not come back. To drop it in both, "
+            f"choose that state: `{self._merge()} --take {choice}`; --dry-run lists what is left "
+            f"out. Or {again}"
+        )
+
+    def _change(self, change: ColumnChange) -> str:
+        """Return the command for a change of columns."""
+        side, words = change
+        table = self._source if side == "source" else self._target
+        place, store = shlex.quote(table.uri), table.store
+        if isinstance(store, BranchStore):
+            name, parent = store.forks[0].name, store.parent.uri
+            place = f"--branch {shlex.quote(name)} {shlex.quote(parent)}"
+        act, *names = words
+        ends = ("--",) if any(name.startswith("-") for name in names) else ()  # no options follow
+        return f"eventlog columns {place} {shlex.join((act, *ends, *names))}"
+
+    def _merge(self) -> str:
+        """Return the command of this merge."""
+        store = self._source.store
+        if self._at_once and isinstance(store, BranchStore):
+            name, parent = store.forks[0].name, store.parent.uri
+            return f"eventlog merge --branch {shlex.quote(name)} {shlex.quote(parent)}"
+        places = shlex.join((self._source.uri, self._target.uri))
+        return f"eventlog merge {places}"
+
     def _ways_out(self, *, whole: bool = False) -> str:
         """Return the commands that resolve a conflict by choosing a side.
 
         Args:
             whole: whether everything that the other side did is left out.
         """
-        store = self._source.store
-        if self._at_once and isinstance(store, BranchStore):
-            places = f"--branch {shlex.quote(store.forks[0].name)} {shlex.quote(store.parent.uri)}"
-        else:
-            places = f"{shlex.quote(self._source.uri)} {shlex.quote(self._target.uri)}"
         choice = (
             "Choose which of the two counts, and all rows that only the other one wrote or removed "
             "are left out"
@@ -98,25 +136,6 @@ class Advice:
             "did there is left out"
         )
         return (
-            f"{choice}: `eventlog merge {places} --take source` or `--take target`; "
+            f"{choice}: `{self._merge()} --take source` or `--take target`; "
             "--dry-run lists it before"
-        )
-
-    def _apart(self) -> str:
-        """Return the commands to use where the two logs cannot be merged at all."""
-        store, source = self._source.store, shlex.quote(self._source.uri)
-        target, common = shlex.quote(self._target.uri), self._fork.common
-        if self._at_once and isinstance(store, BranchStore):
-            target = shlex.quote(store.parent.uri)
-            branch = shlex.quote(store.forks[0].name)
-            return (
-                f"`eventlog changes {target} {common} --branch {branch}` shows what only the "
-                "branch did: load that into the table with the column under a new name, and delete "
-                f"the branch: `eventlog branch {target} {branch} --delete`"
-            )
-        return (
-            f"Keep one of the two, and have a new copy follow it: `eventlog replicate {source} "
-            f"COPY` or `eventlog replicate {target} COPY`. `eventlog changes {target} "
-            f"{common}` or `eventlog changes {source} {common}` shows what only the "
-            "other one did: load that with the column under a new name"
         )

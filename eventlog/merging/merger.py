@@ -477,6 +477,9 @@ def _brings_back(steps: Sequence[AppliedStep]) -> bool:
 
 
 def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
-    """Return the conflict to report: that of the commits, if it names a version of the target."""
-    decided = united.lasting or united.whole
+    """Return the conflict to report: that of the commits, if it names a version of the target.
+
+    One that not every choice resolves comes first.
+    """
+    decided = united.changes or united.whole  # against choice-named-that-does-not-resolve-it
     return united if decided or replayed.ours is None else replayed

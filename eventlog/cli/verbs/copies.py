@@ -209,8 +209,8 @@ def merge(
     for left in done.left_out:
         versions = ", ".join(map(str, left.versions))
         rows = f" ({count_text(left.rows, 'row')})" if left.rows else ""
-        kept = "would be left out" if dry_run else "are left out, and stay readable there"
-        terminal.note(f"{left.what}{rows} that {left.root} set in version {versions} {kept}")
+        kept = "would be left out" if dry_run else "left out, and still readable there"
+        terminal.note(f"{kept}: {left.what}{rows} that {left.root} set in version {versions}")
 
 
 VERBS = (replicate, replicas, merge)

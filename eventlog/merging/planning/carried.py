@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from eventlog.merging.log_acts import AppliedStep
 from eventlog.merging.sequences import joined_runs
 from eventlog.model.actions import Action, AppReset, AppRise
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Meta
+
+Choice = Literal["source", "target"]
+ColumnChange = tuple[Choice, tuple[str, ...]]
 
 
 class MergeConflict(Exception):
@@ -18,8 +22,10 @@ class MergeConflict(Exception):
     Attributes:
         version: the source's version that made the change.
         ours: the target's version that conflicts with it; None if it is not a single one.
-        lasting: whether choosing a side does not resolve the conflict.
         whole: whether one of the two logs must be chosen as a whole.
+        choices: the logs that can be chosen; none: no choice resolves the conflict.
+        changes: the changes of columns that resolve it together: in which log, and the act of
+            `eventlog columns` with its words.
     """
 
     def __init__(
@@ -28,15 +34,17 @@ class MergeConflict(Exception):
         version: int,
         ours: int | None = None,
         *,
-        lasting: bool = False,
         whole: bool = False,
+        choices: Sequence[Choice] = ("source", "target"),
+        changes: Sequence[ColumnChange] = (),
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.version = version
         self.ours = ours
-        self.lasting = lasting
         self.whole = whole
+        self.choices = choices
+        self.changes = changes
 
 
 @dataclass(frozen=True, slots=True)

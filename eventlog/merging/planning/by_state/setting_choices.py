@@ -14,8 +14,9 @@ from eventlog.merging.planning.merged_settings import (
     settings_of,
     value_of,
 )
-from eventlog.merging.planning.schemas.merged_schema import LeftCheck, merge_schemas
+from eventlog.merging.planning.schemas.merged_schema import merge_schemas
 from eventlog.merging.planning.schemas.schema_history import SchemaHistory, schema_history
+from eventlog.merging.planning.schemas.schema_parts import LeftPart
 from eventlog.model.actions import Action, SetBuckets, SetSchema
 from eventlog.model.entries import Schema
 
@@ -46,7 +47,7 @@ def choose_settings(
         take: whose value counts where both set one; None: that is a conflict.
 
     Raises:
-        MergeConflict: both set one setting, and `take` is None; or one column has two types.
+        MergeConflict: both set one setting, and `take` is None; or no choice makes the columns one.
     """
     forked = source.side.forked or source.side.schema
     theirs_schemas, our_schemas = (_schema_history(log, forked) for log in (source, target))
@@ -54,7 +55,7 @@ def choose_settings(
     actions: list[Action] = [SetSchema(schema) for schema in merged.steps]
     *_, schema = target.side.schema, *merged.steps
     theirs, ours = settings_of(source.acts), settings_of(target.acts)
-    changes, left_out = [], [_left_check(source, target, check) for check in merged.left_out]
+    changes, left_out = [], [_left_part(source, target, part) for part in merged.left_out]
     for name in sorted(theirs):
         old, new = value_of(target.side.meta, name), value_of(source.side.meta, name)
         change = SettingChange(name, old, new)
@@ -79,8 +80,8 @@ def _schema_history(log: LogDifference, forked: Schema) -> SchemaHistory:
     )
 
 
-def _left_check(source: LogDifference, target: LogDifference, left: LeftCheck) -> LeftOut:
-    """Return what is left out of a check that both changed."""
+def _left_part(source: LogDifference, target: LogDifference, left: LeftPart) -> LeftOut:
+    """Return what is left out of a part of the schema that both changed."""
     loser = target if left.loser == "target" else source
     return LeftOut(loser.side.uri, left.what, left.versions)
 

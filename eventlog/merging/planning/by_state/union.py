@@ -65,7 +65,7 @@ def unite(
             the segment's id and the reason.
 
     Raises:
-        MergeConflict: both changed the same, and nobody has chosen; or a column has two types.
+        MergeConflict: both changed the same, and no choice was made that resolves it.
     """
     theirs, ours = differences(source, target)
     settings = choose_settings(theirs, ours, take)

@@ -9,39 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from eventlog.merging.planning.carried import MergeConflict
-from eventlog.merging.planning.schemas.schema_base import ColumnsDiffer, SchemaBase
+from eventlog.merging.planning.carried import Choice, MergeConflict
+from eventlog.merging.planning.schemas.added_columns import with_added_columns
+from eventlog.merging.planning.schemas.merged_columns import merge_columns
 from eventlog.merging.planning.schemas.schema_history import SchemaHistory, winner
+from eventlog.merging.planning.schemas.schema_parts import LeftPart
 from eventlog.model.columns.column_types import ascii_lower
 from eventlog.model.columns.evolution import check_successor, needs_ids
 from eventlog.model.columns.ids import all_ids, ids_in
 from eventlog.model.columns.named_checks import checks_of, renumbered_checks, with_checks
-from eventlog.model.columns.uniting import united_columns, united_schema
-from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import Check, Column, Schema, Segment
 from eventlog.model.schema import retired_ids
-
-Choice = Literal["source", "target"]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftCheck:
-    """What one of two logs made of a check, and what a choice leaves out.
-
-    Attributes:
-        loser: which of the two logs.
-        what: the check, for a message.
-        versions: the versions in which the log changed it.
-    """
-
-    loser: Choice
-    what: str
-    versions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +33,11 @@ class MergedSchema:
     Attributes:
         steps: the schemas that the target takes one after another; none if it stays as it is. There
             are several where the ids of added columns follow from names that they had before.
-        left_out: the checks that are left out, since somebody chose the other log's.
+        left_out: the parts that are left out, since somebody chose the other log's.
     """
 
     steps: tuple[Schema, ...] = ()
-    left_out: tuple[LeftCheck, ...] = ()
+    left_out: tuple[LeftPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +81,23 @@ def merge_schemas(
     Args:
         source: how the source came to its schema.
         target: how the target came to its schema.
-        take: whose check counts where both logs changed one in different ways; None: a conflict.
+        take: whose part counts where both logs changed one in different ways; None: a conflict.
 
     Raises:
-        MergeConflict: both logs changed one check or one column in different ways.
+        MergeConflict: both logs changed one check or one column in different ways, and nobody has
+            chosen, or the choice does not resolve it.
     """
     if target.own and not source.own:
         return MergedSchema()
     theirs, ours = source.end, target.end
-    left_out: tuple[LeftCheck, ...] = ()
+    left_out: tuple[LeftPart, ...] = ()
     if source.own and not target.own and _follows(theirs, ours):
         columns, checks = theirs.columns, checks_of(theirs)
     else:
-        columns = _columns(source, target)
-        checks, left_out = _checks(source, target, take)
-        checks, more = _readable(source, target, checks, columns, take)
-        left_out += more
+        columns, left_out = merge_columns(source, target, take)
+        checks, more = _checks(source, target, take)
+        checks, unreadable = _readable(source, target, checks, columns, take)
+        left_out += more + unreadable
     live = {number for column in columns for number in ids_in(column)}
     wanted = _Wanted(
         columns,
@@ -123,7 +106,7 @@ def merge_schemas(
         not isinstance(theirs.by_id, UnsetType),
     )
     steps = _steps(source, target, wanted)
-    if left_out and not steps:  # against choice-of-a-check-forgotten
+    if left_out and not steps:  # against choice-of-a-part-forgotten
         steps = (msgspec.structs.replace(ours, id=ours.id + 1),)
     return MergedSchema(steps, left_out)
 
@@ -139,48 +122,9 @@ def _follows(theirs: Schema, ours: Schema) -> bool:
     return known.issuperset(all_ids(ours)) and not {*all_ids(theirs)} & {*retired_ids(ours)}
 
 
-def _columns(source: SchemaHistory, target: SchemaHistory) -> tuple[Column, ...]:
-    """Return the columns that both logs lead to."""
-    theirs, ours = source.end, target.end
-    try:
-        base = msgspec.structs.replace(ours, columns=tuple(SchemaBase(source, target).columns()))
-    except ColumnsDiffer:
-        raise _columns_conflict(source, target) from None
-    found = united_columns(base, theirs, ours)
-    if found is None:
-        raise _columns_conflict(source, target)
-    return tuple(found)
-
-
-def _columns_conflict(source: SchemaHistory, target: SchemaHistory) -> MergeConflict:
-    theirs, ours = source.end, target.end
-    reason = _same_name(theirs, ours)
-    if reason is None:
-        mine, other = (
-            "; ".join(schema_changes(log.own[0].old, log.end)) if log.own else "nothing changes"
-            for log in (source, target)
-        )
-        reason = f"{mine}; but meanwhile {other}"
-    version = source.steps[-1].version
-    return MergeConflict(f"the columns differ: {reason}", version, lasting=True)
-
-
-def _same_name(one: Schema, other: Schema) -> str | None:
-    """Return which column has another id in each of two schemas, in any capitals, or None."""
-    names = {ascii_lower(column.name): column for column in other.columns}
-    for column in one.columns:
-        named = names.get(ascii_lower(column.name), column)
-        if named.id != column.id:
-            return (
-                f"column {column.name!r} with id {column.id}, where column {named.name!r} of the "
-                f"target has id {named.id}: rename one of them"
-            )
-    return None
-
-
 def _checks(
     source: SchemaHistory, target: SchemaHistory, take: Choice | None
-) -> tuple[tuple[Check, ...], tuple[LeftCheck, ...]]:
+) -> tuple[tuple[Check, ...], tuple[LeftPart, ...]]:
     """Return the checks that both logs lead to, and what a choice leaves out."""
     ends = (*checks_of(source.end), *checks_of(target.end))
     found, left_out = [], []
@@ -200,7 +144,7 @@ def _left_check(
     target: SchemaHistory,
     name: str,
     take: Choice | None,
-) -> LeftCheck:
+) -> LeftPart:
     """Return what a choice leaves out of a check that both logs changed in different ways."""
     part = _check_named(name)
     versions = [
@@ -217,7 +161,7 @@ def _left_check(
     is_theirs = take == "target"
     value, other = (end, now) if is_theirs else (now, end)
     changed = versions[0] if is_theirs else versions[1]
-    return LeftCheck("source" if is_theirs else "target", _left_text(value, other), changed)
+    return LeftPart("source" if is_theirs else "target", _left_text(value, other), changed)
 
 
 def _left_text(check: Check | None, other: Check | None) -> str:
@@ -240,7 +184,7 @@ def _readable(
     checks: tuple[Check, ...],
     columns: Sequence[Column],
     take: Choice | None,
-) -> tuple[tuple[Check, ...], tuple[LeftCheck, ...]]:
+) -> tuple[tuple[Check, ...], tuple[LeftPart, ...]]:
     """Return the checks whose columns are there, and those of columns that one log has dropped.
 
     Raises:
@@ -263,7 +207,7 @@ def _readable(
         log = source if is_theirs else target
         versions = tuple(step.version for step in log.own)
         loser: Choice = "source" if is_theirs else "target"
-        left_out.append(LeftCheck(loser, _left_text(check, None), versions))
+        left_out.append(LeftPart(loser, _left_text(check, None), versions))
     kept = tuple(check for check in checks if live.issuperset(c.id for c in check.columns))
     return kept, tuple(left_out)
 
@@ -297,13 +241,14 @@ def _steps(source: SchemaHistory, target: SchemaHistory, wanted: _Wanted) -> tup
         return (last,)
     # A column that the source added under another name has its id from that name (R7.11).
     steps = []
-    for step in source.own or source.steps:
-        old, new = (msgspec.structs.replace(one, checks=UNSET) for one in (step.old, step.new))
-        following = united_schema(old, new, now)
-        if isinstance(following, Schema) and following != now:
+    for step in source.steps:
+        following = with_added_columns(now, step.old, step.new)
+        if following is not None:
             steps.append(following)
             now = following
     last = wanted.after(now)
-    if isinstance(last, str):  # against one-name-of-two-columns
-        raise _columns_conflict(source, target)
+    if isinstance(last, str):
+        raise MergeConflict(
+            f"the two schemas cannot be joined: {last}", source.steps[-1].version, choices=()
+        )
     return (*steps, last)
