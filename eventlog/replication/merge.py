@@ -57,7 +57,8 @@ def merge(
 
     Raises:
         CommitConflict: both changed the same thing in different ways: a column, a property, rows of
-            one chunk. Nothing was committed. The message names the commands that resolve it.
+            one chunk; and `take` is None, or does not resolve it, as where a column has two types.
+            Nothing was committed. The message names the commands that resolve it.
         DataLoss: a segment of the source is missing or damaged.
         InvalidInput: the two are different tables, share no version, or are the same table; or
             `take` has another value.
