@@ -36,6 +36,7 @@ from eventlog.model.actions import Fence, Horizon, Swept
 from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
+from eventlog.publishing.delta.publisher import cut_delta
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
@@ -85,7 +86,8 @@ class VacuumReport:
         horizon: versions below it can no longer be read.
         gone: what was (or would be) deleted, by kind: `dropped` segments and deletion vectors, and
             `unnamed` objects, which no kept or examined version references: unfinished uploads, and
-            segments dropped long before the first vacuum.
+            segments dropped long before the first vacuum; `published`, if there is any: what is
+            published for other engines of versions below the horizon.
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
             `replica 'name' of owner`, `branch 'name'`, `versions that this copy lacks`, `staging`
             (also uploads above the fence).
@@ -153,6 +155,7 @@ def vacuum(
             dry_run=False
         )
     run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
+    run.cut(delete=not dry_run)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     # A record without changes would give the next vacuum something to do, and so on for ever.
     if not dry_run and run.changed:
@@ -364,6 +367,15 @@ class _Sweep:
                 self._recorded.discard(key)
         own = {k: d for k, d in self._all_dropped.items() if is_own(self._t.store, k)}
         self._candidates.dropped = own  # against branch-counts-its-parents-segments
+
+    def cut(self, *, delete: bool) -> None:
+        """Take back what is published of versions below the horizon, before their segments go."""
+        horizon = self._marks.horizon
+        # A branch has no publication that depends on its horizon.
+        if not horizon or self._t.store.forks:
+            return
+        for _, size in cut_delta(self._t.session, horizon, run=delete):
+            self._gone.setdefault("published", VacuumSums()).add(size)
 
     def judge(self, *, delete: bool) -> None:
         """Judge every candidate, and delete the garbage if `delete` is set."""

@@ -454,11 +454,24 @@ class Log:
             Corrupt: that version or a spill cannot be read, or the commit does not follow it.
             Unavailable: the store does not answer.
         """
-        version, time_ms = commit.header.version, commit.header.time
+        version = commit.header.version
+        return self.effect_on(self.snapshot(version - 1) if version else None, commit)
+
+    def effect_on(self, before: Snapshot | None, commit: Commit) -> fold.Effect:
+        """As `effect`, where the version before the commit was already read.
+
+        Args:
+            before: the snapshot of the version before; None before version 0.
+            commit: the commit.
+
+        Raises:
+            Corrupt: a spill cannot be read, or the commit does not follow `before`.
+            Unavailable: the store does not answer.
+        """
+        time_ms = commit.header.time
         transactions = spills.unpack(commit, self.spill).transactions
-        if not version:
+        if before is None:
             return fold.judge(transactions, fold.EmptyState(), time_ms)
-        before = self.snapshot(version - 1)
         with unless_deleted(self.store):
             chain.check_follows(before, commit, self.store.uri)  # against effect-on-another-log
         # Rewrites are many and tables large: an effect that the commit's state hash confirms needs

@@ -115,11 +115,21 @@ def fetch_positions(store: ObjectStore, vector: Vector, rows: int) -> BitMap64:
         KeyNotFound: the object is missing.
         Unavailable: the store does not answer.
     """
+    return decode_vector(_fetched(store, vector), vector, rows)
+
+
+def fetch_bitmap(store: ObjectStore, vector: Vector, rows: int) -> bytes:
+    """Return the bytes of the bitmap of a vector, checked; see `fetch_positions`."""
+    bitmap = _fetched(store, vector)
+    decode_vector(bitmap, vector, rows)
+    return bitmap
+
+
+def _fetched(store: ObjectStore, vector: Vector) -> bytes:
     stored = stored_bitmap(vector)
     if stored is None:
-        return positions_in_entry(vector, rows)
-    bitmap = store.get(keys.vectors_key(stored), start=stored.offset, length=stored.size)
-    return decode_vector(bitmap, vector, rows)
+        return b"" if isinstance(vector.bitmap, UnsetType) else vector.bitmap
+    return store.get(keys.vectors_key(stored), start=stored.offset, length=stored.size)
 
 
 def without_positions(table: pa.Table, deleted: Sequence[int]) -> pa.Table:

@@ -108,6 +108,14 @@ def appends(version: int, taken: Sequence[Transaction], time: int = 0) -> Append
     )
 
 
+def keeps_rows(transaction: Transaction) -> bool:
+    """Return whether a transaction leaves the rows of the table as they are, such as a compaction.
+
+    Its actions decide, and not the name of its operation, which any writer may choose.
+    """
+    return _rewrites(transaction) and not _changes_rows(transaction)
+
+
 def _paired(transaction: Transaction, added: Sequence[Segment]) -> Iterator[PairedUpdate]:
     """Yield the paired update of a transaction, if it is one."""
     if any(isinstance(action, Update) and action.paired for action in transaction.actions):

@@ -10,6 +10,7 @@ import re
 FLOORS = (
     ("face",),
     ("fsck", "replication"),
+    ("publishing",),
     ("recovery", "table", "staging"),
     ("merging",),
     ("session",),

@@ -8,6 +8,7 @@ from eventlog.cli.verbs import (
     compaction,
     copies,
     fsck,
+    publishing,
     reading,
     rows,
     sql,
@@ -27,6 +28,7 @@ VERBS = (
     *fsck.VERBS,
     *branches.VERBS,
     *copies.VERBS,
+    *publishing.VERBS,
 )
 
 __all__ = ["VERBS"]

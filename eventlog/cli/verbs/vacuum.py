@@ -111,6 +111,7 @@ _KEPT = {
 _REASONS = {
     "dropped": "dropped at or below the horizon",
     "unnamed": "referenced by no kept version",
+    "published": "published for other engines, of versions below the horizon",
 }
 
 

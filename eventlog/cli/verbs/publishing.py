@@ -1,0 +1,62 @@
+"""The verbs publish and unpublish. Needs the extra `cli`."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from eventlog.cli import terminal
+from eventlog.cli.place import Place, common
+from eventlog.publishing import publish, unpublish
+from eventlog.quantities import count_text
+
+_format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["delta"]))
+
+
+@click.command("publish")
+@_format
+@common
+@click.option(
+    "--version", type=click.IntRange(min=0), help="The last version; by default the newest."
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    help="Where a new publication begins; by default at the oldest version that vacuum keeps.",
+)
+def publish_(place: Place, *, format_name: str, version: int | None, first: int | None) -> None:
+    """Let other engines read the versions of the table at URI, in the metadata of FORMAT (delta).
+
+    Nothing is copied: `_delta_log/` describes the same segments, and version 7 is version 7 there.
+    Run it again after commits; it continues from what is published.
+    """
+    done = publish(place.open(), format_name, version=version, first=first)
+    if place.as_json:
+        terminal.json_line(msgspec.to_builtins(done))
+        return
+    now = f"published {count_text(done.put, 'version')}" if done.put else "nothing new"
+    terminal.say(f"{done.table} is published as {done.format}, {done.first} to {done.last}: {now}")
+
+
+@click.command("unpublish")
+@_format
+@common
+@click.option(
+    "--run/--dry-run",
+    "run",
+    default=False,
+    help="Delete; by default only show what would be deleted.",
+)
+def unpublish_(place: Place, *, format_name: str, run: bool) -> None:
+    """Delete what is published of the table at URI; the table itself is not touched."""
+    gone = unpublish(place.open(), format_name, dry_run=not run)
+    if place.as_json:
+        terminal.json_line({"deleted": run, "keys": gone})
+        return
+    terminal.say(f"{count_text(len(gone), 'object')} {'deleted' if run else 'would be deleted'}")
+    if gone and not run:
+        terminal.note("nothing was changed: --run deletes these objects")
+
+
+VERBS = (publish_, unpublish_)

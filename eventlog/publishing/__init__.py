@@ -1,0 +1,91 @@
+"""Publishing: versions described in the metadata of other formats, so that any engine reads them.
+
+Nothing is copied: the same segments are described again, beside the log. Version 7 is version 7 in
+each format. What is published follows from the log alone, so any publisher writes the same. Start
+at `publish`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from eventlog.arguments import choice, whole
+from eventlog.format import keys
+from eventlog.publishing.delta.publisher import DeltaPublisher, unpublish_delta
+from eventlog.publishing.publication import Publication
+from eventlog.table.table import Table
+
+__all__ = ["Publication", "publish", "unpublish"]
+
+_FORMATS = ("delta",)
+
+
+def publish(
+    table: Table | str | os.PathLike[str],
+    format: str,  # noqa: A002 - the word of users
+    *,
+    version: int | None = None,
+    first: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Publication:
+    """Publish the versions of a table that are not published yet.
+
+    Per version one GET, of its commit, and one PUT; the newest version that was published before is
+    compared with the log. Safe beside writers and other publishers; if it crashes, call it again.
+
+    Args:
+        table: the table, or its URI.
+        format: `delta`.
+        version: the last version to publish; the newest if None.
+        first: where a new publication begins; at the oldest version that vacuum keeps if None.
+        storage_options: for a URI; see `eventlog.store.options`.
+
+    Returns:
+        What is published now.
+
+    Raises:
+        Corrupt: the log does not add up, or there is a publication of another table, or by another
+            program; its object is named.
+        InvalidInput: the format cannot describe the table, which is said by name; or an argument is
+            wrong; or there are more than 10,000 versions and no `first`.
+        Unavailable: the store does not answer; call it again.
+        VersionNotFound: there is no such version.
+        VersionNotReplicated: this copy lacks a version.
+    """
+    choice(format, "format", _FORMATS)
+    last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)
+    begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
+    return DeltaPublisher(_opened(table, storage_options).session).publish(begin, last)
+
+
+def unpublish(
+    table: Table | str | os.PathLike[str],
+    format: str,  # noqa: A002
+    *,
+    dry_run: bool = True,
+    storage_options: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Delete what was published; the table itself is not touched.
+
+    Args:
+        table: the table, or its URI.
+        format: `delta`.
+        dry_run: delete nothing; only return the keys.
+        storage_options: for a URI; see `eventlog.store.options`.
+
+    Returns:
+        The keys of the objects that were, or would be, deleted.
+
+    Raises:
+        InvalidInput: what lies there was published by another program.
+        Unavailable: the store does not answer; call it again.
+    """
+    choice(format, "format", _FORMATS)
+    return unpublish_delta(_opened(table, storage_options).session, run=not dry_run)
+
+
+def _opened(
+    table: Table | str | os.PathLike[str], storage_options: Mapping[str, str] | None
+) -> Table:
+    return table if isinstance(table, Table) else Table.open(table, storage_options)

@@ -1,0 +1,449 @@
+"""Versions published as Delta: read by other engines, guarded, and a function of the log alone."""
+
+import contextlib
+import datetime as dt
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from support import published
+from support.builders import CrashingStore, add, commit, create, events, live, replace_object
+from support.deleting import delete_rows
+from support.published import (
+    actions_of,
+    compact_all,
+    known_rows,
+    objects_of,
+    path_of,
+    readings,
+    table_of_every_type,
+)
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.compaction.vacuum import vacuum
+from eventlog.errors import Corrupt, EventLogError, InvalidInput
+from eventlog.fsck.check import fsck
+from eventlog.publishing import publish, unpublish
+from eventlog.publishing.delta import checkpoints
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Crash
+from eventlog.store.testing.wrappers import CountingStore
+from eventlog.writers import append, overwrite
+
+DELTA = "_delta_log/"
+VECTORLESS = 3  # versions of `table_of_every_type` before rows are deleted
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    t = table_of_every_type(str(tmp_path_factory.mktemp("typed")))
+    publish(t, "delta")
+    return t
+
+
+def test_each_engine_reads_each_version_as_a_scan_or_refuses_it(typed):
+    head = typed.refresh().version
+    assert head >= 7
+    for version in range(head + 1):
+        expected = known_rows(typed, version)
+        for engine, found in readings(typed, version).items():
+            if engine == "deltalake, Arrow" and _has_vectors(typed, version):
+                assert "deletionVectors" in found
+            else:
+                assert found == expected, (version, engine)
+
+
+def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(1400))
+    (segment,) = live(t.head())
+    delete_rows(t, {segment.id: range(0, 1400, 2)})
+    publish(t, "delta")
+    (stored,) = [a["add"]["deletionVector"] for a in actions_of(t, 2) if "add" in a]
+    assert stored["storageType"] == "u"
+    assert len(objects_of(t, "_delta_vectors/")) == 1
+    found = readings(t, 2)
+    assert found["deltalake"] == found["polars"] == known_rows(t, 2)
+
+
+def test_a_predicate_on_statistics_finds_all_rows(typed):
+    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415
+
+    version = typed.refresh().version
+    engine = QueryBuilder().register("t", DeltaTable(path_of(typed), version=version))
+    rows = pa.table(engine.execute("SELECT * FROM t").read_all()).cast(typed.head().schema)
+    for name in ("at", "large", "single", "text", "day", "local", "price"):
+        for value in rows.column(name).drop_null().unique().to_pylist()[:5]:
+            text = str(value).replace("+00:00", "Z")
+            query = (
+                f"SELECT count(*) AS n FROM t WHERE {name} = arrow_cast('{text}', '{_arrow(name)}')"
+            )
+            counted = pa.table(engine.execute(query).read_all()).column("n")[0].as_py()
+            assert counted == rows.column(name).to_pylist().count(value), (name, value)
+
+
+def _arrow(name):
+    return {
+        "at": 'Timestamp(Microsecond, Some("UTC"))',
+        "large": "Int64",
+        "single": "Float32",
+        "text": "Utf8",
+        "day": "Date32",
+        "local": "Timestamp(Microsecond, None)",
+        "price": "Decimal128(20, 4)",
+    }[name]
+
+
+def test_histories_of_others_have_the_times_of_commits(typed):
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    told = DeltaTable(path_of(typed)).history()
+    ours = [*typed.history()]
+    assert [(h["version"], h["operation"]) for h in told] == [
+        (h.version, h.operation) for h in ours
+    ]
+    times = [dt.datetime.fromtimestamp(h["timestamp"] / 1000, dt.UTC) for h in told]
+    assert times == [h.time for h in ours]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda other, path: __import__("deltalake").write_deltalake(
+            path, published.rows(90, 1).append_column("added", pa.array(["y"])), mode="append"
+        ),
+        lambda other, path: other.delete("number = 0"),
+        lambda other, path: other.update(new_values={"truth": "true"}),
+        lambda other, path: other.optimize.compact(),
+        lambda other, path: other.vacuum(0, dry_run=False, enforce_retention_duration=False),
+        lambda other, path: other.vacuum(
+            0, dry_run=False, enforce_retention_duration=False, full=True
+        ),
+        lambda other, path: other.restore(1),
+        lambda other, path: other.alter.set_table_properties({"delta.appendOnly": "true"}),
+    ],
+    ids=["append", "delete", "update", "optimize", "vacuum", "full-vacuum", "restore", "alter"],
+)
+def test_writes_of_others_are_refused_and_touch_nothing_of_ours(typed, write):
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    before = objects_of(typed, "")
+    with pytest.raises(Exception, match=r"eventlog\.readOnly"):
+        write(DeltaTable(path_of(typed)), path_of(typed))
+    after = objects_of(typed, "")
+    assert {key: after.get(key) for key in before} == before
+    # A file in the root is all that a refused append leaves.
+    assert all(key.startswith("part-") for key in after.keys() - before.keys())
+
+
+def test_others_cleaning_up_the_log_leaves_every_version(typed):
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    before = objects_of(typed)
+    DeltaTable(path_of(typed)).cleanup_metadata()
+    assert objects_of(typed) == before
+
+
+def test_a_compaction_changes_no_rows_and_an_append_does(typed):
+    changes = {}
+    for version in range(1, typed.refresh().version + 1):
+        operation = typed.snapshot(version).header.changes.operation
+        files = [a.get("add") or a.get("remove") for a in actions_of(typed, version)]
+        changes.setdefault(operation, set()).update(f["dataChange"] for f in files if f)
+    assert changes["compact"] == {False}
+    assert changes["append"] == changes["delete"] == {True}
+
+
+def _has_vectors(t, version):
+    return "vectors" in t.snapshot(version).header.features
+
+
+def _history(store):
+    """Four versions in memory: an append, another, and a restore of the first."""
+    t = create(store)
+    append(t, events(3))
+    append(t, events(3, day=1))
+    t.restore(1)
+    return t
+
+
+def test_one_by_one_is_as_all_at_once():
+    store = MemoryStore()
+    t = _history(store)
+    for version in range(t.refresh().version + 1):
+        assert publish(t, "delta", version=version).put == 1
+    one_by_one = objects_of(t)
+    unpublish(t, "delta", dry_run=False)
+    assert not objects_of(t)
+    done = publish(t, "delta")
+    assert (done.first, done.last, done.put) == (0, t.refresh().version, t.refresh().version + 1)
+    assert objects_of(t) == one_by_one
+    assert publish(t, "delta").put == 0
+
+
+def test_two_publishers_at_once_do_no_harm():
+    store = MemoryStore()
+    t = _history(store)
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(publish, Table.open("", store=store), "delta") for _ in range(4)]
+    assert {task.result().last for task in done} == {t.refresh().version}
+    both = objects_of(t)
+    unpublish(t, "delta", dry_run=False)
+    publish(t, "delta")
+    assert both == objects_of(t)
+
+
+@pytest.mark.parametrize("how", ["before", "after", "lost", "refused"])
+def test_a_publisher_killed_at_any_call_is_continued_by_another(how):
+    store = MemoryStore()
+    t = _history(store)
+    commit(t, *_fills(t))
+    publish(t, "delta", first=2)
+    whole = objects_of(t)
+    for at in range(1, 200):
+        unpublish(t, "delta", dry_run=False)
+        crashing = CrashingStore(store, 10**9, how)
+        other = Table.open("", store=crashing)
+        crashing.calls, crashing._at = 0, at
+        with contextlib.suppress(Crash, EventLogError):
+            publish(other, "delta", first=2)
+        if crashing.calls < at:
+            return
+        assert publish(t, "delta", first=None if objects_of(t) else 2).last == t.refresh().version
+        assert objects_of(t) == whole, at
+    raise AssertionError("no end")
+
+
+def _fills(t):
+    return [add(t, "1970-01-05")]
+
+
+def test_each_version_costs_one_get_and_one_put():
+    store = MemoryStore()
+    t = create(store)
+    for number in range(20):
+        append(t, events(1, day=number))
+    publish(t, "delta", version=9)
+    counting = CountingStore(store)
+    other = Table.open("", store=counting)
+    other.refresh()
+    with counting.measure() as counts:
+        assert publish(other, "delta").put == 11
+    assert counts.put == 11
+    # The commits, and: the newest, the last published one as it is, and twice the one below it.
+    assert counts.get <= 11 + 6
+    assert counts.list == 1
+
+
+def test_a_publication_begins_at_the_horizon_and_a_vacuum_cuts_it(tmp_path):
+    clock = ManualClock(published.START_MS, 1)
+    t = Table.create(str(tmp_path), events().schema, time_column="at", clock=clock)
+    for number in range(6):
+        append(t, events(3, day=number % 2, first=3 * number))
+    compact_all(t)
+    publish(t, "delta")
+    clock.sleep(3600)
+    append(t, events(2, first=50))
+    report = vacuum(t, dry_run=True, retention=timedelta(minutes=30), staging=timedelta(minutes=30))
+    before = objects_of(t)
+    done = vacuum(t, dry_run=False, retention=timedelta(minutes=30), staging=timedelta(minutes=30))
+    horizon = t.refresh().meta.horizon
+    assert horizon > 5
+    assert report.gone["published"].objects == done.gone["published"].objects == horizon
+    left = objects_of(t)
+    assert f"{DELTA}{horizon:020d}.checkpoint.parquet" in left.keys() - before.keys()
+    assert json.loads(left[f"{DELTA}_last_checkpoint"])["version"] == horizon
+    publish(t, "delta")
+    newest = t.refresh().version
+    for version in (horizon, newest):
+        found = readings(t, version)
+        assert found["deltalake"] == found["polars"] == known_rows(t, version)
+    assert "refused" in readings(t, horizon - 1)["deltalake"]
+    cut = objects_of(t)
+    unpublish(t, "delta", dry_run=False)
+    assert publish(t, "delta").first == horizon
+    again = objects_of(t)
+    assert again == cut
+    assert fsck(t).ok
+
+
+def test_a_checkpoint_after_some_versions_gives_the_same_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 10)
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(3))
+    for number in range(10):
+        t.set_properties({"user.n": str(number)})
+    append(t, events(3, first=3))
+    publish(t, "delta")
+    assert f"{DELTA}{10:020d}.checkpoint.parquet" in objects_of(t)
+    assert json.loads(t.store.get(f"{DELTA}_last_checkpoint"))["version"] == 10
+    t.store.delete([f"{DELTA}{number:020d}.json" for number in range(10)])
+    for version in (10, t.refresh().version):
+        found = readings(t, version)
+        assert found["deltalake"] == found["deltalake, Arrow"] == known_rows(t, version)
+        assert found["polars"] == found["deltalake"]
+
+
+def test_branches_are_refused_by_name():
+    t = _history(MemoryStore())
+    t.branch("audit")
+    with pytest.raises(InvalidInput, match=r"a branch is not published as Delta.*Iceberg"):
+        publish(Table.open("", store=t.store, branch="audit"), "delta")
+
+
+def test_keyed_tables_are_refused_by_name():
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), *events().schema])
+    t = create(schema=schema, key="k")
+    with pytest.raises(InvalidInput, match="a keyed table is not published yet"):
+        publish(t, "delta")
+    assert not objects_of(t)
+
+
+def test_maps_of_structs_are_refused_by_name():
+    pair = pa.struct([("x", pa.int32())])
+    t = create(schema=events().schema.append(pa.field("odd", pa.map_(pair, pa.int32()))))
+    with pytest.raises(InvalidInput, match="column 'odd' has a map"):
+        publish(t, "delta")
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        (lambda t: t.rename_column("value", "price"), "price"),
+        (lambda t: t.add_columns([pa.field("more", pa.int32())], {"more": 7}), "more"),
+        (lambda t: t.widen_column("small", pa.int64()), "small"),
+        (lambda t: t.rename_column(["place", "x"], "y"), "place"),
+        (lambda t: (t.drop_columns(["small"]), t.rename_column("value", "small")), "small"),
+    ],
+    ids=["rename", "default", "widen", "nested", "another"],
+)
+def test_versions_that_engines_would_read_as_nulls_are_refused_by_name(tmp_path, change, column):
+    more = [("small", pa.int32()), ("place", pa.struct([("x", pa.int32())]))]
+    schema = pa.schema([*events().schema, *(pa.field(*pair) for pair in more)])
+    t = Table.create(str(tmp_path), schema, time_column="at")
+    append(t, _of(schema, 0))
+    change(t)
+    with pytest.raises(InvalidInput, match=f"column '{column}' was renamed.*Iceberg") as caught:
+        publish(t, "delta")
+    assert caught.value.version >= 2
+    assert known_rows(t, 1) == readings(t, 1)["polars"]
+    overwrite(t, _of(t.head().schema, 5))
+    written_again = t.refresh().version
+    unpublish(t, "delta", dry_run=False)
+    publish(t, "delta", first=written_again)
+    for found in readings(t, written_again).values():
+        assert found == known_rows(t, written_again)
+
+
+def _of(schema, n):
+    values = {"at": dt.datetime(2013, 1, 1 + n, tzinfo=dt.UTC), "name": "a", "value": n / 2}
+    values |= {"price": n / 4, "more": n, "small": n, "place": {"x": n, "y": n}}
+    named = {name: values[name] for name in schema.names}
+    return pa.Table.from_pylist([named], schema=schema)
+
+
+def test_dropped_columns_are_no_obstacle(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(3))
+    t.drop_columns(["value"])
+    append(t, events(3, first=3).drop(["value"]))
+    publish(t, "delta")
+    for version in (1, 2, 3):
+        for found in readings(t, version).values():
+            assert found == known_rows(t, version)
+
+
+def test_a_publication_of_another_table_is_refused():
+    store = MemoryStore()
+    publish(_history(store), "delta")
+    other = create(MemoryStore(), seed=7)
+    for key, body in objects_of(Table(store)).items():
+        other.store.put_if_absent(key, body)
+    for number in range(3):
+        append(other, events(1, day=number))
+    with pytest.raises(Corrupt, match=r"publishes another table \(id .*eventlog unpublish delta"):
+        publish(other, "delta")
+
+
+def test_a_publication_ahead_of_the_table_is_refused():
+    t = _history(MemoryStore())
+    publish(t, "delta")
+    other = create(MemoryStore())
+    for key, body in objects_of(t).items():
+        other.store.put_if_absent(key, body)
+    with pytest.raises(Corrupt, match="unpublish"):
+        publish(other, "delta")
+
+
+def test_objects_of_strangers_stop_the_publisher_and_are_found():
+    store = MemoryStore()
+    t = _history(store)
+    publish(t, "delta", version=1)
+    key = f"{DELTA}{2:020d}.json"
+    store.put_if_absent(key, b'{"commitInfo":{"engineInfo":"delta-rs"}}\n')
+    with pytest.raises(Corrupt, match="another program wrote it") as caught:
+        publish(t, "delta")
+    assert caught.value.key == key
+    assert {f.key for f in fsck(t).findings if f.severity == "error"} == {key}
+
+
+def test_a_gap_is_named():
+    t = _history(MemoryStore())
+    publish(t, "delta")
+    key = f"{DELTA}{1:020d}.json"
+    t.store.delete([key])
+    with pytest.raises(Corrupt, match="version 1 is missing in the publication"):
+        publish(t, "delta")
+    assert key in {f.key for f in fsck(t).findings}
+
+
+def test_fsck_compares_commits_and_checkpoints_with_the_log():
+    store = MemoryStore()
+    t = _history(store)
+    publish(t, "delta", first=2)
+    assert fsck(t).ok
+    body = store.get(f"{DELTA}{3:020d}.json")
+    replace_object(store, f"{DELTA}{3:020d}.json", body.replace(b'"remove"', b'"rem0ve"'))
+    keys = [f"{DELTA}{3:020d}.json", f"{DELTA}{2:020d}.checkpoint.parquet"]
+    replace_object(store, keys[1], b"PAR1")
+    store.put_if_absent(f"{DELTA}note.txt", b"?")
+    found = [f.key for f in fsck(t).findings if f.severity == "error"]
+    assert sorted(found) == sorted([*keys, f"{DELTA}note.txt"])
+
+
+def test_a_publication_that_begins_later_has_to_be_taken_back():
+    t = _history(MemoryStore())
+    publish(t, "delta", first=2)
+    assert publish(t, "delta", first=3).first == 2
+    with pytest.raises(InvalidInput, match="the publication begins at version 2"):
+        publish(t, "delta", first=1)
+
+
+def test_very_many_versions_are_asked_for(monkeypatch):
+    from eventlog.publishing import versions  # noqa: PLC0415
+
+    t = _history(MemoryStore())
+    monkeypatch.setattr(versions, "MOST_VERSIONS", 3)
+    with pytest.raises(InvalidInput, match=r"4 versions would be published.*--from"):
+        publish(t, "delta")
+    assert publish(t, "delta", first=0).put == 4
+
+
+def test_the_log_of_another_program_is_not_taken_back():
+    t = _history(MemoryStore())
+    key = f"{DELTA}{0:020d}.json"
+    t.store.put_if_absent(key, b'{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')
+    with pytest.raises(InvalidInput, match="was not published by eventlog"):
+        unpublish(t, "delta", dry_run=False)
+    assert list(objects_of(t)) == [key]
+
+
+def test_nothing_is_taken_back_unless_it_runs():
+    t = _history(MemoryStore())
+    publish(t, "delta")
+    there = objects_of(t)
+    assert sorted(unpublish(t, "delta")) == sorted(there)
+    assert objects_of(t) == there

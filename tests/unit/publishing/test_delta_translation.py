@@ -1,0 +1,136 @@
+"""The pure parts of publishing as Delta: bounds, base 85, times, net changes."""
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+from support.builders import HASH
+
+from eventlog.model.actions import Add, Drop, Replace
+from eventlog.model.entries import Column, Correction, Segment
+from eventlog.model.records import Transaction
+from eventlog.publishing.delta.checkpoints import is_due
+from eventlog.publishing.delta.commits import in_commit_time, publisher_of
+from eventlog.publishing.delta.statistics import bound_text
+from eventlog.publishing.delta.vectors import DeltaVector, z85
+from eventlog.publishing.versions import exchanges
+from eventlog.state.fold import Effect, segment_of
+
+DAY_US = 86_400_000_000
+
+
+def bits(value: float) -> int:
+    (number,) = struct.unpack(">q", struct.pack(">d", value))
+    return number if number >= 0 else number ^ 0x7FFF_FFFF_FFFF_FFFF
+
+
+@pytest.mark.parametrize(
+    ("stored", "bound", "low", "high"),
+    [
+        ("int64", -(2**63) + 1, "-9223372036854775807", "-9223372036854775807"),
+        ("string", 'a"é', '"a\\"é"', '"a\\"é"'),
+        ("float64", bits(0.1), "0.1", "0.1"),
+        ("float64", bits(0.0), "-0.0", "0.0"),
+        ("float32", bits(-1.5), "-1.5", "-1.5"),
+        ("float64", bits(float("inf")), None, None),
+        ("float64", bits(float("-inf")), None, None),
+        ("decimal(10,3)", -5, "-0.005", "-0.005"),
+        ("decimal(10,3)", 12_345, "12.345", "12.345"),
+        ("decimal(10,0)", 7, "7", "7"),
+        ("date", -DAY_US, '"1969-12-31"', '"1969-12-31"'),
+        ("date", 4_000_000 * DAY_US, None, None),
+        ("timestamp", 1, '"1970-01-01T00:00:00.000Z"', '"1970-01-01T00:00:00.001Z"'),
+        ("timestamp", -1, '"1969-12-31T23:59:59.999Z"', '"1970-01-01T00:00:00.000Z"'),
+        ("timestamp_ntz", 1000, '"1970-01-01T00:00:00.001"', '"1970-01-01T00:00:00.001"'),
+        ("timestamp", 253_402_300_800_000_000, None, None),
+        ("bool", 1, None, None),
+        ("binary", 1, None, None),
+    ],
+)
+def test_bounds_enclose_and_what_has_no_form_is_left_out(stored, bound, low, high):
+    column = Column(1, "c", stored)
+    assert bound_text(column, bound, up=False) == low
+    assert bound_text(column, bound, up=True) == high
+
+
+def test_base_85_is_that_of_its_specification():
+    assert z85(bytes.fromhex("864fd26fb559f75b")) == "HelloWorld"
+    assert z85(b"\x86") == z85(b"\x86\0\0\0")
+
+
+def test_a_vector_above_a_thousand_bytes_has_an_object_named_by_its_bytes():
+    small, large = DeltaVector.of(b"x" * 1020, 3), DeltaVector.of(b"x" * 1021, 3)
+    assert (small.descriptor()["storageType"], large.descriptor()["storageType"]) == ("i", "u")
+    assert large.key == DeltaVector.of(b"x" * 1021, 3).key != DeltaVector.of(b"y" * 1021, 3).key
+    assert large.body()[5:-4] == large.content
+    assert large.descriptor()["sizeInBytes"] == 1025
+
+
+def version_at(version, time_ms, *clock):
+    return SimpleNamespace(
+        version=version, header=SimpleNamespace(time=time_ms), meta=SimpleNamespace(clock=clock)
+    )
+
+
+def test_times_rise_where_the_clock_was_set_back():
+    first, second = Correction(3, 1000, 10), Correction(5, 11, -50)
+    history = [
+        version_at(2, 900),
+        version_at(3, 1000),
+        version_at(4, 10, first),
+        version_at(5, 11, first),
+        version_at(6, -50, first, second),
+        version_at(7, 5000, first, second),
+    ]
+    assert [in_commit_time(one) for one in history] == [900, 1000, 1001, 1002, 1003, 5000]
+
+
+def added(name: str, version: int = 4) -> Segment:
+    return segment_of(Add(name * 32, "2013-01-07", 3, 1, 100, HASH, 1), version, 0)
+
+
+def did(*actions, operation="append"):
+    return Transaction(
+        id="f" * 32, operation=operation, writer="w", read_version=3, actions=actions
+    )
+
+
+def as_add(segment: Segment) -> Add:
+    return Add(segment.id, segment.chunk, segment.epoch, 1, 100, HASH, 1)
+
+
+def as_drop(segment: Segment) -> Drop:
+    return Drop(segment.id, segment.chunk, HASH)
+
+
+def test_what_a_commit_adds_and_drops_again_is_no_change():
+    a, b = added("a"), added("b")
+    effect = Effect(None, adds=(a, b), drops=(a,), taken=(did(as_add(a)), did(as_add(b))))
+    assert [(e.before, e.after) for e in exchanges(effect)] == [(None, b)]
+
+
+def test_an_entry_that_is_added_again_is_exchanged():
+    old, new = added("a", 2), added("a", 4)
+    effect = Effect(None, adds=(new,), drops=(old,), taken=(did(as_drop(old), as_add(new)),))
+    assert [(e.before, e.after) for e in exchanges(effect)] == [(old, new)]
+
+
+def test_the_name_of_an_operation_does_not_say_whether_rows_change():
+    a, b, c, d = (added(name) for name in "abcd")
+    compacted = did(Replace(3, 0), as_drop(a), as_add(b), operation="append")
+    overwritten = did(as_drop(c), as_add(d), operation="compact")
+    effect = Effect(None, adds=(b, d), drops=(a, c), taken=(compacted, overwritten))
+    assert [e.rows_changed for e in exchanges(effect)] == [False, False, True, True]
+
+
+def test_checkpoints_follow_from_the_version_alone():
+    due = [version for version in range(405) if is_due(version, 7)]
+    assert due == [7, 100, 200, 300, 400]
+    assert not is_due(0, 0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[1]", b'{"add":{}}', b'{"commitInfo":7}', b"\xff", b"[" * 100_000]
+)
+def test_commits_of_other_programs_name_no_table(body):
+    assert publisher_of(body) == (None, None)
