@@ -28,7 +28,7 @@ from eventlog.fsck.objects.vacuum_record import waiting_of
 from eventlog.fsck.repair import repair as repair_frames
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable_runs
-from eventlog.publishing.delta.audit import audit_delta
+from eventlog.publishing.delta.publication_check import audit_delta
 from eventlog.recovery import fallback
 from eventlog.recovery.links import Links, past_links
 from eventlog.session.session import Session
@@ -75,9 +75,8 @@ def fsck(
 
     Args:
         table: a handle; `Table(store)` creates one without reading a head that may be damaged.
-        objects: also check that every live segment exists and has the right size, and count the
-            objects that nothing refers to: one listing of everything but the log. And compare what
-            is published for other engines with the log.
+        objects: also check that every live segment exists and has the right size, count the objects
+            that nothing refers to, and compare what is published for other engines with the log.
         checksums: also read those segments, and those that pins and replicas hold: compare their
             sha256, and report each that readers refuse, and rows in wrong chunks and buckets;
             implies `objects`. The memory does not depend on the size of the table.
@@ -115,8 +114,7 @@ def fsck(
         segments = _check_segments(
             store, walk, sought, findings, columns=columns, checksums=checksums, progress=progress
         )
-    if objects:
-        _check_publications(Session(store, table.clock), walk, findings)
+    _check_publications(Session(store, table.clock), walk, findings, wanted=objects)
     _check_time(store, walk, findings, table.clock)
     for key, message in sorted(links.items()):  # objects behind them count as absent
         findings.add("error", message, key)
@@ -294,10 +292,10 @@ def _report(
     )
 
 
-def _check_publications(session: Session, walk: Walk, findings: Findings) -> None:
+def _check_publications(session: Session, walk: Walk, findings: Findings, *, wanted: bool) -> None:
     """Report what is published in other formats and differs from the log."""
     try:
-        for problem in audit_delta(session):
+        for problem in audit_delta(session) if wanted else ():
             findings.add("error", problem.message, problem.key, problem.version)
     except (Corrupt, NotFound) as error:
         if not walk.unfit:

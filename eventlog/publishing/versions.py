@@ -91,7 +91,7 @@ def exchanges(effect: Effect) -> tuple[Exchange, ...]:
     )
 
 
-def steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
+def version_steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
     """Yield the versions from `first` to `last`, in order. One GET a version, ahead.
 
     One GET more for the version before the first one. Key frames, and leaves of segments that are
@@ -116,7 +116,7 @@ def steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
         below = snapshot
 
 
-def oldest_kept(log: Log, head: Snapshot) -> int:
+def first_publishable(log: Log, head: Snapshot) -> int:
     """Return the oldest version that a first publication can begin at: of the horizon, or a copy's.
 
     One LIST.

@@ -28,6 +28,7 @@ from eventlog.errors import Corrupt, EventLogError, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
 from eventlog.publishing.delta import checkpoints
+from eventlog.publishing.delta.publisher import DeltaPublisher
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
 from eventlog.store.testing.wrappers import CountingStore
@@ -388,6 +389,17 @@ def test_objects_of_strangers_stop_the_publisher_and_are_found():
         publish(t, "delta")
     assert caught.value.key == key
     assert {f.key for f in fsck(t).findings if f.severity == "error"} == {key}
+
+
+def test_the_hint_only_rises():
+    t = _history(MemoryStore())
+    publish(t, "delta", first=3)
+    unnamed = t.store.get(f"{DELTA}_last_checkpoint")
+    DeltaPublisher(t.session).put_checkpoint(t.snapshot(1))
+    assert t.store.get(f"{DELTA}_last_checkpoint") == unnamed
+    t.store.put_hint(f"{DELTA}_last_checkpoint", b"[]")
+    DeltaPublisher(t.session).put_checkpoint(t.snapshot(3))
+    assert t.store.get(f"{DELTA}_last_checkpoint") == unnamed
 
 
 def test_a_gap_is_named():

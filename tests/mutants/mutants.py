@@ -10,6 +10,7 @@ from mutants.engines import ENGINES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.merges import MERGES
+from mutants.publications import PUBLICATIONS
 from mutants.replacements import REPLACEMENTS
 from mutants.row_changes import ROW_CHANGES
 from mutants.rules import RULES
@@ -31,6 +32,7 @@ MUTANTS = (
         *CHANGED_ROWS,
         *CHECKED_ROWS,
         *ENGINES,
+        *PUBLICATIONS,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

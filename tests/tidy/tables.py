@@ -118,6 +118,7 @@ FUNCTIONS_OF_ONE_NAME = {
     "fsck": _VERB,
     "merge": _VERB,
     "pin": _VERB,
+    "publish": "a branch into its parent, and versions to other engines (docs/glossary.md)",
     "replicas": _VERB,
     "unpin": _VERB,
     "handler": "the entry point of a Lambda function",

@@ -17,8 +17,8 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Segment
-from eventlog.publishing.delta.commits import Vectors, add_action, in_commit_time
-from eventlog.publishing.delta.schema import compact, metadata, protocol
+from eventlog.publishing.delta.delta_commits import Vectors, add_action, in_commit_time
+from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
 from eventlog.publishing.delta.statistics import StatisticsWriter
 
 HINT_KEY = "_delta_log/_last_checkpoint"
@@ -158,4 +158,4 @@ def hint(version: int, rows: int, size: int) -> bytes:
         rows: their number.
         size: of the checkpoint, in bytes.
     """
-    return compact({"version": version, "size": rows, "sizeInBytes": size}).encode()
+    return one_line({"version": version, "size": rows, "sizeInBytes": size}).encode()

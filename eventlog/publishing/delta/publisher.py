@@ -22,10 +22,10 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema, Segment
 from eventlog.publishing import versions
-from eventlog.publishing.delta import checkpoints, commits, evolution
-from eventlog.publishing.delta.commits import parse_delta_key, vector_name
-from eventlog.publishing.delta.schema import check_types
-from eventlog.publishing.delta.vectors import VECTORS_PREFIX, DeltaVector
+from eventlog.publishing.delta import checkpoints, delta_commits, written_names
+from eventlog.publishing.delta.delta_commits import parse_delta_key, vector_name
+from eventlog.publishing.delta.delta_schema import check_types
+from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
 from eventlog.publishing.publication import Publication
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
@@ -36,7 +36,7 @@ from eventlog.store.retry import retrying
 logger = logging.getLogger(__name__)
 
 _FORMAT = "delta"
-_PREFIXES = (commits.LOG_PREFIX, VECTORS_PREFIX)
+_PREFIXES = (delta_commits.LOG_PREFIX, VECTORS_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def list_delta(session: Session) -> DeltaListing:
     """
     found: list[int] = []
     framed, others, hinted = set[int](), list[str](), False
-    for row in session.store.list(commits.LOG_PREFIX):
+    for row in session.store.list(delta_commits.LOG_PREFIX):
         parsed = parse_delta_key(row.key)
         if parsed is None:
             hinted |= row.key == checkpoints.HINT_KEY
@@ -116,7 +116,7 @@ class DeltaPublisher:
         known = self._known(listing, head)
         begin = min(start if known is None else known, target)
         done = 0
-        for step in versions.steps(self._log, begin, target):
+        for step in versions.version_steps(self._log, begin, target):
             self._check_schema(step)
             version = step.after.version
             # A publisher that was killed may have put the checkpoint alone, without the hint.
@@ -141,7 +141,10 @@ class DeltaPublisher:
             Corrupt: there is another one.
         """
         rows = self.expected_rows(snapshot)
-        body, key = checkpoints.checkpoint_bytes(rows), commits.checkpoint_key(snapshot.version)
+        body, key = (
+            checkpoints.checkpoint_bytes(rows),
+            delta_commits.checkpoint_key(snapshot.version),
+        )
         if not self._put(self._store.put_if_absent, key, body):
             body = self._store.get(key)
             if not same_state(checkpoints.described_rows(body), rows):
@@ -171,7 +174,7 @@ class DeltaPublisher:
             for entry in (exchange.before, exchange.after)
             if entry is not None
         )
-        return commits.delta_commit(step, self._vectors(entries))
+        return delta_commits.delta_commit(step, self._vectors(entries))
 
     def _check_table(self, head: Snapshot) -> None:
         """Refuse by name the tables that a Delta log cannot describe."""
@@ -200,7 +203,7 @@ class DeltaPublisher:
         snapshot, before = step.after, step.before
         schema = snapshot.stored_schema
         check_types(schema)
-        if not evolution.is_evolved(schema):
+        if not written_names.is_evolved(schema):
             return
         if before is not None and before.stored_schema == schema and self._written:
             entries = [exchange.after for exchange in step.exchanges if exchange.after]
@@ -211,7 +214,7 @@ class DeltaPublisher:
             if number not in self._written:
                 self._written[number] = self._schema_of(entry)
         written = {number: self._written[number] for number in newest}
-        evolution.check_readable(schema, written, snapshot.version)
+        written_names.check_readable(schema, written, snapshot.version)
 
     def _schema_of(self, entry: Segment) -> Schema | None:
         """Return the schema that a segment was written with; None if it is not found."""
@@ -237,7 +240,7 @@ class DeltaPublisher:
                     table=self._uri,
                 )
             return there
-        oldest = versions.oldest_kept(self._log, head) if first is None else first
+        oldest = versions.first_publishable(self._log, head) if first is None else first
         if oldest > target:
             raise InvalidInput(
                 f"version {target} cannot be the last one of a publication that begins at version "
@@ -265,16 +268,16 @@ class DeltaPublisher:
                 f"version {lost} is missing in the publication, or another program wrote to it: "
                 f"{self._taking_back()}, and publish again",
                 table=self._uri,
-                key=commits.delta_commit_key(lost),
+                key=delta_commits.delta_commit_key(lost),
             )
         if newest > head.version:
-            raise self._other(commits.delta_commit_key(newest), newest)
+            raise self._other(delta_commits.delta_commit_key(newest), newest)
         return newest
 
     def _put_step(self, step: VersionStep) -> None:
-        key, body = commits.delta_commit_key(step.after.version), self.expected(step)
+        key, body = delta_commits.delta_commit_key(step.after.version), self.expected(step)
         if not self._put(self._store.put_if_absent, key, body):
-            self._compare(step, body)  # against other-bytes-taken-for-published
+            self._compare(step, body)
 
     def _compare(self, step: VersionStep, body: bytes | None = None) -> None:
         """Check that a version is published as this log has it.
@@ -282,7 +285,7 @@ class DeltaPublisher:
         Raises:
             Corrupt: it is not.
         """
-        key = commits.delta_commit_key(step.after.version)
+        key = delta_commits.delta_commit_key(step.after.version)
         there = self._store.get(key)
         if there != (self.expected(step) if body is None else body):
             raise self._other(key, step.after.version, there, step.after.header.table)
@@ -294,7 +297,7 @@ class DeltaPublisher:
                 body = self._store.get(key)
             except KeyNotFound:
                 body = b""
-        named, _ = commits.publisher_of(body)
+        named, _ = delta_commits.publisher_of(body)
         why = "is not what this version is published as: another program wrote it, or the table"
         why += " was restored from an older copy"
         if named is not None and table and named != table:
@@ -341,13 +344,13 @@ def unpublish_delta(session: Session, *, run: bool) -> tuple[str, ...]:
     """
     listing = list_delta(session)
     if listing.commits:
-        lowest = session.store.get(commits.delta_commit_key(listing.commits[0]))
-        if commits.publisher_of(lowest)[0] is None:  # against strangers-log-deleted
+        lowest = session.store.get(delta_commits.delta_commit_key(listing.commits[0]))
+        if delta_commits.publisher_of(lowest)[0] is None:  # against strangers-log-deleted
             raise InvalidInput(
-                f"{session.uri}/{commits.LOG_PREFIX} was not published by eventlog: nothing is "
-                "deleted",
+                f"{session.uri}/{delta_commits.LOG_PREFIX} was not published by eventlog: nothing "
+                "is deleted",
                 table=session.uri,
-                key=commits.delta_commit_key(listing.commits[0]),
+                key=delta_commits.delta_commit_key(listing.commits[0]),
             )
     doomed = tuple(_published_keys(session))
     if run and doomed:
@@ -392,7 +395,7 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
     # Checkpoints first: what is left of an interrupted cut has no gap.
     doomed = sorted(
         (not parsed[1], row.key, row.size)
-        for row in session.store.list(commits.LOG_PREFIX)
+        for row in session.store.list(delta_commits.LOG_PREFIX)
         if (parsed := parse_delta_key(row.key)) and parsed[0] < horizon
     )
     if run and doomed:

@@ -1,19 +1,27 @@
 """The pure parts of publishing as Delta: bounds, base 85, times, net changes."""
 
+import json
 import struct
 from types import SimpleNamespace
 
 import pytest
-from support.builders import HASH
+from msgspec import UNSET, structs
+from support.builders import HASH, create
 
+from eventlog.format import keys
 from eventlog.model.actions import Add, Drop, Replace
-from eventlog.model.entries import Column, Correction, Segment
+from eventlog.model.entries import Column, Correction, Segment, Vector
 from eventlog.model.records import Transaction
 from eventlog.publishing.delta.checkpoints import is_due
-from eventlog.publishing.delta.commits import in_commit_time, publisher_of
+from eventlog.publishing.delta.delta_commits import (
+    delta_commit,
+    in_commit_time,
+    publisher_of,
+    vector_name,
+)
+from eventlog.publishing.delta.delta_vectors import DeltaVector, z85
 from eventlog.publishing.delta.statistics import bound_text
-from eventlog.publishing.delta.vectors import DeltaVector, z85
-from eventlog.publishing.versions import exchanges
+from eventlog.publishing.versions import Exchange, VersionStep, exchanges
 from eventlog.state.fold import Effect, segment_of
 
 DAY_US = 86_400_000_000
@@ -113,6 +121,34 @@ def test_an_entry_that_is_added_again_is_exchanged():
     old, new = added("a", 2), added("a", 4)
     effect = Effect(None, adds=(new,), drops=(old,), taken=(did(as_drop(old), as_add(new)),))
     assert [(e.before, e.after) for e in exchanges(effect)] == [(old, new)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "actions"),
+    [
+        (None, b"y", []),
+        (b"x", b"y", ["remove", "add"]),
+        (b"x", b"x", []),
+        (b"x", None, ["remove"]),
+    ],
+)
+def test_a_path_is_removed_and_added_only_with_another_vector(before, after, actions):
+    def entry(bitmap, version):
+        vector = UNSET if bitmap is None else Vector(3, bitmap)
+        return structs.replace(added("a", version), rows=9, vector=vector)
+
+    old = entry(before, 2)
+    new = None if after is None else entry(after if before else None, 4)
+    key = keys.key_of(old)
+    known = {
+        vector_name(one, key): DeltaVector.of(one.vector.bitmap, 3)
+        for one in (old, new)
+        if one and one.vector
+    }
+    exchange = Exchange(key, old, new, rows_changed=True)
+    at = create().head()
+    body = delta_commit(VersionStep(at, at, (exchange,)), known)
+    assert [name for line in body.splitlines()[1:] for name in json.loads(line)] == actions
 
 
 def test_the_name_of_an_operation_does_not_say_whether_rows_change():

@@ -95,10 +95,10 @@ def metadata(snapshot: Snapshot) -> dict[str, Any]:
 def schema_string(schema: Schema) -> str:
     """Return a schema in Delta's JSON."""
     fields = [_field(c.name, c.type, nullable=c.nullable) for c in schema.columns]
-    return compact({"type": "struct", "fields": fields})
+    return one_line({"type": "struct", "fields": fields})
 
 
-def compact(value: Any) -> str:
+def one_line(value: Any) -> str:
     """Return JSON on one line, without spaces, with the keys in their order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 

@@ -16,9 +16,9 @@ from msgspec import UnsetType
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Segment
-from eventlog.publishing.delta.schema import compact, metadata, protocol
+from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
+from eventlog.publishing.delta.delta_vectors import DeltaVector
 from eventlog.publishing.delta.statistics import StatisticsWriter
-from eventlog.publishing.delta.vectors import DeltaVector
 from eventlog.publishing.versions import Exchange, VersionStep
 
 LOG_PREFIX = "_delta_log/"
@@ -71,7 +71,7 @@ def delta_commit(step: VersionStep, vectors: Vectors) -> bytes:
     for name, of in (("protocol", protocol), ("metaData", metadata)):
         if before is None or of(before) != of(after):
             actions.append({name: of(after)})
-    lines = [compact(action) for action in actions]
+    lines = [one_line(action) for action in actions]
     statistics = StatisticsWriter(after.stored_schema)
     for exchange in step.exchanges:
         lines += _file_actions(exchange, in_commit_time(after), statistics, vectors)
@@ -143,10 +143,10 @@ def _file_actions(
             "partitionValues": {},
             "size": old.bytes,
         }
-        yield compact({"remove": fields | _vector_field(old, key, vectors)})
+        yield one_line({"remove": fields | _vector_field(old, key, vectors)})
     if new is not None:
         fields = add_action(new, key, time_ms, statistics, vectors)
-        yield compact({"add": {**fields, "dataChange": exchange.rows_changed}})
+        yield one_line({"add": {**fields, "dataChange": exchange.rows_changed}})
 
 
 def _vector_field(segment: Segment, key: str, vectors: Vectors) -> dict[str, Any]:

@@ -28,12 +28,13 @@ def misread_column(schema: Schema, written: Schema) -> str | None:
         schema: of the version that is read.
         written: that segments were written with.
     """
-    by_id, by_name = ({c.id: c for c in written.columns}, {c.name: c for c in written.columns})
+    by_id = {column.id: column for column in written.columns}
+    names = {column.name for column in written.columns}
     for column in schema.columns:
         old = by_id.get(column.id)
         if old is None:
             # against default-published-as-null
-            if column.name in by_name or not isinstance(column.initial, UnsetType):
+            if column.name in names or not isinstance(column.initial, UnsetType):
                 return column.name
         elif (old.name, old.type) != (column.name, column.type):  # against renamed-read-as-null
             return column.name

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing import versions
-from eventlog.publishing.delta import checkpoints, commits
+from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.publisher import (
     DeltaListing,
     DeltaPublisher,
@@ -44,12 +44,12 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
         return
     newest, head = listing.commits[-1], session.refresh()
     if listing.gap is not None:
-        key = commits.delta_commit_key(listing.gap)
+        key = delta_commits.delta_commit_key(listing.gap)
         yield PublicationProblem("the published version is missing", key, listing.gap)
     for version in (v for v in listing.commits if v > head.version):
-        yield PublicationProblem(_WRONG, commits.delta_commit_key(version), version)
+        yield PublicationProblem(_WRONG, delta_commits.delta_commit_key(version), version)
     publisher = DeltaPublisher(session, writes=False)
-    for step in versions.steps(session.log, listing.commits[0], min(newest, head.version)):
+    for step in versions.version_steps(session.log, listing.commits[0], min(newest, head.version)):
         yield from _of_version(session, publisher, step, listing)
 
 
@@ -58,14 +58,14 @@ def _of_version(
 ) -> Iterator[PublicationProblem]:
     version = step.after.version
     if version in listing.commits:
-        key = commits.delta_commit_key(version)
+        key = delta_commits.delta_commit_key(version)
         try:
             if session.store.get(key) != publisher.expected(step):
                 yield PublicationProblem(_WRONG, key, version)
         except (InvalidInput, KeyNotFound) as error:
             yield PublicationProblem(error.message, key, version)
     if version in listing.checkpoints:
-        key = commits.checkpoint_key(version)
+        key = delta_commits.checkpoint_key(version)
         try:
             rows = checkpoints.described_rows(session.store.get(key))
             if not same_state(rows, publisher.expected_rows(step.after)):

@@ -1,0 +1,112 @@
+"""Mutants of publishing: what is refused, what other writers meet, what other readers see."""
+
+from mutants.swap import always, becomes, mutant, never, skip
+
+PUBLICATIONS = (
+    mutant(
+        "compaction-published-as-a-change",
+        "R20.5",
+        "rows do not change where a transaction only rewrites them",
+        becomes("{a.id for t in effect.taken for a in t.actions if hasattr(a, 'id')}"),
+        "test_the_name_of_an_operation_does_not_say_whether_rows_change",
+        "test_a_compaction_changes_no_rows_and_an_append_does",
+    ),
+    mutant(
+        "ten-thousand-versions-unasked",
+        "R2.1",
+        "very many versions are published only if that is asked for",
+        never,
+        "test_very_many_versions_are_asked_for",
+    ),
+    mutant(
+        "map-of-untried-keys",
+        "R7.1",
+        "what no engine was seen to read is not published",
+        never,
+        "test_maps_of_structs_are_refused_by_name",
+    ),
+    mutant(
+        "unguarded-publication",
+        "V4",
+        "no other program writes to a published table",
+        becomes("[*readers, *required, 'inCommitTimestamp']"),
+        "test_writes_of_others_are_refused_and_touch_nothing_of_ours",
+    ),
+    mutant(
+        "maximum-cut-to-milliseconds",
+        "R7.4",
+        "bounds enclose the values",
+        becomes("_moment(bound // 1000)"),
+        "test_bounds_enclose_and_what_has_no_form_is_left_out",
+    ),
+    mutant(
+        "delta-times-that-fall",
+        "R10.4",
+        "published times rise where the clock was set back",
+        becomes("time_ms"),
+        "test_times_rise_where_the_clock_was_set_back",
+    ),
+    mutant(
+        "path-removed-and-added",
+        "R6.2",
+        "an entry of which only the version changes is no change of a file",
+        never,
+        "test_a_path_is_removed_and_added_only_with_another_vector",
+    ),
+    mutant(
+        "strangers-log-deleted",
+        "V4",
+        "only what eventlog published is deleted",
+        never,
+        "test_the_log_of_another_program_is_not_taken_back",
+    ),
+    mutant(
+        "branch-published-as-delta",
+        "R16.3",
+        "paths of a Delta log lie below its root",
+        never,
+        "test_branches_are_refused_by_name",
+    ),
+    mutant(
+        "keyed-published-as-it-is",
+        "R15.3",
+        "rows that later ones replace are not published",
+        never,
+        "test_keyed_tables_are_refused_by_name",
+    ),
+    mutant(
+        "gap-in-a-publication",
+        "R6.2",
+        "the published versions have no gap",
+        never,
+        "test_a_gap_is_named",
+    ),
+    mutant(
+        "hint-of-an-older-checkpoint",
+        "R2.1",
+        "the hint never names an older checkpoint than before",
+        always,
+        "test_the_hint_only_rises",
+    ),
+    mutant(
+        "cut-without-a-checkpoint",
+        "V2",
+        "the versions from the horizon on stay readable elsewhere",
+        skip,
+        "test_a_publication_begins_at_the_horizon_and_a_vacuum_cuts_it",
+    ),
+    mutant(
+        "default-published-as-null",
+        "R7.12",
+        "segments that lack a column with a default are not published",
+        never,
+        "test_versions_that_engines_would_read_as_nulls_are_refused_by_name",
+    ),
+    mutant(
+        "renamed-read-as-null",
+        "R7.10",
+        "segments whose columns have other names are not published",
+        never,
+        "test_versions_that_engines_would_read_as_nulls_are_refused_by_name",
+    ),
+)
