@@ -17,7 +17,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Segment
-from eventlog.publishing.delta.delta_commits import Vectors, add_action, in_commit_time
+from eventlog.publishing.delta.delta_commits import Vectors, in_commit_time, vector_name
 from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
 from eventlog.publishing.delta.statistics import StatisticsWriter
 
@@ -103,29 +103,26 @@ def checkpoint_rows(snapshot: Snapshot, segments: Sequence[Segment], vectors: Ve
         vectors: theirs, by `vector_name`.
     """
     statistics, time_ms = StatisticsWriter(snapshot.stored_schema), in_commit_time(snapshot)
-    described = metadata(snapshot)
+    fields = metadata(snapshot)
     head: list[dict[str, Any]] = [
         {"protocol": protocol(snapshot)},
         {
-            "metaData": described
+            "metaData": fields
             | {
                 "format": {"provider": "parquet", "options": []},
-                "configuration": [*described["configuration"].items()],
+                "configuration": [*fields["configuration"].items()],
             }
         },
     ]
-    adds = (
-        add_action(segment, keys.key_of(segment), time_ms, statistics, vectors)
-        for segment in sorted(segments, key=keys.key_of)
-    )
-    rows = [{"add": {**add, "partitionValues": [], "dataChange": False}} for add in adds]
-    return pa.Table.from_pylist([*head, *rows], schema=_SCHEMA)
+    keyed = sorted(((keys.key_of(segment), segment) for segment in segments), key=_first)
+    described = pa.Table.from_pylist(head, schema=_SCHEMA)
+    return pa.concat_tables([described, _adds(keyed, time_ms, statistics, vectors)])
 
 
 def checkpoint_bytes(rows: pa.Table) -> bytes:
     """Return a checkpoint with these rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="snappy")
+    pq.write_table(rows, sink, compression="zstd")
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
@@ -139,6 +136,36 @@ def described_rows(body: bytes) -> pa.Table:
         return pq.read_table(pa.BufferReader(body)).cast(_SCHEMA)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise Corrupt(f"the checkpoint does not decode: {error}") from None
+
+
+def _adds(
+    keyed: Sequence[tuple[str, Segment]],
+    time_ms: int,
+    statistics: StatisticsWriter,
+    vectors: Vectors,
+) -> pa.Table:
+    """Return the rows of live segments, in columns: a table may have very many."""
+    count, named = len(keyed), [vector_name(segment, key) for key, segment in keyed]
+    columns = {
+        "path": [key for key, _ in keyed],
+        "partitionValues": pa.MapArray.from_arrays([0] * (count + 1), [], []).cast(_MAP),
+        "size": [segment.bytes for _, segment in keyed],
+        "modificationTime": [time_ms] * count,
+        "dataChange": [False] * count,
+        "stats": [statistics.text(segment) for _, segment in keyed],
+        "deletionVector": [name and vectors[name].descriptor() for name in named],
+    }
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, _ADD.field(name).type)
+        for name, values in columns.items()
+    ]
+    adds = pa.StructArray.from_arrays(arrays, fields=[*_ADD])
+    others = [adds if f.name == "add" else pa.nulls(count, f.type) for f in _SCHEMA]
+    return pa.Table.from_arrays(others, schema=_SCHEMA)
+
+
+def _first(pair: tuple[str, Segment]) -> str:
+    return pair[0]
 
 
 def hinted_version(body: bytes) -> int:

@@ -7,7 +7,7 @@ the maximum raised. A bound that cannot be written, such as an infinity, is left
 
 from __future__ import annotations
 
-import json
+import json.encoder
 import math
 import struct
 from collections.abc import Iterable
@@ -18,6 +18,7 @@ from eventlog.model.entries import Column, Int, Schema, Segment
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+_quoted = json.encoder.encode_basestring  # as `json.dumps`, in half the time
 _SIGN = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -30,7 +31,7 @@ class StatisticsWriter:
 
     def __init__(self, schema: Schema) -> None:
         self._columns = {
-            column.id: (column, json.dumps(column.name, ensure_ascii=False))
+            column.id: (column, _quoted(column.name))
             for column in schema.columns
             if isinstance(column.type, str)
         }
@@ -43,10 +44,12 @@ class StatisticsWriter:
             if column is None:
                 continue
             nulls.append(f"{name}:{stats.nulls}")
-            for bound, up, found in ((stats.min, False, lows), (stats.max, True, highs)):
-                written = None if bound is None else bound_text(column, bound, up=up)
-                if written is not None:
-                    found.append(f"{name}:{written}")
+            low = None if stats.min is None else bound_text(column, stats.min, up=False)
+            high = None if stats.max is None else bound_text(column, stats.max, up=True)
+            if low is not None:
+                lows.append(f"{name}:{low}")
+            if high is not None:
+                highs.append(f"{name}:{high}")
         return (
             f'{{"numRecords":{segment.rows},"minValues":{_object(lows)},'
             f'"maxValues":{_object(highs)},"nullCount":{_object(nulls)},"tightBounds":false}}'
@@ -62,7 +65,7 @@ def bound_text(column: Column, bound: Int | str, *, up: bool) -> str | None:
         up: whether it is the maximum, which may only be raised.
     """
     if isinstance(bound, str):
-        return json.dumps(bound, ensure_ascii=False) if column.type == "string" else None
+        return _quoted(bound) if column.type == "string" else None
     stored = str(column.type)
     if stored.startswith("int"):
         return str(bound)
