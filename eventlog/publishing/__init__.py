@@ -52,6 +52,7 @@ def publish(
         Unavailable: the store does not answer; call it again.
         VersionNotFound: there is no such version.
         VersionNotReplicated: this copy lacks a version.
+        VersionVacuumed: `first` is below the horizon.
     """
     choice(format, "format", _FORMATS)
     last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)

@@ -29,6 +29,7 @@ from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
 from eventlog.publishing.delta import checkpoints
 from eventlog.publishing.delta.publisher import DeltaPublisher
+from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
 from eventlog.store.testing.wrappers import CountingStore
@@ -459,3 +460,21 @@ def test_nothing_is_taken_back_unless_it_runs():
     there = objects_of(t)
     assert sorted(unpublish(t, "delta")) == sorted(there)
     assert objects_of(t) == there
+
+
+def test_a_copy_publishes_the_same_from_where_it_begins():
+    source = create()
+    for number in range(70):
+        append(source, events(1, day=number % 3, first=number))
+    target = MemoryStore("memory://published-copy")
+    followed = follow(source, target.uri, start="keyframe")
+    copy = Table.open(target.uri)
+    done = publish(copy, "delta")
+    assert done.first == followed.start > 0
+    assert done.last == source.refresh().version
+    assert fsck(copy).ok
+    publish(source, "delta", first=done.first)
+    ours, theirs = objects_of(source), objects_of(copy)
+    assert ours.keys() == theirs.keys()
+    lowest = f"{DELTA}{done.first:020d}.json"  # the copy has not the version before
+    assert {key for key in ours if ours[key] != theirs[key]} == {lowest}
