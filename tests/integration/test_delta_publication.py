@@ -433,6 +433,8 @@ def test_a_publication_that_begins_later_has_to_be_taken_back():
     assert publish(t, "delta", first=3).first == 2
     with pytest.raises(InvalidInput, match="the publication begins at version 2"):
         publish(t, "delta", first=1)
+    with pytest.raises(InvalidInput, match="version 1 cannot be the last one"):
+        publish(t, "delta", version=1)
 
 
 def test_very_many_versions_are_asked_for(monkeypatch):

@@ -232,25 +232,26 @@ class DeltaPublisher:
             InvalidInput: it begins above `first`, or would have very many versions.
         """
         there = listing.first
-        if there is not None:
-            if first is not None and first < there:
-                raise InvalidInput(
-                    f"the publication begins at version {there}. {self._taking_back()}, and "
-                    f"publish again from version {first}",
-                    table=self._uri,
-                )
-            return there
-        oldest = versions.first_publishable(self._log, head) if first is None else first
-        if oldest > target:
+        if there is not None and first is not None and first < there:
             raise InvalidInput(
-                f"version {target} cannot be the last one of a publication that begins at version "
-                f"{oldest}",
+                f"the publication begins at version {there}. {self._taking_back()}, and "
+                f"publish again from version {first}",
                 table=self._uri,
             )
-        if first is None:
-            versions.check_count(oldest, target, self._uri, _FORMAT)
-        check_kept(head.meta, head.version, oldest, self._uri)
-        return oldest
+        start = first if there is None else there
+        if start is None:
+            start = versions.first_publishable(self._log, head)
+        if start > target:
+            raise InvalidInput(
+                f"version {target} cannot be the last one of a publication that begins at version "
+                f"{start}",
+                table=self._uri,
+            )
+        if there is None:
+            if first is None:
+                versions.check_count(start, target, self._uri, _FORMAT)
+            check_kept(head.meta, head.version, start, self._uri)
+        return start
 
     def _known(self, listing: DeltaListing, head: Snapshot) -> int | None:
         """Return the newest published version; None if none is.
