@@ -7,11 +7,10 @@ from eventlog.cli.verbs import (
     branches,
     compaction,
     copies,
+    engines,
     fsck,
-    publishing,
     reading,
     rows,
-    sql,
     tables,
     upkeep,
     vacuum,
@@ -20,7 +19,7 @@ from eventlog.cli.verbs import (
 VERBS = (
     *tables.VERBS,
     *reading.VERBS,
-    *sql.VERBS,
+    *engines.VERBS,
     *rows.VERBS,
     *compaction.VERBS,
     *vacuum.VERBS,
@@ -28,7 +27,6 @@ VERBS = (
     *fsck.VERBS,
     *branches.VERBS,
     *copies.VERBS,
-    *publishing.VERBS,
 )
 
 __all__ = ["VERBS"]
