@@ -26,7 +26,7 @@ from eventlog.model.actions import Add, Restore
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.records import App, Commit
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.incoming.casting import check_columns
+from eventlog.staging.incoming.casting import check_columns, left_out
 from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import (
@@ -240,8 +240,29 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
     return commit_staged(session, transaction)
 
 
+def check_rows(given: pa.Schema, head: Snapshot, missing: Missing | None) -> pa.Schema:
+    """Check the columns of rows before they are read; those of a keyed table may have `_op`.
+
+    Args:
+        given: the columns, as the table spells them.
+        head: the table.
+        missing: `null` if columns and fields that the rows lack are to be null even where that
+            erases values.
+
+    Returns: the schema that the rows are brought to.
+
+    Raises:
+        InvalidInput: a column is unknown, missing, or of a type that does not fit.
+    """
+    rule = head.merge_rule
+    wanted = head.schema if rule is None else incoming(head.schema, rule, given)
+    check_columns(given, wanted, head.layout.time_column)
+    check_complete(head.schema, rule, given, missing)
+    return wanted
+
+
 def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None) -> None:
-    """Check that rows which replace others have all columns, unless nulls are meant.
+    """Check that rows which replace others have all columns and fields, unless nulls are meant.
 
     Args:
         table: the table's schema.
@@ -249,9 +270,9 @@ def check_replacing(table: pa.Schema, given: pa.Schema, missing: Missing | None)
         missing: `null` if nulls are meant.
 
     Raises:
-        InvalidInput: a column is missing.
+        InvalidInput: a column or a field is missing.
     """
-    lacking = [name for name in table.names if name not in given.names]
+    lacking = left_out(given, table)
     if lacking and missing is None:
         raise InvalidInput(replacing_incomplete(lacking))
 
@@ -393,19 +414,14 @@ def stage(
     recipe = Recipe.of(head, fills=missing is not None)
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
-    wanted, time_column = head.schema, recipe.layout.time_column
-    given = spelled(reader.schema, wanted.names)
-    if recipe.rule is not None:
-        wanted = incoming(wanted, recipe.rule, given)
-    check_columns(given, wanted, time_column)
-    check_complete(head.schema, recipe.rule, given.names, missing)
+    wanted = check_rows(spelled(reader.schema, head.schema.names), head, missing)
     try:
         # Verify the handle in parallel: the commit would have to wait for it.
         with (
             session.verifying(),
             Stager(store, session.clock, recipe, memory_bytes) as stager,
         ):
-            for batch in batches(reader, wanted, time_column):
+            for batch in batches(reader, wanted, recipe.layout.time_column):
                 stager.write(batch)
             adds = stager.finish()
     except InvalidInput:

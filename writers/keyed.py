@@ -54,13 +54,13 @@ def upsert(
         app_seq: as for `append`.
         memory_bytes: as for `append`.
         missing: `null` if columns that `data` lacks are to be null in the rows of its keys, under
-            the rules `last` and `first`. Without it `data` must have all columns there; rows that
-            are deletes need not.
+            the rules `last` and `first`, and fields that its structs lack, under every rule.
+            Without it `data` must have them; rows that are deletes need not.
         evolve: see `append`.
 
     Raises:
-        InvalidInput: the table has no key, or the rows do not fit it, or lack a column whose values
-            they would erase.
+        InvalidInput: the table has no key, or the rows do not fit it, or lack a column or a
+            field whose values they would erase.
         CommitConflict: the upload took so long that a vacuum's fence passed it.
         CommitUnknown: see `append`.
         Unavailable: the store does not answer; nothing was committed.

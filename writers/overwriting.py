@@ -30,6 +30,7 @@ from eventlog.table.stage_again import Copies, commit_staged
 from eventlog.writers.batch import (
     check_missing,
     check_replacing,
+    check_rows,
     evolving,
     make_app,
     skipped,
@@ -81,14 +82,14 @@ def overwrite(  # noqa: PLR0913 - the public API
         app_id: see `append`.
         app_seq: see `append`.
         memory_bytes: see `append`.
-        missing: `null` if columns that `data` lacks are to be null where it replaces rows.
+        missing: `null` if columns and fields that `data` lacks are to be null in place of values.
         evolve: see `append`. Not in a dry run.
         dry_run: read and check `data`, store and commit nothing, and return what would be replaced.
 
     Returns: the version, with the numbers of rows (if keyed: before they are merged) and segments.
 
     Raises:
-        InvalidInput: rows or a chunk are not wholly in the range; or `data` lacks a column.
+        InvalidInput: rows or a chunk are not wholly in the range; or see `missing`.
         CommitConflict: a segment to drop was replaced, or its rows updated, or with `serializable`
             some were added; or, in a keyed table, a compaction, a restore or a merge of another log
             has changed segments above the rows. Read again, and overwrite again.
@@ -131,7 +132,9 @@ def _overwrite_range(
     drops = range_drops(before, low, high)
     rows = to_reader(data)
     if drops:
-        check_replacing(head.schema, spelled(rows.schema, head.schema.names), missing)
+        given = spelled(rows.schema, head.schema.names)
+        check_rows(given, head, "null")
+        check_replacing(head.schema, given, missing)
     adds = stage(t, head, rows, request.memory_bytes, "null", kept=not request.dry_run)
     isolation = "snapshot" if request.arrivals == "ignore" else "serializable"
     seen = before.version

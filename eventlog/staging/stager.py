@@ -130,7 +130,7 @@ class Stager:
     def _conformed(self, batch: pa.RecordBatch) -> pa.Table | Problem:
         """Return the rows in the form in which they are held, or the first problem in them."""
         rule, layout = self._recipe.rule, self._recipe.layout
-        names = batch.schema.names
+        given = batch.schema
         batch = with_defaults(batch, self._defaults)
         if rule is None:
             return conform(batch, self._wanted, layout.time_column)
@@ -141,9 +141,7 @@ class Stager:
         if isinstance(table, Problem):
             return table
         chunked_by = None if layout.granularity == "all" else layout.time_column
-        lacking = (
-            [] if self._recipe.fills else upsert_rows.missing_columns(self._wanted, rule, names)
-        )
+        lacking = [] if self._recipe.fills else upsert_rows.erased(self._wanted, rule, given)
         return upsert_rows.checked(table, self._wanted, rule, chunked_by, lacking)
 
     def _hold(self, rows: pa.Table) -> None:

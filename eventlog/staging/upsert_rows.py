@@ -16,10 +16,16 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed import row_merging
 from eventlog.keyed.log_rows import deleted, in_key_order, log_schema
 from eventlog.keyed.rule import DELETE, OP, UPSERT, MergeRule
+from eventlog.model.columns.edits import path_text
+from eventlog.staging.incoming.casting import FieldPath, absent_fields
 from eventlog.staging.incoming.problems import Problem
 
 Missing = Literal["null"]  # what a column that rows lack stands for
 MISSING: tuple[Missing, ...] = ("null",)
+_NULL_MEANT = (
+    "Give all columns and fields; or, if you mean null, give missing='null' (Spark: option "
+    "missing, shell: --missing null)"
+)
 _WHOLE = ("last", "first")  # the rules under which a row counts with its nulls
 
 
@@ -42,40 +48,47 @@ def incoming(table: pa.Schema, rule: MergeRule, given: pa.Schema) -> pa.Schema:
     return log_schema(table, rule) if OP in given.names else table
 
 
-def missing_columns(table: pa.Schema, rule: MergeRule | None, given: Iterable[str]) -> list[str]:
-    """Return the columns that rows lack and whose values they would therefore erase.
+def erased(table: pa.Schema, rule: MergeRule | None, given: pa.Schema) -> list[FieldPath]:
+    """Return the columns and fields that rows lack and whose values they would therefore erase.
 
-    Under `partial` and `aggregate` a null erases nothing, and without a key no row replaces one.
+    Without a key no row replaces one, and under `partial` and `aggregate` a null erases nothing.
+    But a struct is one value under every rule, so its null fields erase others.
 
     Args:
         table: the table's schema.
         rule: its merge rule; None without a key.
-        given: the names of the columns of the rows.
+        given: the columns of the rows.
     """
-    if rule is None or rule.kind not in _WHOLE:
+    if rule is None:
         return []
+    # against fields-erased-by-structs-that-lack-them
+    return [*_erased_columns(table, rule, given.names), *absent_fields(given, table)]
+
+
+def _erased_columns(table: pa.Schema, rule: MergeRule, given: Iterable[str]) -> list[FieldPath]:
     names = set(given)
-    return [field.name for field in table if field.nullable and field.name not in names]
+    if rule.kind not in _WHOLE:
+        return []
+    return [(field.name,) for field in table if field.nullable and field.name not in names]
 
 
 def check_complete(
-    table: pa.Schema, rule: MergeRule | None, given: Iterable[str], missing: Missing | None
+    table: pa.Schema, rule: MergeRule | None, given: pa.Schema, missing: Missing | None
 ) -> None:
-    """Check, before a row is read, that rows erase no values of columns that they lack.
+    """Check, before a row is read, that rows erase no values of columns and fields that they lack.
 
     Rows with a column `_op` may be deletes, which have only a key: they are checked as they come.
 
     Args:
         table: the table's schema.
         rule: its merge rule; None without a key.
-        given: the names of the columns of the rows.
+        given: the columns of the rows.
         missing: `null` if nulls are meant.
 
     Raises:
-        InvalidInput: the rows lack a column.
+        InvalidInput: the rows lack a column or a field.
     """
-    names = set(given)
-    lacking = missing_columns(table, rule, names) if missing is None and OP not in names else []
+    lacking = erased(table, rule, given) if missing is None and OP not in given.names else []
     if lacking:
         raise InvalidInput(incomplete(lacking, rule))
 
@@ -89,31 +102,37 @@ def deletes_only(ops: pa.ChunkedArray | pa.Array) -> bool:
     return bool(pc.all(pc.fill_null(pc.equal(ops, DELETE), False), min_count=0).as_py())
 
 
-def incomplete(lacking: Sequence[str], rule: MergeRule | None) -> str:
-    """Return the message for upserts that lack these columns."""
-    return f"{_columns(lacking)}: {_erasure(rule)}"
+def incomplete(lacking: Sequence[FieldPath], rule: MergeRule | None) -> str:
+    """Return the message for upserts that lack these columns and fields."""
+    return f"{_missing(lacking)}: {_erasure(lacking, rule)}"
 
 
-def replacing_incomplete(lacking: Sequence[str]) -> str:
-    """Return the message for rows that replace others, in a table without a key, and lack these."""
+def replacing_incomplete(lacking: Sequence[FieldPath]) -> str:
+    """Return the message for rows that replace others by an overwrite, and lack these."""
     return (
-        f"column {', '.join(map(repr, lacking))} is missing, so its values in the rows that these "
-        "replace would be lost. Give all columns; or, if you mean null, give missing='null' "
-        "(Spark: option missing, shell: --missing null)"
+        f"{_missing(lacking)}, so values in the rows that these replace would be lost. "
+        f"{_NULL_MEANT}"
     )
 
 
-def _columns(lacking: Sequence[str]) -> str:
-    names = ", ".join(map(repr, lacking))
-    return f"columns {names} are missing" if len(lacking) > 1 else f"column {names} is missing"
+def _missing(lacking: Sequence[FieldPath]) -> str:
+    if len(lacking) == 1:
+        return f"{path_text(lacking[0])} is missing"
+    if any(len(path) > 1 for path in lacking):
+        return f"{', '.join(map(path_text, lacking))} are missing"
+    return f"columns {', '.join(repr(name) for (name,) in lacking)} are missing"
 
 
-def _erasure(rule: MergeRule | None) -> str:
+def _erasure(lacking: Sequence[FieldPath], rule: MergeRule | None) -> str:
+    if any(len(path) > 1 for path in lacking):
+        return (
+            "a row replaces whole structs, under every merge rule, so existing values of their "
+            f"fields would become null. {_NULL_MEANT}"
+        )
     kind = "last" if rule is None else rule.kind
     return (
         f"under merge={kind} a row replaces the whole row of its key, so existing values would "
-        "become null. Give all columns; or, if you mean null, give missing='null' (Spark: option "
-        "missing, shell: --missing null). In a table with the rule `partial` "
+        f"become null. {_NULL_MEANT}. In a table with the rule `partial` "
         "(Table.create(..., properties={'merge': 'partial'})) such rows keep existing values"
     )
 
@@ -123,7 +142,7 @@ def checked(
     table: pa.Schema,
     rule: MergeRule,
     chunked_by: str | None = None,
-    lacking: Sequence[str] = (),
+    lacking: Sequence[FieldPath] = (),
 ) -> pa.Table | Problem:
     """Return the rows as they are merged, or the first problem in them.
 
@@ -132,7 +151,7 @@ def checked(
         table: the table's schema.
         rule: its merge rule.
         chunked_by: the event-time column, if it decides the chunk: then deletes also have it.
-        lacking: columns without which only deletes are accepted (`missing_columns`).
+        lacking: columns and fields without which only deletes are accepted (`erased`).
     """
     if OP in rows.column_names:
         problem = _delete_problem(rows, table, rule, chunked_by)
@@ -149,13 +168,17 @@ def checked(
     return rows
 
 
-def _incomplete_problem(rows: pa.Table, rule: MergeRule, lacking: Sequence[str]) -> Problem | None:
-    """Return the problem of upserts that lack columns; None if all rows are deletes."""
+def _incomplete_problem(
+    rows: pa.Table, rule: MergeRule, lacking: Sequence[FieldPath]
+) -> Problem | None:
+    """Return the problem of upserts that lack values; None if all rows are deletes."""
     upserts = rows.filter(pc.invert(deleted(rows)))
     if not upserts.num_rows:
         return None
-    why = f"upserts lack it; {_erasure(rule)}"
-    return Problem(lacking[0], why, upserts.num_rows, _key_of(upserts, rule))
+    column, *field = lacking[0]
+    lost = f"its field {'.'.join(field)!r}" if field else "it"
+    why = f"upserts lack {lost}; {_erasure(lacking, rule)}"
+    return Problem(column, why, upserts.num_rows, _key_of(upserts, rule))
 
 
 def _key_of(rows: pa.Table, rule: MergeRule) -> str:

@@ -130,6 +130,20 @@ ROW_CHANGES = (
         "test_an_overwrite_refuses_rows_that_lack_columns",
     ),
     mutant(
+        "replaced-fields-lost",
+        "W15",
+        "rows that replace others by an overwrite have all fields of structs",
+        becomes("columns"),
+        "test_rows_that_replace_others_have_all_fields",
+    ),
+    mutant(
+        "elements-lose-fields",
+        "W15",
+        "elements of lists and maps have all fields where a merge replaces them",
+        never,
+        "test_a_merge_is_refused_whose_elements_lack_a_field",
+    ),
+    mutant(
         "columns-renamed-unseen",
         "W15",
         "a change is not done again under columns that may have other names",

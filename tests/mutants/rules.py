@@ -447,6 +447,27 @@ RULES = (
         "test_a_field_that_does_not_fit_is_refused_by_name",
     ),
     mutant(
+        "fields-erased-by-structs-that-lack-them",
+        "W15",
+        "upserts whose structs lack a field are refused under every merge rule",
+        becomes("_erased_columns(table, rule, given.names)"),
+        "test_an_upsert_whose_structs_lack_a_field_is_refused_under_every_rule",
+    ),
+    mutant(
+        "fields-that-objects-lack-erased",
+        "W15",
+        "objects of JSON that replace rows have all fields of structs",
+        never,
+        "test_a_file_whose_structs_lack_a_field_is_refused",
+    ),
+    mutant(
+        "batches-that-lack-fields-of-their-stream",
+        "W15",
+        "a batch has the fields that its stream declares",
+        never,
+        "test_a_batch_lacks_no_field_that_its_stream_has",
+    ),
+    mutant(
         "columns-of-refused-rows",
         "W3",
         "no column is added for rows whose types are refused",

@@ -361,7 +361,7 @@ def test_a_frame_that_lacks_columns_erases_nothing_unasked(spark, save, local_ur
     narrow = frame_of(spark, [{**row, "name": "b"} for row in rows[:2]], columns)
     with pytest.raises(Exception, match="'Total' is missing: under merge=last"):
         save(narrow, local_uri, timeColumn="updated")
-    with pytest.raises(Exception, match="'Total' is missing, so its values in the rows"):
+    with pytest.raises(Exception, match="'Total' is missing, so values in the rows"):
         save(narrow, local_uri, mode="overwrite", timeColumn="updated")
     assert scanned(local_uri) == answer(rows, key=["id"], kind="last")
     save(narrow, local_uri, timeColumn="updated", missing="null")

@@ -1,12 +1,14 @@
 """`delete`, `update`, `merge` and `overwrite` of rows from Spark, in tables without a key."""
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 
 from eventlog import Table
 from eventlog.errors import InvalidInput
-from eventlog.readers import changes
+from eventlog.readers import changes, scan
 from eventlog.readers.spark import choose_engine, read
+from eventlog.writers import append as add_rows
 from eventlog.writers.spark import append, delete, merge, overwrite, update
 
 
@@ -111,3 +113,39 @@ def test_rows_that_do_not_pass_the_predicate_are_refused(events, table, rows_of)
 def test_a_frame_in_the_place_of_a_session_is_refused(events, table):
     with pytest.raises(InvalidInput, match="a SparkSession was expected, not DataFrame"):
         delete(events(1), table, where="id = 1")
+
+
+@pytest.mark.everyday
+@pytest.mark.hazard("W15")
+def test_structs_of_a_frame_that_lack_a_field_erase_no_value(spark, tmp_path):
+    kinds = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("s", ADDRESS)]
+    rows = pa.table([[1], [0], [FULL]], schema=pa.schema(kinds))
+    plain = Table.create(tmp_path / "plain", rows.schema, time_column="at")
+    keyed = Table.create(
+        tmp_path / "keyed", rows.schema, time_column="at", key="id", properties={"merge": "partial"}
+    )
+    for table in (plain, keyed):
+        add_rows(table, rows)
+    narrow = spark.sql("select 1L id, timestamp_seconds(0) at, named_struct('city', 'b') s")
+    lacking = "field 'street' of column 's' is missing"
+    for write in (
+        lambda **more: overwrite(narrow, plain.uri, **more),
+        lambda **more: overwrite(narrow, plain.uri, where="id = 1", **more),
+        lambda **more: append(narrow, keyed.uri, **more),
+    ):
+        with pytest.raises(InvalidInput, match=lacking):
+            write()
+    assert structs_of(plain) == structs_of(keyed) == [FULL]
+    merge(narrow, plain.uri, "id")
+    assert structs_of(plain) == [{"city": "b", "street": "x"}]
+    overwrite(narrow, plain.uri, missing="null")
+    append(narrow, keyed.uri, missing="null")
+    assert structs_of(plain) == structs_of(keyed) == [{"city": "b", "street": None}]
+
+
+ADDRESS = pa.struct([("city", pa.string()), ("street", pa.string())])
+FULL = {"city": "a", "street": "x"}
+
+
+def structs_of(table):
+    return scan(table.uri, ["s"]).to_table()["s"].to_pylist()

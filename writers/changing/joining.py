@@ -19,6 +19,7 @@ from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import plan_scan
 from eventlog.model.actions import Update
+from eventlog.model.columns.edits import path_text
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import App
 from eventlog.model.schema import from_arrow, list_names, to_arrow
@@ -27,7 +28,7 @@ from eventlog.segments.batches import gathered
 from eventlog.segments.fragments import POSITION
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.incoming.absent_columns import write_defaults
-from eventlog.staging.incoming.casting import check_columns, conform
+from eventlog.staging.incoming.casting import FieldPath, absent_fields, check_columns, conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
@@ -90,8 +91,9 @@ def merge(  # noqa: PLR0913 - the public API
         on: names of columns that both have. A row of the table and one of the source match if all
             of them are equal; null equals nothing.
         when_matched: `update` gives the row the values of the source, and keeps those of columns
-            that the source lacks; `delete` deletes it; `ignore` leaves it; or new values by column,
-            as for `update`, whose expressions name the source's columns as `source.price`.
+            that it lacks, and of fields that its structs lack (in lists and maps none); `delete`
+            deletes it; `ignore` leaves it; or new values by column, as for `update`, whose
+            expressions name the source's columns as `source.price`.
         when_not_matched: whether rows of the source that match none are added, with the defaults of
             columns that they lack.
         when_not_matched_by_source: whether rows of the table that match none are deleted; then all
@@ -135,8 +137,10 @@ def _merge_rows(
     """Merge rows that have no other columns than the table. Raises: as `merge`."""
     start = t.head()
     merging = merging.spelled(start)
-    rows = read_source(source, start, merging.on, inserts=merging.inserts)
-    values = values_of(start.stored_schema, rows.schema, merging.when_matched, merging.on)
+    reader = to_reader(source)
+    given = spelled(reader.schema, start.schema.names)
+    rows = read_source(reader, start, merging.on, inserts=merging.inserts)
+    values = values_of(start.stored_schema, given, rows.schema, merging)
     search = merging.search(t, rows, memory_bytes, dry_run=dry_run)
     return Matching(search, merging, values, rows).land(start, app, dry_run=dry_run)
 
@@ -531,21 +535,26 @@ def several_match(key: str) -> InvalidInput:
 
 
 def values_of(
-    schema: Schema, source: pa.Schema, when_matched: Matched, on: Sequence[str]
+    schema: Schema, given: pa.Schema, source: pa.Schema, merging: Merging
 ) -> Mapping[str, NewValues] | None:
     """Return the new values of matched rows; None if they are not updated.
 
     Args:
         schema: of the table.
-        source: of the source.
-        when_matched: see `merge`.
-        on: the columns to match.
+        given: of the source, as it was given.
+        source: of the source, in the table's types.
+        merging: what the merge does.
 
     Raises:
-        InvalidInput: a column or an expression is wrong.
+        InvalidInput: a column or an expression is wrong; or a struct whose fields cannot keep their
+            values lacks some.
     """
+    when_matched = merging.when_matched
+    lacking = absent_fields(given, to_arrow(schema))
     if isinstance(when_matched, Mapping):
-        return new_values(schema, when_matched, {SOURCE: from_arrow(source)})
+        values = new_values(schema, when_matched, {SOURCE: from_arrow(source)})
+        _check_whole_values(values, lacking, to_arrow(schema))
+        return values
     if when_matched != "update":
         return None
     names = {column.name for column in schema.columns}
@@ -555,23 +564,85 @@ def values_of(
             f"the table has no column {shown(unknown[0])}: leave it out, or give the new values by "
             "column"
         )
-    changed = [name for name in source.names if name not in on]
-    return {name: _FromSource(qualified(SOURCE, name)) for name in changed} or None
+    for path in lacking:
+        if not _in_structs(source.field(path[0]).type, path[1:]):  # against elements-lose-fields
+            raise _lacks_field(path)
+    kinds = {path[0]: given.field(path[0]).type for path in lacking}
+    changed = [name for name in source.names if name not in merging.on]
+    return {name: _FromSource(name, kinds.get(name)) for name in changed} or None
+
+
+def _check_whole_values(
+    values: Mapping[str, NewValues], lacking: Sequence[FieldPath], table: pa.Schema
+) -> None:
+    """Check that values which can be structs read no column of the source that lacks fields."""
+    for name, value in values.items():
+        for path in lacking if pa.types.is_nested(table.field(name).type) else ():
+            if qualified(SOURCE, path[0]) in value.columns():
+                raise _lacks_field(path)
+
+
+def _lacks_field(path: FieldPath) -> InvalidInput:
+    return InvalidInput(
+        f"the source lacks {path_text(path)}, so values in the rows that it updates would be lost: "
+        "give the field, as null if that is meant"
+    )
+
+
+def _in_structs(kind: pa.DataType, names: Sequence[str]) -> bool:
+    """Return whether names lead to a field by structs only, of which each row has one."""
+    for name in names:
+        if not pa.types.is_struct(kind):
+            return False
+        kind = kind.field(name).type
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class _FromSource:
-    """The value that the row of the source has."""
+    """The value that the row of the source has.
+
+    Attributes:
+        name: of the column.
+        given: the type in which the source has structs that lack fields: these keep their values;
+            None: it lacks none.
+    """
 
     name: str
+    given: pa.DataType | None
 
     def columns(self) -> frozenset[str]:
         """See `NewValues.columns`."""
-        return frozenset({self.name})
+        source = qualified(SOURCE, self.name)
+        return frozenset({source} if self.given is None else {source, self.name})
 
     def evaluate(self, table: pa.Table) -> pa.ChunkedArray:
         """See `NewValues.evaluate`."""
-        return table.column(self.name)
+        values = table.column(qualified(SOURCE, self.name))
+        if self.given is None:
+            return values
+        before = table.column(self.name).combine_chunks()
+        return pa.chunked_array([_keeping(before, values.combine_chunks(), self.given)])
+
+
+def _keeping(before: pa.Array, values: pa.Array, given: pa.DataType) -> pa.Array:
+    """Return structs with the fields of others that their own type lacked. Null ones stay null.
+
+    Args:
+        before: the structs that are replaced.
+        values: the structs, in the type of these.
+        given: the type in which the structs came.
+    """
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    if not (pa.types.is_struct(given) and pa.types.is_struct(values.type)):
+        return values
+    kinds = {f.name: f.type for f in given}
+    fields = []
+    for at, f in enumerate(values.type):
+        old, new = pc.struct_field(before, at), pc.struct_field(values, at)
+        fields.append(_keeping(old, new, kinds[f.name]) if f.name in kinds else old)
+    return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=pc.is_null(values))
 
 
 def _bounds(source: pa.Table, on: Sequence[str]) -> pc.Expression:

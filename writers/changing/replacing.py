@@ -12,11 +12,11 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.query.predicate import Predicate, parse_predicate
 from eventlog.segments.batches import passing, predicate_error
-from eventlog.staging.incoming.casting import check_columns, conform
+from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import check_replacing, stage
+from eventlog.writers.batch import check_replacing, check_rows, stage
 from eventlog.writers.changing.finding import Search, row_text
 from eventlog.writers.changing.landing import Request, RowChange, land, would_change
 
@@ -37,7 +37,7 @@ def overwrite_where(
 
     Raises:
         InvalidInput: the table has a key, a row does not pass the predicate, or `data` lacks a
-            column. For the others see `eventlog.writers.overwrite`.
+            column or a field. For the others see `eventlog.writers.overwrite`.
     """
     head = t.head()
     if keyed_of(head.layout) is not None:
@@ -47,8 +47,8 @@ def overwrite_where(
         )
     reader = to_reader(data)
     columns = spelled(reader.schema, head.schema.names)
+    check_rows(columns, head, "null")
     check_replacing(head.schema, columns, missing)
-    check_columns(columns, head.schema, head.layout.time_column)
     assert request.where is not None  # noqa: S101 - for the type checker
     predicate = parse_predicate(request.where, head.stored_schema)
     given = batches(reader, head.schema, head.layout.time_column)

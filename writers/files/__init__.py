@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,13 +18,13 @@ import pyarrow as pa
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.keyed.rule import OP, MergeRule
 from eventlog.staging.compact_arrays import pieces
-from eventlog.staging.incoming.casting import check_columns
+from eventlog.staging.incoming.casting import FieldPath, absent_fields, check_columns, left_out
 from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import (
     deletes_only,
+    erased,
     incomplete,
-    missing_columns,
     replacing_incomplete,
 )
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
@@ -44,6 +44,11 @@ __all__ = [
 ]
 
 _BATCH_ROWS = 64 * 1024
+_ERASED = (
+    "which would erase the value of its key. Give every object the field, as null if that is "
+    "meant; or say --missing null; or, for whole columns, make a table of the merge rule "
+    "`partial`, where values are kept"
+)
 _REPLACED = (
     "which would lose its value in the rows that are replaced. Give every object the field, as "
     "null if that is meant; or say --missing null"
@@ -55,8 +60,8 @@ _KEPT = (
 _SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
 
 Advance = Callable[[int], None]
-# What becomes of a column that a file lacks, or an object of JSON: it is null; it is refused; or
-# it is refused unless all files lack it.
+# What becomes of a column or a field that a file lacks, or an object of JSON: it is null; it is
+# refused; or it is refused unless all files lack it.
 Lacking = Literal["null", "refused", "alike"]
 
 
@@ -79,11 +84,13 @@ class _Target:
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     lacking: Lacking = "null"
 
-    def missing(self, given: Iterable[str]) -> list[str]:
-        """Return the columns that rows of the given columns lack, but need."""
+    def missing(self, given: pa.Schema) -> list[FieldPath]:
+        """Return the columns and fields that rows of the given columns lack, but need."""
         if self.lacking == "refused":  # against replaced-values-lost-by-a-file
-            return [name for name in self.wanted.names if name not in set(given)]
-        return missing_columns(self.wanted, self.rule, given)
+            return left_out(given, self.wanted)
+        if OP not in given.names:
+            given = given.append(pa.field(OP, pa.string()))
+        return erased(self.wanted, self.rule, given)
 
 
 def open_rows(
@@ -111,9 +118,10 @@ def open_rows(
         file_format: one of `FORMATS`; derived from the files' names if None.
         nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
         complete: the merge rule of the keyed table that the rows are for, if they must not erase
-            values of columns that a file, or an object of JSON, lacks.
-        lacking: in tables without a key: what becomes of a column that a file or an object of JSON
-            lacks. With `alike` files may lack columns, but all the same ones, and objects none.
+            values of columns and fields that a file, or an object of JSON, lacks.
+        lacking: in tables without a key: what becomes of a column, or a field of its structs, that
+            a file or an object of JSON lacks. With `alike` files may lack columns and fields, but
+            all the same ones, and objects none.
         memory_bytes: bound on the memory for rows, those that wait to be written included.
 
     Raises:
@@ -214,13 +222,8 @@ def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
     for source in sources:
         part = _open(source, table)
         part.close()
-        # against files-of-other-columns-merged
-        if table.lacking == "alike" and schemas and set(schemas[0].names) != set(part.schema.names):
-            raise source.refused(
-                f"it has the columns {', '.join(part.schema.names)}, and {sources[0].path} has "
-                f"{', '.join(schemas[0].names)}: in rows that change others a column that is "
-                "missing means another thing than null. Give them separately"
-            )
+        if table.lacking == "alike" and schemas:
+            _check_alike(source, part.schema, sources[0], schemas[0], table)
         schemas.append(part.schema)
         total = -1 if part.rows is None or total < 0 else total + part.rows
     schema = _common_schema(sources, schemas, table)
@@ -237,6 +240,24 @@ def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
                     yield _aligned(source, piece, schema)
 
     return FileRows(_reader(schema, batches()), None if total < 0 else total)
+
+
+def _check_alike(
+    source: InputFile, given: pa.Schema, first: InputFile, known: pa.Schema, table: _Target
+) -> None:
+    """Check that a file lacks the same columns as the first one, and the same fields of structs."""
+
+    def listed(schema: pa.Schema) -> dict[str, str]:
+        partial = {path[0] for path in absent_fields(schema, table.wanted)}
+        return {f.name: f"{f.name} ({f.type})" if f.name in partial else f.name for f in schema}
+
+    ours, theirs = listed(given), listed(known)
+    if ours != theirs:  # against files-of-other-columns-merged
+        raise source.refused(
+            f"it has the columns {', '.join(ours.values())}, and {first.path} has "
+            f"{', '.join(theirs.values())}: in rows that change others a column or a field that is "
+            "missing means another thing than null. Give them separately"
+        )
 
 
 def _open(source: InputFile, table: _Target) -> OpenInput:
@@ -260,7 +281,7 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         if table.lacking == "alike":
             _check_insertable(names, table)
         check_columns(part.schema, table.wanted, table.time_column)
-        lacking = table.missing((OP, *names))
+        lacking = table.missing(part.schema)
         if lacking and table.rule is None:
             raise InvalidInput(replacing_incomplete(lacking))
         if lacking and OP not in names:
@@ -294,19 +315,20 @@ def _spelled(part: OpenInput, table: _Target) -> OpenInput:
 
 def _open_json(source: InputFile, table: _Target) -> OpenInput:
     """Open a file of JSON, whose objects may each lack other fields."""
-    known = (OP, *source.partition.values)
+    known = pa.schema([f for f in table.wanted if f.name in (OP, *source.partition.values)])
     if table.rule is not None:
-        needed, why = missing_columns(table.wanted, table.rule, known), json_rows.ERASED
+        whole, why = erased(table.wanted, table.rule, known), _ERASED
     elif table.lacking == "null":
-        needed, why = [], ""
+        return json_rows.open_json(source, table.wanted, table.time_column)
     else:
-        needed = [name for name in table.wanted.names if name not in known]
+        whole = left_out(known, table.wanted)
         why = _REPLACED if table.lacking == "refused" else _KEPT
-    return json_rows.open_json(source, table.wanted, table.time_column, needed, why)
+    needed = json_rows.Needed(frozenset(name for name, *_ in whole), why)
+    return json_rows.open_json(source, table.wanted, table.time_column, needed)
 
 
 def _deletes(
-    part: OpenInput, source: InputFile, rule: MergeRule | None, lacking: Sequence[str]
+    part: OpenInput, source: InputFile, rule: MergeRule | None, lacking: Sequence[FieldPath]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that lacks columns: all of them must be deletes."""
     for batch in part.batches:

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from eventlog.keyed.rule import DELETE, OP
-from eventlog.writers.files.json_values import Rounded, to_array
+from eventlog.model.columns.edits import path_text
+from eventlog.writers.files.json_values import Rounded, absent_in, to_array
 from eventlog.writers.files.sources import InputFile, OpenInput
 from eventlog.writers.files.texts import Misfit, short_fractions
 
@@ -29,20 +30,23 @@ _SPACED_NAME = re.compile(rb'"[ \t\r]+:')
 _MINUS_ZERO = re.compile(rb"(?<![eE])-0(?![0-9.eE])")
 _TEXT_OR_MINUS_ZERO = re.compile(rb'"(?:[^"\\]|\\.)*"|' + _MINUS_ZERO.pattern)
 _SHOWN = 80
-ERASED = (  # why an object must have all fields that the rule `last` or `first` would make null
-    "which would erase the value of its key. Give every object the field, as null if that is "
-    "meant; or say --missing null; or make a table of the merge rule `partial`, where values are "
-    "kept"
-)
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
+class Needed(NamedTuple):
+    """What an object must have, perhaps as null, unless it is a delete.
+
+    Attributes:
+        columns: the fields of the object. Structs in it must have all of theirs.
+        why: the reason, and what to do, as the end of a message.
+    """
+
+    columns: frozenset[str]
+    why: str
+
+
 def open_json(
-    source: InputFile,
-    wanted: pa.Schema,
-    time_column: str,
-    needed: Sequence[str] = (),
-    why: str = ERASED,
+    source: InputFile, wanted: pa.Schema, time_column: str, needed: Needed | None = None
 ) -> OpenInput:
     """Open a file of JSON lines. Its event times stay text, which the append parses.
 
@@ -52,11 +56,10 @@ def open_json(
         source: the file.
         wanted: the table's columns.
         time_column: the column of the event times.
-        needed: the fields that an object must have, perhaps as null, unless it is a delete.
-        why: the reason, and what to do, as the end of a message.
+        needed: what objects must have; None: they may lack any field that can be null.
     """
     schema = pa.schema([(f.name, pa.string() if f.name == time_column else f.type) for f in wanted])
-    lines = _Lines(schema, time_column, frozenset(needed), why)
+    lines = _Lines(schema, time_column, needed)
     return OpenInput(schema, _batches(source, lines))
 
 
@@ -85,11 +88,9 @@ def _batches(source: InputFile, lines: _Lines) -> Iterator[pa.RecordBatch]:
 class _Lines:
     """Reads lines as rows of a schema."""
 
-    def __init__(
-        self, schema: pa.Schema, time_column: str, needed: frozenset[str], why: str
-    ) -> None:
-        self._schema, self._time_column = schema, time_column
-        self._needed, self._why = needed, why
+    def __init__(self, schema: pa.Schema, time_column: str, needed: Needed | None) -> None:
+        self._schema, self._time_column, self._needed = schema, time_column, needed
+        self._nested = [field for field in schema if pa.types.is_nested(field.type)]
         self._names = frozenset(schema.names)
         self._exact = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
         # Decimals and floats that a double would round first need the written digits; otherwise
@@ -119,16 +120,25 @@ class _Lines:
                     f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
                     "Table.add_columns"
                 )
-            if not self._needed <= row.keys() and row.get(OP) != DELETE:
-                left = self._needed - row.keys()
-                lacking = ", ".join(repr(name) for name in self._schema.names if name in left)
-                raise ValueError(f"line {number} has no {lacking[:_SHOWN]}, {self._why}")
+            if self._needed is not None and row.get(OP) != DELETE:
+                self._check_whole(row, number, self._needed)
         if text.count(b'":') != _count_names(rows, numbers) or _SPACED_NAME.search(text):
             _check_names(lines, numbers)
         try:
             return self._batch(rows, numbers)
         except Rounded:
             return self._batch(self._decoded(lines, numbers, self._exact), numbers)
+
+    def _check_whole(self, row: dict[str, Any], number: int, needed: Needed) -> None:
+        """Check that an object has what it must have."""
+        if not needed.columns <= row.keys():
+            left = needed.columns - row.keys()
+            lacking = ", ".join(repr(name) for name in self._schema.names if name in left)
+            raise ValueError(f"line {number} has no {lacking[:_SHOWN]}, {needed.why}")
+        for field in self._nested:
+            path = absent_in(row.get(field.name), field.type, (field.name,))
+            if path is not None:  # against fields-that-objects-lack-erased
+                raise ValueError(f"line {number} has no {path_text(path)}, {needed.why}")
 
     def _decoded(
         self, lines: Sequence[bytes], numbers: Sequence[int], decoder: msgspec.json.Decoder[Any]

@@ -383,7 +383,7 @@ def _merge_rows(
     given = spelled(arrow_schema(df.schema), start.schema.names)
     check_source(given, start, merging.on, inserts=merging.inserts)
     wanted = conformed(given, start.schema)
-    values = values_of(start.stored_schema, wanted, merging.when_matched, merging.on)
+    values = values_of(start.stored_schema, given, wanted, merging)
     activate(df.sparkSession)
     source = in_table_types(df, wanted, start.layout.time_column, evolved).persist()
     try:

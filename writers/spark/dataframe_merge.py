@@ -171,7 +171,7 @@ class SparkMatching(TableMatching):
     def _stage(self, rows: DataFrame, head: Snapshot, schema: pa.Schema | None = None) -> list[Add]:
         """Stage rows with numbered columns; see `as_table_rows` for those that the schema lacks."""
         t, recipe = self.search.t, Recipe.of(head, fills=True)
-        task = _Stage(t, recipe, schema or head.schema, self.search.memory_bytes)
+        task = StageTask(t, recipe, schema or head.schema, self.search.memory_bytes)
         with explained():
             done = rows.mapInArrow(NamedTask(task.rows, self.evolved).rows, STAGED).collect()
         return adds_of(t, recipe, (bytes(row.adds) for row in done), self.search.memory_bytes)
@@ -238,7 +238,7 @@ def in_table_types(
         evolved: see `SparkMatching`.
     """
     plain = df.toDF(*(f"s{n}" for n in range(len(df.columns))))
-    task = NamedTask(_Conform(wanted, time_column).rows, evolved)
+    task = NamedTask(ConformTask(wanted, time_column).rows, evolved)
     return plain.mapInArrow(task.rows, numbered(wanted, "s"))
 
 
@@ -256,7 +256,7 @@ class NamedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Conform:
+class ConformTask:
     """The task that casts the rows of a source."""
 
     wanted: pa.Schema
@@ -321,7 +321,7 @@ class _NewRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class StageTask:
     """The task that stages rows.
 
     Attributes:

@@ -31,9 +31,7 @@ from eventlog.model.records import App, Transaction
 from eventlog.model.schema import to_arrow
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import parse_predicate
-from eventlog.staging import upsert_rows
 from eventlog.staging.encoding import Recipe
-from eventlog.staging.incoming.casting import check_columns
 from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
@@ -42,6 +40,7 @@ from eventlog.store.location import open_store
 from eventlog.writers.batch import (
     already,
     check_replacing,
+    check_rows,
     evolve_to,
     naming_version,
     warn_restored,
@@ -411,23 +410,6 @@ def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
     """
     check_delete_columns(keys, head, rule_or_refuse(head, uri))
     return deletes_schema(keys, head.schema)
-
-
-def check_rows(incoming: pa.Schema, head: Snapshot, missing: Missing | None) -> None:
-    """Check the columns of rows before a task runs; those of a keyed table may have `_op`.
-
-    Args:
-        incoming: the columns.
-        head: the table.
-        missing: `null` if columns that the rows lack are to be null even where that erases values.
-
-    Raises:
-        InvalidInput: a column is unknown, missing, or of a type that does not fit.
-    """
-    rule = head.merge_rule
-    wanted = head.schema if rule is None else upsert_rows.incoming(head.schema, rule, incoming)
-    check_columns(incoming, wanted, head.layout.time_column)
-    upsert_rows.check_complete(head.schema, rule, incoming.names, missing)
 
 
 def _report_small(adds: Sequence[Add], time_column: str) -> None:

@@ -61,8 +61,14 @@ from eventlog.staging.incoming.streams import spelled, spelled_names
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.table.stage_again import commit_staged
-from eventlog.writers.batch import already, check_missing, report_mismatch, warn_restored
-from eventlog.writers.spark.jobs import NO_ADDS, adds_of, check_rows, stage_task
+from eventlog.writers.batch import (
+    already,
+    check_missing,
+    check_rows,
+    report_mismatch,
+    warn_restored,
+)
+from eventlog.writers.spark.jobs import NO_ADDS, adds_of, stage_task
 from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.source import creation_of
 

@@ -9,7 +9,7 @@ nothing is committed. No I/O.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,7 @@ _INTEGER_WIDTH = {
     "uint32": 33,
     "int64": 64,
 }
+FieldPath = tuple[str, ...]  # the names that lead to a column, or to a field in it
 PANDAS = b"pandas"  # the key of pandas's own metadata in a schema
 
 
@@ -113,6 +114,51 @@ def _struct_misfit(kind: pa.DataType, wanted: pa.DataType, path: Sequence[str]) 
         if field.name in given and (problem := misfit(given[field.name], field.type, inner)):
             return problem
     return None
+
+
+def absent_fields(given: pa.Schema, table: pa.Schema) -> list[FieldPath]:
+    """Return the fields that structs of rows lack, at any depth, in the order of the table.
+
+    Args:
+        given: the columns of the rows.
+        table: the table's schema.
+    """
+    return [
+        path
+        for field in table
+        if field.name in given.names
+        for path in _absent(given.field(field.name).type, field.type, (field.name,))
+    ]
+
+
+def left_out(given: pa.Schema, table: pa.Schema) -> list[FieldPath]:
+    """Return the columns that rows lack, and the fields that their structs lack.
+
+    Args:
+        given: the columns of the rows.
+        table: the table's schema.
+    """
+    columns = [(name,) for name in table.names if name not in given.names]
+    return [*columns, *absent_fields(given, table)]  # against replaced-fields-lost
+
+
+def _absent(kind: pa.DataType, wanted: pa.DataType, path: FieldPath) -> Iterator[FieldPath]:
+    """Yield the fields that values of a type lack, as paths that begin with the given one."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
+        given = {field.name: field.type for field in kind}
+        for field in wanted:
+            inner = (*path, field.name)
+            if field.name in given:
+                yield from _absent(given[field.name], field.type, inner)
+            else:
+                yield inner
+    elif pa.types.is_list(wanted) and _is_list(kind):
+        yield from _absent(kind.value_type, wanted.value_type, (*path, "element"))
+    elif pa.types.is_map(wanted) and pa.types.is_map(kind):
+        yield from _absent(kind.key_type, wanted.key_type, (*path, "key"))
+        yield from _absent(kind.item_type, wanted.item_type, (*path, "value"))
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -12,7 +12,8 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.staging.incoming.casting import check_columns
+from eventlog.model.columns.edits import path_text
+from eventlog.staging.incoming.casting import absent_fields, check_columns
 from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
 from eventlog.staging.incoming.problems import first_line
 from eventlog.staging.incoming.row_sources import as_stream
@@ -111,3 +112,9 @@ def _check_batch(
         )
     if given.types != declared.types:
         check_columns(spelled(given, wanted.names), wanted, time_column)
+        lacking = absent_fields(given, declared)
+        if lacking:  # against batches-that-lack-fields-of-their-stream
+            raise InvalidInput(
+                f"a batch lacks {path_text(lacking[0])}, which the schema of its stream has: give "
+                "every batch the same fields"
+            )

@@ -1,4 +1,4 @@
-"""What a caller leaves out erases nothing: columns that rows lack, by every way in."""
+"""What a caller leaves out erases nothing: columns and fields that rows lack, by every way in."""
 
 import datetime as dt
 import json
@@ -12,7 +12,7 @@ from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.errors import InvalidInput
 from eventlog.readers import scan
-from eventlog.writers import append, delete, overwrite, upsert
+from eventlog.writers import append, delete, merge, overwrite, upsert
 
 AT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 SCHEMA = pa.schema(
@@ -134,9 +134,9 @@ def test_appended_rows_of_a_table_without_a_key_are_null(table):
 @pytest.mark.parametrize("key", ["id", ()])
 def test_rows_that_replace_others_have_all_columns(key, table):
     t = table(key=key)
-    with pytest.raises(InvalidInput, match="'mail' is missing, so its values in the rows"):
+    with pytest.raises(InvalidInput, match="'mail' is missing, so values in the rows"):
         overwrite(t, NARROW)
-    with pytest.raises(InvalidInput, match="'n', 'mail' is missing"):
+    with pytest.raises(InvalidInput, match="columns 'n', 'mail' are missing"):
         overwrite(t, NARROW.select(["id", "at"]))
     assert mails(t) == ["a", "b"]
     overwrite(t, NARROW, missing="null")
@@ -283,3 +283,178 @@ def test_columns_that_are_left_out_of_add_columns_stay(table):
     t = table("last")
     t.add_columns(pa.schema([*list(SCHEMA)[:3], pa.field("more", pa.int64())]))
     assert t.head().schema.names == [*SCHEMA.names, "more"]
+
+
+# --- fields of structs ----------------------------------------------------------------------------
+
+CITY = pa.struct([("city", pa.string())])
+ADDRESS = pa.struct([*CITY, ("street", pa.string())])
+TEXT = pa.string()
+# The type of rows that lack a field, the table's, a value of each, and the field as errors name it.
+SHAPES = {
+    "struct": (CITY, ADDRESS, {"city": "b"}, {"city": "a", "street": "x"}, "street"),
+    "struct in a struct": (
+        pa.struct([("in", CITY)]), pa.struct([("in", ADDRESS)]),
+        {"in": {"city": "b"}}, {"in": {"city": "a", "street": "x"}}, "in.street",
+    ),
+    "struct in a list": (
+        pa.list_(CITY), pa.list_(ADDRESS),
+        [{"city": "b"}], [{"city": "a", "street": "x"}], "element.street",
+    ),
+    "struct in a map": (
+        pa.map_(TEXT, CITY), pa.map_(TEXT, ADDRESS),
+        [("k", {"city": "b"})], [("k", {"city": "a", "street": "x"})], "value.street",
+    ),
+}  # fmt: skip
+
+
+class Homes:
+    """A table of one row with structs in its column `s`, and a row of its id that lacks a field."""
+
+    def __init__(self, path, shape, rule=None):
+        narrow, whole, self.value, self.stored, self.field = SHAPES[shape]
+        options = {"key": "id", "properties": {"merge": rule}} if rule else {}
+        schema = pa.schema([SCHEMA.field("id"), SCHEMA.field("at"), ("s", whole)])
+        self.t = Table.create(path / "t", schema, time_column="at", **options)
+        append(self.t, pa.table([[1], [AT], [self.stored]], schema=schema))
+        self.rows = pa.table([[1], [AT], [self.value]], schema=schema.set(2, pa.field("s", narrow)))
+
+    def refused(self, write, *more):
+        version = self.t.head().version
+        name = f"field '{self.field}' of column 's'"
+        with pytest.raises(InvalidInput, match=name) as caught:
+            write(self.t, self.rows, *more)
+        assert self.t.refresh().version == version
+        return caught.value.message
+
+    def found(self):
+        return scan(self.t, ["s"]).to_table()["s"].to_pylist()
+
+    def nulled(self):
+        """The value of the rows, as the table has it where the field is null."""
+        return pa.array([self.value], self.rows["s"].type).cast(
+            self.t.head().schema.field("s").type
+        )
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("rule", ["last", "first", "partial", "aggregate"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_upsert_whose_structs_lack_a_field_is_refused_under_every_rule(shape, rule, tmp_path):
+    homes = Homes(tmp_path, shape, rule)
+    for write in (upsert, append):
+        assert "missing='null'" in homes.refused(write)
+    assert homes.found() == [homes.stored]
+    upsert(homes.t, homes.rows, missing="null")
+    kept = rule == "first"
+    assert homes.found() == [homes.stored] if kept else homes.nulled().to_pylist()
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_that_replace_others_have_all_fields(shape, tmp_path):
+    homes = Homes(tmp_path, shape)
+    seen = homes.t.head().version
+    for options in ({}, {"where": "id = 1"}, {"read_version": seen}):
+        homes.refused(lambda t, rows, options=options: overwrite(t, rows, **options))
+    assert homes.found() == [homes.stored]
+    overwrite(homes.t, homes.rows, missing="null")
+    assert homes.found() == homes.nulled().to_pylist()
+
+
+@pytest.mark.hazard("W15")
+def test_upserts_among_deletes_need_all_fields(tmp_path):
+    homes = Homes(tmp_path, "struct", "partial")
+    rows = homes.rows
+    homes.rows = rows.append_column("_op", pa.array([None], TEXT))
+    assert "1 upserts lack its field 'street'" in _message(upsert, homes.t, homes.rows)
+    upsert(homes.t, rows.append_column("_op", pa.array(["d"])))
+    assert homes.found() == []
+
+
+def _message(write, *given):
+    with pytest.raises(InvalidInput) as caught:
+        write(*given)
+    return caught.value.message
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("shape", ["struct", "struct in a struct"])
+def test_a_merge_keeps_the_fields_that_its_structs_lack(shape, tmp_path):
+    homes = Homes(tmp_path, shape)
+    new = homes.rows.set_column(0, "id", pa.array([2]))
+    nothing = homes.rows.set_column(2, "s", pa.nulls(1, homes.rows["s"].type))
+    merge(homes.t, pa.concat_tables([homes.rows, new]), "id")
+    kept = {"city": "b", "street": "x"}
+    kept = {"in": kept} if shape != "struct" else kept
+    assert scan(homes.t, ["s"], "id = 1").to_table()["s"].to_pylist() == [kept]
+    assert scan(homes.t, ["s"], "id = 2").to_table()["s"].to_pylist() == homes.nulled().to_pylist()
+    merge(homes.t, nothing, "id")  # a null that is given is one
+    assert scan(homes.t, ["s"], "id = 1").to_table()["s"].to_pylist() == [None]
+    merge(homes.t, homes.rows, "id")
+    assert scan(homes.t, ["s"], "id = 1").to_table()["s"].to_pylist() == homes.nulled().to_pylist()
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("shape", ["struct in a list", "struct in a map"])
+def test_a_merge_is_refused_whose_elements_lack_a_field(shape, tmp_path):
+    homes = Homes(tmp_path, shape)
+    homes.refused(merge, "id")
+    homes.refused(lambda t, rows: merge(t, rows, "id", when_matched={"s": "source.s"}))
+    merge(homes.t, homes.rows, "id", when_matched={"id": "source.id"})
+    new = homes.rows.set_column(0, "id", pa.array([2]))
+    merge(homes.t, new, "id", when_matched="ignore")
+    assert scan(homes.t, ["s"], "id = 2").to_table()["s"].to_pylist() == homes.nulled().to_pylist()
+
+
+@pytest.mark.hazard("W15")
+def test_a_batch_lacks_no_field_that_its_stream_has(tmp_path):
+    homes = Homes(tmp_path, "struct")
+    rows = homes.rows.to_batches()
+    stream = pa.RecordBatchReader.from_batches(homes.t.head().schema, rows)
+    assert "every batch the same fields" in _message(append, homes.t, stream)
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", ["parquet", "json"])
+@pytest.mark.parametrize("rule", ["last", "partial", None])
+def test_a_file_whose_structs_lack_a_field_is_refused(rule, form, shape, tmp_path):
+    homes = Homes(tmp_path, shape, rule)
+    path = tmp_path / f"rows.{form}"
+    if form == "parquet":
+        pq.write_table(homes.rows, path)
+    else:
+        value = dict(homes.value) if shape == "struct in a map" else homes.value
+        lines(path, {"id": 1, "at": ROW["at"], "s": value})
+    verb = "upsert" if rule else "overwrite"
+    answer = program(verb, homes.t, path)
+    assert answer.exit_code == 2
+    assert f"field '{homes.field}' of column 's'" in " ".join(answer.stderr.split())
+    assert homes.found() == [homes.stored]
+    assert program(verb, homes.t, path, "--missing", "null").exit_code == 0
+    assert homes.found() == homes.nulled().to_pylist()
+
+
+@pytest.mark.hazard("W15")
+def test_files_that_are_merged_lack_the_same_fields(tmp_path):
+    homes = Homes(tmp_path, "struct")
+    other = homes.rows.set_column(0, "id", pa.array([2]))
+    pq.write_table(homes.rows, tmp_path / "a.parquet")
+    pq.write_table(other, tmp_path / "b.parquet")
+    large = pa.struct([("city", pa.large_string())])
+    whole = homes.t.head().schema
+    for misfit in (other.set_column(2, "s", other["s"].cast(large)), other.cast(whole)):
+        pq.write_table(misfit, tmp_path / "c.parquet")
+        files = (tmp_path / "a.parquet", tmp_path / "c.parquet")
+        answer = program("merge-rows", homes.t, *files, "--on", "id")
+        assert answer.exit_code == 2
+        assert "s (struct<city: string>): in rows" in " ".join(answer.stderr.split())
+    files = (tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert program("merge-rows", homes.t, *files, "--on", "id").exit_code == 0
+    found = scan(homes.t, ["s"], "id = 1").to_table()["s"].to_pylist()
+    assert found == [{"city": "b", "street": "x"}]
+    path = lines(tmp_path / "rows.json", {"id": 1, "at": ROW["at"], "s": {"city": "c"}})
+    answer = program("merge-rows", homes.t, path, "--on", "id")
+    assert answer.exit_code == 2
+    assert "line 1 has no field 'street' of column 's'" in " ".join(answer.stderr.split())

@@ -30,7 +30,7 @@ from eventlog.writers.keyed import rule_or_refuse, upsert
 _missing = click.option(
     "--missing",
     type=click.Choice(MISSING),
-    help="Keyed table: the value of columns that the rows lack.",
+    help="Keyed table: the value of columns and fields that the rows lack.",
 )
 
 
@@ -69,7 +69,7 @@ def upsert_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any
 
     Under the merge rules last and first, a row replaces the whole row of its key. Files that lack a
     column, and JSON objects that lack a field, are then refused, unless you pass --missing null
-    because you mean null.
+    because you mean null. So are, under every rule, structs that lack a field.
     """
     table = place.open()
     rule_or_refuse(table.head(), table.uri)

@@ -70,7 +70,9 @@ evolving = click.option(
     help="First add the columns of FILES that the table lacks, and widen types. Parquet, Arrow.",
 )
 replaced_columns = click.option(
-    "--missing", type=click.Choice(MISSING), help="The value of columns that the rows lack."
+    "--missing",
+    type=click.Choice(MISSING),
+    help="The value of columns and fields that the rows lack.",
 )
 
 
