@@ -90,10 +90,9 @@ def merge(  # noqa: PLR0913 - the public API
         source: rows as for `append`; they are held in memory.
         on: names of columns that both have. A row of the table and one of the source match if all
             of them are equal; null equals nothing.
-        when_matched: `update` gives the row the values of the source, and keeps those of columns
-            that it lacks, and of fields that its structs lack (in lists and maps none); `delete`
-            deletes it; `ignore` leaves it; or new values by column, as for `update`, whose
-            expressions name the source's columns as `source.price`.
+        when_matched: `update` gives the row the values of the source, and keeps those of columns,
+            and fields of structs, that it lacks; `delete` deletes it; `ignore` leaves it; or new
+            values by column, as for `update`, whose expressions name columns as `source.price`.
         when_not_matched: whether rows of the source that match none are added, with the defaults of
             columns that they lack.
         when_not_matched_by_source: whether rows of the table that match none are deleted; then all
