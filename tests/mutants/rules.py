@@ -468,6 +468,13 @@ RULES = (
         "test_a_batch_lacks_no_field_that_its_stream_has",
     ),
     mutant(
+        "keys-that-dicts-lack-erased",
+        "W15",
+        "dicts in the rows of a list have the same keys",
+        never,
+        "test_dicts_in_the_rows_of_a_list_have_the_same_keys",
+    ),
+    mutant(
         "columns-of-refused-rows",
         "W3",
         "no column is added for rows whose types are refused",

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from eventlog.keyed.rule import DELETE, OP
 from eventlog.model.columns.edits import path_text
-from eventlog.writers.files.json_values import Rounded, absent_in, to_array
+from eventlog.staging.incoming.casting import absent_in
+from eventlog.writers.files.json_values import Rounded, to_array
 from eventlog.writers.files.sources import InputFile, OpenInput
 from eventlog.writers.files.texts import Misfit, short_fractions
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any
@@ -23,7 +23,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.staging.incoming.casting import FieldPath
 from eventlog.writers.files.texts import Misfit, parse_texts
 
 _NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -64,28 +63,6 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return parse_texts(pa.array(values, pa.string()), kind)
     except UnicodeEncodeError:  # half of a surrogate pair
         return _plain(values, kind, set(), _unicode)
-
-
-def absent_in(value: Any, kind: pa.DataType, path: FieldPath) -> FieldPath | None:
-    """Return the first field that an object for a struct lacks, at any depth; None if none does.
-
-    Args:
-        value: a decoded value. One that does not fit the type lacks nothing.
-        kind: the type.
-        path: the names that lead to the value.
-    """
-    inner: Iterable[tuple[Any, pa.DataType, str]] = ()
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        lacking = next((field.name for field in kind if field.name not in value), None)
-        if lacking is not None:
-            return (*path, lacking)
-        inner = ((value[field.name], field.type, field.name) for field in kind)
-    elif pa.types.is_list(kind) and isinstance(value, list):
-        inner = ((item, kind.value_type, "element") for item in value)
-    elif pa.types.is_map(kind) and isinstance(value, dict):
-        inner = ((item, kind.item_type, "value") for item in value.values())
-    found = (absent_in(item, type_, (*path, name)) for item, type_, name in inner)
-    return next((each for each in found if each is not None), None)
 
 
 def _check(values: Sequence[Any], kind: pa.DataType, *types: type, why: str = "") -> None:

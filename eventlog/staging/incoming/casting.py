@@ -9,7 +9,8 @@ nothing is committed. No I/O.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -159,6 +160,28 @@ def _absent(kind: pa.DataType, wanted: pa.DataType, path: FieldPath) -> Iterator
     elif pa.types.is_map(wanted) and pa.types.is_map(kind):
         yield from _absent(kind.key_type, wanted.key_type, (*path, "key"))
         yield from _absent(kind.item_type, wanted.item_type, (*path, "value"))
+
+
+def absent_in(value: Any, kind: pa.DataType, path: FieldPath) -> FieldPath | None:
+    """Return the first field that a dict for a struct lacks, at any depth; None if none does.
+
+    Args:
+        value: a value of Python. One that does not fit the type lacks nothing.
+        kind: the type.
+        path: the names that lead to the value.
+    """
+    inner: Iterable[tuple[Any, pa.DataType, str]] = ()
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        lacking = next((field.name for field in kind if field.name not in value), None)
+        if lacking is not None:
+            return (*path, lacking)
+        inner = ((value[field.name], field.type, field.name) for field in kind)
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        inner = ((item, kind.value_type, "element") for item in value)
+    elif pa.types.is_map(kind) and isinstance(value, dict):
+        inner = ((item, kind.item_type, "value") for item in value.values())
+    found = (absent_in(item, type_, (*path, name)) for item, type_, name in inner)
+    return next((each for each in found if each is not None), None)
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
+from eventlog.model.columns.edits import path_text
+from eventlog.staging.incoming.casting import absent_in
 from eventlog.staging.incoming.pandas_frames import check_column_objects
 from eventlog.staging.incoming.problems import first_line
 
@@ -69,9 +71,23 @@ def _of_mappings(rows: Sequence[Any]) -> pa.RecordBatchReader:
                 f"the values of {name!r} cannot be converted to Arrow: {first_line(error)}"
             ) from None
         check_column_objects(name, values, column.type)
+        _check_keys_of_structs(name, values, column.type)
         columns.append(column)
     table = pa.Table.from_arrays(columns, names)
     return table.to_reader()
+
+
+def _check_keys_of_structs(name: str, values: Sequence[Any], kind: pa.DataType) -> None:
+    """Check that dicts in the values of a column have the same keys, as the rows have."""
+    if not pa.types.is_nested(kind):
+        return
+    for place, value in enumerate(values):
+        path = absent_in(value, kind, (name,))
+        if path is not None:  # against keys-that-dicts-lack-erased
+            raise InvalidInput(
+                f"row {place} of the list has no {path_text(path)}, which others have: give all "
+                "dicts there the same keys, with None where a value is null"
+            )
 
 
 def _of_lazy_frame(rows: Any) -> pa.RecordBatchReader:

@@ -458,3 +458,14 @@ def test_files_that_are_merged_lack_the_same_fields(tmp_path):
     answer = program("merge-rows", homes.t, path, "--on", "id")
     assert answer.exit_code == 2
     assert "line 1 has no field 'street' of column 's'" in " ".join(answer.stderr.split())
+
+
+@pytest.mark.hazard("W15")
+@pytest.mark.parametrize("shape", ["struct", "struct in a struct", "struct in a list"])
+def test_dicts_in_the_rows_of_a_list_have_the_same_keys(shape, tmp_path):
+    homes = Homes(tmp_path, shape, "last")
+    rows = [{"id": n, "at": AT, "s": s} for n, s in enumerate((homes.stored, None, homes.value))]
+    told = f"row 2 of the list has no field '{homes.field}' of column 's'"
+    assert told in _message(upsert, homes.t, rows)
+    upsert(homes.t, rows[:2])
+    assert homes.found().count(homes.stored) == 1
