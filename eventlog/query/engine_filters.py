@@ -54,7 +54,7 @@ class EngineFilter:
         Args:
             schema: of the rows.
         """
-        pushed = in_arrow_terms(self.pushed, schema)
+        pushed = in_arrow_terms(simplified(self.pushed), schema)
         return pushed if self.own is None else self.own & pushed
 
 

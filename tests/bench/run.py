@@ -39,6 +39,7 @@ WORKLOADS = {
     "changed-beside": (330, 70),
     "keyed": (400, 60),
     "arrow": (110, 30),
+    "engines": (120, 30),
     "spark": (420, 200),
 }
 MEMORY_MB = 10_000
@@ -130,6 +131,7 @@ def _work(options):
     import ongoing
     import opens
     import plans
+    import pushed_queries
     import small_files
     import spark_cost
     import vacuums
@@ -149,6 +151,7 @@ def _work(options):
         "changed-beside": changed_beside.run,
         "keyed": keyed.run,
         "arrow": arrow_cost.run,
+        "engines": pushed_queries.run,
         "spark": spark_cost.run,
     }
     with (options.folder / "rows.jsonl").open("a", buffering=1) as out:

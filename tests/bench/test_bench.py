@@ -37,6 +37,14 @@ def test_a_quick_run_measures_and_reports(tmp_path):
 
 
 @pytest.mark.bench
+def test_engines_ask_for_no_more_than_a_scan(tmp_path):
+    told, _ = quick(tmp_path, "--only", "engines", timeout=120)
+    asked = [row["values"] for row in told["rows"] if row["unit"] in ("requests", "MB")]
+    assert len(asked) == 18
+    assert all(values["eventlog"] <= values["reference"] * 1.1 for values in asked)
+
+
+@pytest.mark.bench
 def test_compaction_is_measured_and_loses_nothing(tmp_path):
     told, _ = quick(tmp_path, "--only", "small-files", "--only", "ongoing", timeout=250)
     rows = told["rows"]

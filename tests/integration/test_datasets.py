@@ -218,6 +218,8 @@ def test_a_table_without_rows_has_a_schema():
     made = create()
     assert dataset(made).to_table() == scan(made).to_table()
     assert duckdb.from_arrow(dataset(made)).fetchall() == []
+    (part,) = dataset(made).get_fragments(pc.field("value") > 1)
+    assert part.to_table(["name"]).num_rows == part.count_rows() == 0
     assert lazy(made).filter(pl.col("value") > 1).collect().schema == lazy(made).collect_schema()
 
 
