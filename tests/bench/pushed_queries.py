@@ -21,7 +21,7 @@ DAYS = 20
 START, END = datetime(2024, 1, 9, 6, tzinfo=UTC), datetime(2024, 1, 9, 18, tzinfo=UTC)
 QUESTIONS = {
     "12 of 480 hours": f"t >= '{START}' AND t < '{END}'",
-    "one id": "id = 123456",
+    "one id": "id = 77777",
     "two countries of one day": f"country IN ('AT', 'CH') AND t >= '{START}' AND t < '{END}'",
 }
 
@@ -92,7 +92,7 @@ def _by_polars(t, where):
 
     wanted = {
         QUESTIONS["12 of 480 hours"]: pl.col("t").is_between(START, END, closed="left"),
-        QUESTIONS["one id"]: pl.col("id") == 123456,
+        QUESTIONS["one id"]: pl.col("id") == 77777,
         QUESTIONS["two countries of one day"]: pl.col("country").is_in(["AT", "CH"])
         & pl.col("t").is_between(START, END, closed="left"),
     }[where]
