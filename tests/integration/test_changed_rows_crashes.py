@@ -16,7 +16,7 @@ from support.crashes import (
     fresh,
     sweep,
 )
-from support.in_process_spark import InProcessSpark, with_store_of
+from support.in_process_spark import InProcessSpark, update_by_tasks, with_store_of
 
 from eventlog import errors
 from eventlog.compaction import perform, plan
@@ -115,7 +115,7 @@ OPERATIONS = {
         without(1, 2, 5, 8),
     ),
     "update from Spark": (
-        from_spark(lambda uri: spark.update(SPARK, uri, PLUS, SOME, **JOB)),
+        lambda t: update_by_tasks(t, PLUS, SOME, **JOB),
         BEFORE | {n: n / 2 + 10 for n in (1, 2, 5, 8)},
     ),
     "overwrite from Spark": (

@@ -53,6 +53,13 @@ CHANGED_ROWS = (
         "test_rows_that_do_not_fit_into_memory_are_read_again",
     ),
     mutant(
+        "rows-that-the-driver-has-read-again",
+        "W15",
+        "rows that tasks have sent to the driver of an update are not read again",
+        becomes("not found.selected"),
+        "test_an_update_by_tasks_reads_and_stores_what_one_from_python_does",
+    ),
+    mutant(
         "repeated-without-a-reason",
         "R20.3",
         "a change that cannot be committed although nobody is in the way is given up",

@@ -69,7 +69,12 @@ class Frame:
         return [SimpleNamespace(**row) for batch in made for row in batch.to_pylist()]
 
 
-def with_store_of(t: Table, call: Callable[[str], object]) -> object:
+def update_by_tasks(t: Table, *given: Any, **options: Any) -> Any:
+    """Do the same as `eventlog.writers.update`, by tasks of a session without a JVM."""
+    return with_store_of(t, lambda uri: spark.update(InProcessSpark(), uri, *given, **options))
+
+
+def with_store_of(t: Table, call: Callable[[str], Any]) -> Any:
     """Call a function that opens tables by their place, all of which are the table of a handle."""
     with ExitStack() as stack:
         for module in (spark, jobs, save_target):

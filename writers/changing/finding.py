@@ -198,7 +198,7 @@ class Search:
         *,
         columns: Sequence[str] = (),
         room: int = 0,
-    ) -> Iterator[tuple[Segment, pa.RecordBatch, bool]]:
+    ) -> Passing:
         """Yield rows that pass the predicate, with their segments, and whether to keep them.
 
         Args:
@@ -212,20 +212,20 @@ class Search:
 
         Raises: as `find`.
         """
-        plan, rest = self._plan(snapshot), segments
-        if room > 0:
-            reading = self._reading(plan, pa.schema([*snapshot.schema, POSITION]))
-            rest = ()
-            with closing(replace(reading, rare=True).located(segments, vectors=vectors)) as read:
-                for segment, batch in read:
-                    room -= batch.nbytes
-                    if room < 0:  # against more-rows-kept-than-fit
-                        rest = segments[[s.id for s in segments].index(segment.id) :]
-                        break
-                    yield segment, batch, True
-        wanted = pa.schema([*(snapshot.schema.field(name) for name in columns), POSITION])
-        for segment, batch in self._reading(plan, wanted).located(rest, vectors=vectors):
-            yield segment, batch, False
+        whole, wanted = self.readings(snapshot, columns)
+        return rows_passing(whole, wanted, segments, room, vectors)
+
+    def readings(self, snapshot: Snapshot, columns: Sequence[str] = ()) -> tuple[Reading, Reading]:
+        """Return how rows that pass are read with all columns, and with some; both have positions.
+
+        Args:
+            snapshot: the version.
+            columns: the names of these.
+        """
+        plan, schema = self._plan(snapshot), snapshot.schema
+        whole = self._reading(plan, pa.schema([*schema, POSITION]))
+        some = pa.schema([*(schema.field(name) for name in columns), POSITION])
+        return replace(whole, rare=True), replace(whole, schema=some)
 
     def room(self, known: Mapping[Place, Hits]) -> int:
         """Return how many bytes more rows to keep may take, beside known ones."""
@@ -240,16 +240,61 @@ class Search:
         self, snapshot: Snapshot, segments: Sequence[Segment], vectors: VectorReader, room: int
     ) -> dict[Place, Hits]:
         """Return the selected rows of these segments that are not deleted."""
-        positions = {(s.id, s.version): BitMap64() for s in segments}
-        rows = KeptRows()
-        for segment, batch, keep in self.passing(snapshot, segments, vectors, room=room):
-            positions[segment.id, segment.version] |= positions_in(batch)
-            rows.add(segment, batch, keep=keep)
-        return {place: rows.hits(place, found) for place, found in positions.items()}
+        return hits_of(segments, self.passing(snapshot, segments, vectors, room=room))
 
     def _reading(self, plan: ScanPlan, schema: pa.Schema) -> Reading:
         reading = Reading.of(self.t.store, plan, self.t.head().header.table)
         return replace(reading, schema=schema, ahead_bytes=ahead_of(self.memory_bytes))
+
+
+Passing = Iterator[tuple[Segment, pa.RecordBatch, bool]]  # what `Search.passing` yields
+
+
+def rows_passing(
+    whole: Reading,
+    wanted: Reading,
+    segments: Sequence[Segment],
+    room: int,
+    vectors: VectorReader | None = None,
+) -> Passing:
+    """Yield rows that pass, as `Search.passing` does.
+
+    Args:
+        whole: reads rows to keep; see `Search.readings`.
+        wanted: reads the other rows.
+        segments: the segments to read.
+        room: see `Search.passing`.
+        vectors: the deletion vectors of the segments, where they are read already.
+
+    Raises: as `Search.find`.
+    """
+    rest = segments
+    if room > 0:
+        rest = ()
+        with closing(whole.located(segments, vectors=vectors)) as read:
+            for segment, batch in read:
+                room -= batch.nbytes
+                if room < 0:  # against more-rows-kept-than-fit
+                    rest = segments[[s.id for s in segments].index(segment.id) :]
+                    break
+                yield segment, batch, True
+    for segment, batch in wanted.located(rest, vectors=vectors):
+        yield segment, batch, False
+
+
+def hits_of(segments: Sequence[Segment], passing: Passing) -> dict[Place, Hits]:
+    """Return the rows of each segment that pass.
+
+    Args:
+        segments: the segments.
+        passing: the rows of these that pass.
+    """
+    positions = {(s.id, s.version): BitMap64() for s in segments}
+    rows = KeptRows()
+    for segment, batch, keep in passing:
+        positions[segment.id, segment.version] |= positions_in(batch)
+        rows.add(segment, batch, keep=keep)
+    return {place: rows.hits(place, found) for place, found in positions.items()}
 
 
 class KeptRows:

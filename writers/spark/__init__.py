@@ -277,7 +277,8 @@ def update(  # noqa: PLR0913 - the public API
 ) -> RowChange:
     """Give columns of the rows that a predicate selects new values; return the committed version.
 
-    Tasks look for the rows and stage the new ones. See `eventlog.writers.update`.
+    Tasks look for the rows. The driver stages the new ones where the rows take less than an eighth
+    of `memory_bytes`, else tasks read them again and do. See `eventlog.writers.update`.
 
     Args:
         spark: the session.
@@ -290,7 +291,7 @@ def update(  # noqa: PLR0913 - the public API
         app_seq: see `append`.
         branch: see `append`.
         storage_options: see `append`.
-        memory_bytes: see `append`.
+        memory_bytes: bound on the memory for rows in the driver and in a task, in bytes.
 
     Returns:
         The version, with the numbers of rows and segments that were touched.
@@ -299,7 +300,7 @@ def update(  # noqa: PLR0913 - the public API
     """
     app, session = make_app(app_id, app_seq), _session(spark)
     t = Table(open_store(located(uri, branch), storage_options))
-    search = SparkSearch(t, where, memory_bytes, session)
+    search = SparkSearch(t, where, memory_bytes, session, keeps=not dry_run)
     return update_where(
         t,
         set,

@@ -21,14 +21,22 @@ from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
 from eventlog.readers.spark.workers import activate, explained
-from eventlog.segments.fragments import POSITION, Reading, positions_in
+from eventlog.segments.fragments import Reading
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
-from eventlog.writers.changing.finding import Found, Hits, Place, Search
-from eventlog.writers.changing.updating import NewValues, Order, check_read_again, with_values
+from eventlog.writers.changing.finding import Found, Hits, Place, Search, hits_of, rows_passing
+from eventlog.writers.changing.landing import Staged
+from eventlog.writers.changing.updating import (
+    NewValues,
+    Order,
+    Updates,
+    check_read_again,
+    with_values,
+)
+from eventlog.writers.spark.jobs import pack_rows
 
-_FOUND = "segment string, version bigint, positions binary"
+_FOUND = "segment string, version bigint, positions binary, rows binary"
 _STAGED = "adds binary, rows bigint, kept boolean, first bigint, last bigint"
 _segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
 _adds = msgspec.json.Decoder(list[Add])
@@ -36,7 +44,10 @@ _adds = msgspec.json.Decoder(list[Add])
 
 @dataclass(frozen=True, slots=True)
 class SparkSearch(Search):
-    """A search whose segments are read by the tasks of a Spark job. See `Search`."""
+    """A search whose segments are read by the tasks of a Spark job. See `Search`.
+
+    Rows that it keeps are sent to the driver; each task may send an equal share of what fits there.
+    """
 
     spark: SparkSession
 
@@ -45,16 +56,19 @@ class SparkSearch(Search):
         snapshot: Snapshot,
         segments: Sequence[Segment],
         vectors: VectorReader,  # noqa: ARG002 - tasks read those of their own segments
-        room: int,  # noqa: ARG002 - tasks keep no rows
+        room: int,
     ) -> dict[Place, Hits]:
         """See `Search`."""
         if not segments:
             return {}
-        reading = self._reading(self._plan(snapshot), pa.schema([POSITION]))
-        found = {(s.id, s.version): BitMap64() for s in segments}
-        for row in run_shares(self.spark, shares_of(segments), _Positions(reading).rows, _FOUND):
-            found[row.segment, row.version] = BitMap64.deserialize(bytes(row.positions))
-        return {place: Hits(positions) for place, positions in found.items()}
+        shares = shares_of(segments)
+        task = _Finding(*self.readings(snapshot), room // len(shares))
+        found = {(s.id, s.version): Hits(BitMap64()) for s in segments}
+        for row in run_shares(self.spark, shares, task.rows, _FOUND):
+            rows = None if row.rows is None else pa.ipc.open_stream(row.rows).read_all()
+            positions = BitMap64.deserialize(bytes(row.positions))
+            found[row.segment, row.version] = Hits(positions, rows)
+        return found
 
     def reading_of(self, found: Found, schema: pa.Schema) -> Reading:
         """Return how tasks read the rows that were found."""
@@ -62,47 +76,51 @@ class SparkSearch(Search):
 
 
 @dataclass(frozen=True, slots=True)
-class _Positions:
-    """The task that finds rows."""
-
-    reading: Reading
-
-    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the positions of the selected rows, a row for each segment that has some."""
-        for share in decode_shares(given):
-            found: dict[Place, BitMap64] = {}
-            for segment, batch in self.reading.located(share):
-                place = segment.id, segment.version
-                found.setdefault(place, BitMap64()).update(positions_in(batch))
-            yield pa.record_batch(
-                [
-                    pa.array([name for name, _ in found], pa.string()),
-                    pa.array([version for _, version in found], pa.int64()),
-                    pa.array([bits.serialize() for bits in found.values()], pa.binary()),
-                ],
-                ["segment", "version", "positions"],
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class SparkUpdates:
-    """Stages the new forms of rows in the tasks of a Spark job.
+class _Finding:
+    """The task that finds rows.
 
     Attributes:
-        search: how the rows are found.
-        values: the new values, by column.
+        whole: see `Search.readings`.
+        wanted: see `Search.readings`.
+        room: how many bytes the rows that are sent to the driver may take.
+    """
+
+    whole: Reading
+    wanted: Reading
+    room: int
+
+    def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the selected rows, a row for each segment that has some."""
+        for share in decode_shares(given):
+            hits = hits_of(share, rows_passing(self.whole, self.wanted, share, self.room))
+            found = {place: one for place, one in hits.items() if one.positions}
+            rows = [one.rows for one in found.values()]
+            columns = {
+                "segment": pa.array([name for name, _ in found], pa.string()),
+                "version": pa.array([version for _, version in found], pa.int64()),
+                "positions": pa.array(
+                    [one.positions.serialize() for one in found.values()], pa.binary()
+                ),
+                "rows": pa.array(
+                    [None if kept is None else pack_rows(kept) for kept in rows], pa.binary()
+                ),
+            }
+            yield pa.record_batch(columns)
+
+
+@dataclass
+class SparkUpdates(Updates):
+    """Stages the new forms of rows: of those that the driver has there, else in tasks.
+
+    See `Updates`.
     """
 
     search: SparkSearch
-    values: Mapping[str, NewValues]
 
-    def stage(self, found: Found) -> tuple[Sequence[Add], Update | None]:
-        """Return the staged segments of the new rows, and the action of the update.
+    def _stage(self, found: Found) -> Staged:
+        return super()._stage(found) if driver_has(found) else self._stage_by_tasks(found)
 
-        Raises: as `eventlog.writers.update`.
-        """
-        if not found.selected:
-            return (), None
+    def _stage_by_tasks(self, found: Found) -> Staged:
         t, head = self.search.t, found.snapshot
         recipe = Recipe.of(head)
         recipe = replace(recipe, layout=msgspec.structs.replace(recipe.layout, order_by=()))
@@ -154,6 +172,12 @@ class _Updates:
             kinds = (pa.binary(), pa.int64(), pa.bool_(), pa.int64(), pa.int64())
             arrays = [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]
             yield pa.record_batch(arrays, ["adds", "rows", "kept", "first", "last"])
+
+
+def driver_has(found: Found) -> bool:
+    """Return whether tasks have sent all of the rows that they found to the driver."""
+    kept = found.kept_rows(found.snapshot.schema.names) is not None
+    return not found.selected or kept  # against rows-that-the-driver-has-read-again
 
 
 def shares_of(segments: Sequence[Segment]) -> list[bytes]:

@@ -250,7 +250,7 @@ def stage_task(
         for batch in batches:
             stager.write(batch)
         few = stager.few(FEW_BYTES) if recipe.rule is not None else None
-        packed = _pack(few) if few is not None else b""
+        packed = pack_rows(few) if few is not None else b""
         if packed and len(packed) <= _PACKED_BYTES:
             return packed
         return msgspec.json.encode(stager.finish())
@@ -283,7 +283,8 @@ def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes:
     return sorted(adds, key=lambda add: add.chunk)
 
 
-def _pack(rows: pa.Table) -> bytes:
+def pack_rows(rows: pa.Table) -> bytes:
+    """Return rows as a compressed Arrow stream, in which tasks send them to the driver."""
     sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.builders import DAY_US, SCHEMA, check_sound, create, events, live, reopen
+from support.in_process_spark import update_by_tasks
 
 from eventlog import errors, limits
 from eventlog.compaction import Policy, perform, plan
@@ -322,6 +323,31 @@ def test_rows_that_do_not_fit_into_memory_are_read_again(verb, monkeypatch):
     assert len(found) == 16
     assert got.count(first) == 1
     assert all(got.count(key) > 1 for key in others)
+
+
+def test_an_update_by_tasks_reads_and_stores_what_one_from_python_does():
+    made = []
+    for act in (update, update_by_tasks):
+        t = create()
+        append(t, events(6, days=2))
+        with requests(t) as (other, counts, got):
+            act(other, {"value": "value + 10"}, "name in ('row 1', 'row 2')")
+        assert sorted(data(got)) == sorted(map(keys.key_of, live(t.head())))
+        made.append((counts.put, held(check_sound(t.store))))
+    assert made[0] == made[1]
+
+
+def test_rows_that_do_not_fit_into_the_driver_are_read_again_by_tasks():
+    t = create()
+    for day in range(2):
+        names = [f"row {n}" + 30_000 * "x" for n in range(4 * day, 4 * day + 4)]
+        append(t, pa.table([[day * DAY_US] * 4, names, [0.0, 1.0, 1.0, 1.0]], schema=SCHEMA))
+    with requests(t) as (other, _, got):
+        done = update_by_tasks(other, {"value": "2.0"}, "value = 1", memory_bytes=2**20)
+    assert done.updated == 6
+    assert all(data(got).count(keys.key_of(segment)) > 1 for segment in live(t.head()))
+    found = scan(check_sound(t.store), ["value"]).to_table()
+    assert sorted(found["value"].to_pylist()) == [0.0] * 2 + [2.0] * 6
 
 
 def test_other_columns_are_read_only_where_the_predicate_selects_rows(monkeypatch):

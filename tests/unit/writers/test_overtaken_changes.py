@@ -7,6 +7,7 @@ import pytest
 from support.builders import check_sound, reopen
 from support.crashes import fence_now
 from support.forked_histories import copied
+from support.in_process_spark import update_by_tasks
 from support.parted_logs import take_over
 from unit.writers.test_changes_meanwhile import (
     compact,
@@ -28,6 +29,10 @@ from eventlog.writers import append, merge, overwrite, update
 ROUNDS = 12
 CHANGES = {
     "update": (raise_(10, 1, 4), values(1, 4, plus=10)),
+    "update from Spark": (
+        lambda t: update_by_tasks(t, {"value": "value + 10"}, where(1, 4)),
+        values(1, 4, plus=10),
+    ),
     "overwrite": (lambda t: overwrite(t, one(1, 7.0), where=where(1, 4)), {1: 7.0}),
     "merge": (
         lambda t: merge(t, one(1, 7.0), "name", when_matched={"value": "source.value"}),
