@@ -14,9 +14,8 @@ from support.in_process_spark import update_by_tasks
 
 from eventlog import errors, limits
 from eventlog.compaction import Policy, perform, plan
-from eventlog.format import keys
+from eventlog.format import deletion_vectors, keys
 from eventlog.readers import count, scan
-from eventlog.staging import vector_object
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, delete, merge, overwrite, update
 
@@ -270,7 +269,7 @@ def test_a_delete_reads_only_segments_that_statistics_leave_open(table):
 
 @pytest.mark.parametrize(("most", "objects"), [(256, 0), (0, 1)])
 def test_a_second_delete_reads_the_vectors_once_for_all_segments(table, monkeypatch, most, objects):
-    monkeypatch.setattr(vector_object, "_MOST_BYTES", most)
+    monkeypatch.setattr(deletion_vectors, "_MOST_BYTES", most)
     delete(table, where="name in ('row 0', 'row 3')")
     with requests(table) as (t, _, got):
         done = delete(t, where="name in ('row 2', 'row 5')")
