@@ -58,6 +58,7 @@ def test_each_engine_reads_each_version_as_a_scan_or_refuses_it(typed):
                 assert found == expected, (version, engine)
 
 
+@pytest.mark.verify
 def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
     t = Table.create(str(tmp_path), events().schema, time_column="at")
     append(t, events(1400))
@@ -71,6 +72,7 @@ def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
     assert found["deltalake"] == found["polars"] == known_rows(t, 2)
 
 
+@pytest.mark.verify
 def test_a_predicate_on_statistics_finds_all_rows(typed):
     from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415
 
@@ -111,6 +113,7 @@ def test_histories_of_others_have_the_times_of_commits(typed):
     assert times == [h.time for h in ours]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "write",
     [
@@ -141,6 +144,7 @@ def test_writes_of_others_are_refused_and_touch_nothing_of_ours(typed, write):
     assert all(key.startswith("part-") for key in after.keys() - before.keys())
 
 
+@pytest.mark.verify
 def test_others_cleaning_up_the_log_leaves_every_version(typed):
     from deltalake import DeltaTable  # noqa: PLC0415
 
@@ -186,6 +190,7 @@ def test_one_by_one_is_as_all_at_once():
     assert publish(t, "delta").put == 0
 
 
+@pytest.mark.verify
 def test_two_publishers_at_once_do_no_harm():
     store = MemoryStore()
     t = _history(store)
@@ -198,6 +203,7 @@ def test_two_publishers_at_once_do_no_harm():
     assert both == objects_of(t)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("how", ["before", "after", "lost", "refused"])
 def test_a_publisher_killed_at_any_call_is_continued_by_another(how):
     store = MemoryStore()
@@ -272,6 +278,7 @@ def test_a_publication_begins_at_the_horizon_and_a_vacuum_cuts_it(tmp_path):
     assert fsck(t).ok
 
 
+@pytest.mark.verify
 def test_a_checkpoint_after_some_versions_gives_the_same_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 10)
     t = Table.create(str(tmp_path), events().schema, time_column="at")
@@ -311,6 +318,7 @@ def test_maps_of_structs_are_refused_by_name():
         publish(t, "delta")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("change", "column"),
     [
@@ -464,6 +472,7 @@ def test_nothing_is_taken_back_unless_it_runs():
     assert objects_of(t) == there
 
 
+@pytest.mark.verify
 def test_a_copy_publishes_the_same_from_where_it_begins():
     source = create()
     for number in range(70):
