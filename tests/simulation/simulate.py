@@ -16,8 +16,8 @@ from simulation.world import World, as_json, live, plain
 
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
+from eventlog.format import deletion_vectors
 from eventlog.rewriting import translation
-from eventlog.staging import vector_object
 from eventlog.state import keyframe
 
 NOW = timedelta(0)
@@ -147,7 +147,7 @@ def scaled(plan):
 
 def stored_vectors():
     """Put every deletion vector into an object, however small."""
-    return mock.patch.object(vector_object, "_MOST_BYTES", 0)
+    return mock.patch.object(deletion_vectors, "_MOST_BYTES", 0)
 
 
 def sums_of(world):
