@@ -36,10 +36,11 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "readers": {"eventlog"},
     "rewriting": {"eventlog", "readers"},
     "writers": {"eventlog", "readers", "rewriting"},
-    "compaction": {"eventlog", "readers", "rewriting"},
+    "publishing": {"eventlog"},
+    "compaction": {"eventlog", "readers", "rewriting", "publishing"},
     "pyspark_eventlog": {"eventlog", "readers", "writers"},
     "demo": {"eventlog", "readers", "writers", "compaction"},
-    "cli": {"eventlog", "readers", "writers", "compaction", "demo"},
+    "cli": {"eventlog", "readers", "writers", "compaction", "demo", "publishing"},
 }
 
 # Module of the core -> (a package above it that a function of it imports when it is called, why).
@@ -87,7 +88,18 @@ BANNED_CALLS = {
 }
 
 # Packages that only extras install: a base install, such as a Lambda bundle, has none of them.
-EXTRAS = ("click", "duckdb", "matplotlib", "moto", "pandas", "polars", "pyspark", "rich", "sqlglot")
+EXTRAS = (
+    "click",
+    "duckdb",
+    "fastavro",
+    "matplotlib",
+    "moto",
+    "pandas",
+    "polars",
+    "pyspark",
+    "rich",
+    "sqlglot",
+)
 
 AVOIDED = {
     word + ending

@@ -1,0 +1,349 @@
+"""Publishes versions of a table as snapshots of an Iceberg table: list, decide, put.
+
+Everything under `metadata/` is a function of the log, so that publishers may run side by side, and
+a killed one is followed by another. The hint comes last: it is the only object that is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec import UNSET, UnsetType
+
+from eventlog.display import command
+from eventlog.errors import InvalidInput, KeyNotFound, VersionNotFound, VersionNotReplicated
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.entries import Schema
+from eventlog.model.records import Transaction
+from eventlog.publishing.iceberg.manifest_publisher import (
+    HINT,
+    PREFIX,
+    ManifestPublisher,
+    PublishedObjects,
+    is_published_key,
+    metadata_key,
+    parse_metadata_key,
+    stranger_error,
+)
+from eventlog.publishing.iceberg.translation.iceberg_schema import (
+    has_wall_times,
+    partition_specs,
+    schema_problem,
+    spec_of,
+    to_iceberg,
+    widened_times,
+)
+from eventlog.publishing.iceberg.translation.manifest_records import Translation
+from eventlog.publishing.iceberg.translation.table_metadata import (
+    MAIN,
+    VERSION_PROPERTY,
+    PublishedSnapshot,
+    listed_versions,
+    metadata_bytes,
+    operation_of,
+    snapshot_id,
+    tags_of,
+)
+from eventlog.state.small.timing import effective_time
+from eventlog.store.branching.roots import held_from, root_of
+from eventlog.store.parallel import each
+from eventlog.table.table import Table
+
+FORMATS = (2, 3)
+_SCHEMES = ("s3", "s3a", "s3n")
+_UNSAFE = re.compile(r"[%#?\x00-\x1f]")
+
+
+class IcebergPublisher:
+    """A publisher of one table. Not safe to use from several threads.
+
+    Args:
+        table: the table.
+        scheme: of the URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was published
+            before, else that of the table's own URI.
+        format_version: of Iceberg: 2 or 3; None: as it was published before, else 2.
+
+    Raises:
+        Corrupt: another program wrote under `metadata/`.
+        InvalidInput: an argument is wrong, or differs from that of the publication that is there;
+            or that is of another table.
+    """
+
+    def __init__(
+        self, table: Table, *, scheme: str | None = None, format_version: int | None = None
+    ) -> None:
+        if scheme is not None and scheme not in _SCHEMES:
+            raise InvalidInput(f"scheme {scheme!r} is not one of {', '.join(_SCHEMES)}")
+        if format_version is not None and format_version not in FORMATS:
+            raise InvalidInput(f"Iceberg's format version {format_version!r} is not 2 or 3")
+        self.table = table
+        head = table.refresh()
+        sizes = {row.key: row.size for row in table.store.list(PREFIX)}
+        for key in sizes:
+            if not is_published_key(key):  # against object-of-a-stranger-not-noticed
+                raise stranger_error(table.uri, key)
+        self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
+        if self.published and max(self.published) > head.version:
+            raise stranger_error(table.uri, metadata_key(max(self.published)))
+        before = self._newest_metadata()
+        self.location = _location(table, scheme or _scheme_of(before))
+        self.format_version = format_version or before.get("format-version", 2)
+        self._check_same(before)
+        self._manifests = ManifestPublisher(PublishedObjects(table, sizes))
+        self._snapshots: dict[int, PublishedSnapshot | str] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def publish(self, versions: Iterable[int]) -> list[int]:
+        """Publish versions, those that are published already left out, and return the others.
+
+        Args:
+            versions: the versions, ascending. At the first one that cannot be said in Iceberg
+                those below it are published.
+
+        Raises:
+            Corrupt: an object of another program is in the way, or the log is damaged.
+            InvalidInput: Iceberg cannot say a version, and why.
+            Unavailable: the store does not answer; what was published is whole.
+        """
+        new = []
+        try:
+            for version in versions:
+                if version not in self.published:
+                    self._publish(version)
+                    new.append(version)
+        finally:
+            self._put_hint(changed=bool(new))
+        return new
+
+    def _publish(self, version: int) -> None:
+        snapshot = self._resolved(version)
+        own = self._snapshot(snapshot)
+        if isinstance(own, str):
+            raise InvalidInput(
+                f"version {version} cannot be published to Iceberg: {own}",
+                table=self.table.uri,
+                version=version,
+            )
+        wanted = listed_versions(snapshot.meta, version, held_from(self.table.store.forks))
+        older = wanted[:-1]
+        for found in each(self._there, [v for v in older if v not in self._snapshots]):
+            if found is not None:
+                self._snapshot(found)
+        known = (self._snapshots.get(v) for v in older)
+        body = self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
+        self._manifests.objects.put(metadata_key(version), body, bytes.__eq__)
+        self.published.add(version)
+
+    def _resolved(self, version: int) -> Snapshot:
+        return self.table.session.log.snapshot(version)
+
+    def _there(self, version: int) -> Snapshot | None:
+        """Return an older version; None where a copy lacks it."""
+        try:
+            return self._resolved(version)
+        except VersionNotReplicated:
+            return None
+
+    def _snapshot(self, snapshot: Snapshot) -> PublishedSnapshot | str:
+        """Return a version as a snapshot, with its manifests put, or why Iceberg cannot say it."""
+        version = snapshot.version
+        known = self._snapshots.get(version)
+        if known is None:
+            known = self._problem(snapshot) or self._put_manifests(snapshot)
+            self._snapshots[version] = known
+        return known
+
+    def _put_manifests(self, snapshot: Snapshot) -> PublishedSnapshot:
+        stored = snapshot.stored_schema
+        shown = to_iceberg(stored, self.format_version)
+        form = Translation.of(
+            stored, _time_column(snapshot), shown, self._place, self.format_version
+        )
+        uri, deletes = self._manifests.manifest_list(snapshot, form)
+        return PublishedSnapshot(
+            snapshot.version, snapshot.header.time, uri, stored, self._facts(snapshot, deletes)
+        )
+
+    def _facts(self, snapshot: Snapshot, deletes: int) -> Mapping[str, str]:
+        changes, totals = snapshot.header.changes, snapshot.totals
+        deleted = 0 if isinstance(totals.deleted, UnsetType) else totals.deleted
+        taken: Sequence[Transaction] = ()
+        if changes.drops and changes.adds:
+            log = self.table.session.log
+            taken = log.taken(log.read_below(snapshot.version)[0])
+        numbers = {
+            "added-data-files": changes.adds,
+            "deleted-data-files": changes.drops,
+            "total-data-files": totals.segments,
+            "total-records": totals.rows + deleted,
+            "total-files-size": totals.bytes,
+            "total-delete-files": deletes,
+            "total-position-deletes": deleted,
+            "total-equality-deletes": 0,
+        }
+        return {
+            "operation": operation_of(changes, taken),
+            **{name: str(number) for name, number in numbers.items()},
+            VERSION_PROPERTY: str(snapshot.version),
+            "eventlog.operation": changes.operation,
+        }
+
+    def _problem(self, snapshot: Snapshot) -> str | None:
+        """Return why Iceberg cannot say a version so that all its readers agree, or None."""
+        stored, layout = snapshot.stored_schema, snapshot.meta.layout
+        if layout is None:
+            return "it has no layout"
+        if layout.keyed is not UNSET:
+            return (
+                "the table has a key, so that what a row shows depends on others: publish a copy "
+                "of its rows in a table without one"
+            )
+        if MAIN in tags_of(snapshot.meta):
+            return f"Iceberg calls the newest version {MAIN!r}: pin under another name than that"
+        problem = schema_problem(stored, self.format_version)
+        if problem is None and self.format_version < 3 and has_wall_times(stored):
+            problem = self._widened(snapshot)
+        return problem
+
+    def _widened(self, snapshot: Snapshot) -> str | None:
+        """Return why segments with dates cannot be read as ones with timestamps, or None."""
+        entries = snapshot.entries()
+        written = entries.column("schema").unique().to_pylist()
+        stored = snapshot.stored_schema
+        for number in sorted(n for n in written if n < stored.id):
+            before = self._schema(number, snapshot.version)
+            name = None if before is None else widened_times(before, stored)
+            if before is None or name is not None:
+                what = "a column" if name is None else f"column {name!r}"
+                return (
+                    f"segments have {what} as a date that is a timestamp now, which Iceberg allows "
+                    "from format version 3 on: compact the table, or publish with format version 3"
+                )
+        return None
+
+    def _schema(self, number: int, version: int) -> Schema | None:
+        """Return a schema of the table by its id; None where a copy lacks the versions with it."""
+        low, high = 0, version
+        while number not in self._schemas and low <= high:
+            middle = (low + high) // 2
+            try:
+                found = self._resolved(middle).stored_schema
+            except VersionNotFound:
+                low = middle + 1  # a copy has the later ones
+                continue
+            self._schemas[found.id] = found
+            low, high = (middle + 1, high) if found.id < number else (low, middle - 1)
+        return self._schemas.get(number)
+
+    def _metadata(self, snapshot: Snapshot, listed: list[PublishedSnapshot]) -> bytes:
+        stored, meta = snapshot.stored_schema, snapshot.meta
+        time_column = _time_column(snapshot)
+        types = {column.id: column.type for column in stored.columns}
+        schemas = {s.schema.id: s.schema for s in listed}
+        assert meta.layout is not None  # noqa: S101
+        return metadata_bytes(
+            listed,
+            location=self.location,
+            table_uuid=_uuid(self.table),
+            format_version=self.format_version,
+            schemas=[to_iceberg(schemas[i], self.format_version) for i in sorted(schemas)],
+            specs=partition_specs(stored, time_column),
+            default_spec=spec_of(meta.layout.granularity, types[time_column]),
+            times={s.version: effective_time(meta.clock, s.version, s.time) for s in listed},
+            tags=tags_of(meta),
+        )
+
+    def _place(self, key: str) -> str:
+        store = self.table.store
+        if key.startswith(PREFIX) or not store.forks:
+            return f"{self.location}/{key}"
+        return f"{_root(root_of(store, key), self.location)}/{key}"
+
+    def _newest_metadata(self) -> dict[str, Any]:
+        if not self.published:
+            return {}
+        version = max(self.published)
+        key = metadata_key(version)
+        try:
+            found = json.loads(self.table.store.get(key))
+            ours = found["properties"][VERSION_PROPERTY] == str(version) and found[
+                "current-snapshot-id"
+            ] == snapshot_id(version)
+        except (ValueError, KeyError, TypeError):
+            ours = False
+        if not ours:  # against metadata-of-a-stranger-taken-for-ours
+            raise stranger_error(self.table.uri, key)
+        return dict(found)
+
+    def _check_same(self, before: Mapping[str, Any]) -> None:
+        """Check that what is published is of this table, in the same form and at this place."""
+        advice = f"{command('unpublish', 'iceberg', self.table.uri)} removes it"
+        facts = {
+            "the table": ("table-uuid", _uuid(self.table)),
+            "the place, or its scheme": ("location", self.location),
+            "the format version": ("format-version", self.format_version),
+        }
+        for what, (name, value) in facts.items():
+            if before and before.get(name) != value:  # against publication-of-another-table
+                raise InvalidInput(
+                    f"{what} of the publication under `metadata/` is another one "
+                    f"({before.get(name)}, not {value}): {advice}",
+                    table=self.table.uri,
+                )
+
+    def _put_hint(self, *, changed: bool) -> None:
+        if not self.published:
+            return
+        wanted = str(max(self.published)).encode()
+        store = self.table.store
+        if not changed:
+            try:
+                if store.get(HINT, length=20) == wanted:
+                    return
+            except KeyNotFound:
+                pass
+        store.put_hint(HINT, wanted)
+
+
+def _time_column(snapshot: Snapshot) -> int:
+    assert snapshot.meta.layout is not None  # noqa: S101 - `_problem` comes first
+    return snapshot.meta.layout.time_column
+
+
+def _uuid(table: Table) -> str:
+    """Return the id of a table, or of a branch, in the form of a UUID."""
+    forks = table.store.forks
+    digits = forks[0].id if forks else table.id
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _location(table: Table, scheme: str | None) -> str:
+    """Return the root URI of a table's own objects, as engines take it."""
+    own = root_of(table.store, PREFIX)
+    kind, _, rest = own.partition("://")
+    if kind == "file":
+        own = f"file://{unquote(rest)}"  # engines do not decode
+    elif scheme is not None and kind not in _SCHEMES:
+        raise InvalidInput(f"a table at {kind}:// has no other scheme: leave it out")
+    if _UNSAFE.search(own):
+        raise InvalidInput(
+            f"engines read the URI {own!r} in different ways: publish a table whose path has no "
+            "'%', '#' or '?'",
+            table=table.uri,
+        )
+    return f"{scheme}://{rest}" if scheme and kind != "file" else own
+
+
+def _root(root: str, location: str) -> str:
+    """Return the root URI of objects of a branch's parent in the form of a location."""
+    kind, _, rest = root.partition("://")
+    return f"{location.partition('://')[0]}://{unquote(rest) if kind == 'file' else rest}"
+
+
+def _scheme_of(before: Mapping[str, Any]) -> str | None:
+    scheme = str(before.get("location", "")).partition("://")[0]
+    return scheme if scheme in _SCHEMES else None

@@ -1,0 +1,302 @@
+"""Puts the manifests, deletes and manifest lists of versions, unless they are there.
+
+What lies there is the only state. An object's key stands for what it has, so one that is listed is
+not written again; one that appears meanwhile is compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from eventlog.display import command
+from eventlog.errors import Corrupt
+from eventlog.format import entry_order, keys
+from eventlog.format.codec import sha256
+from eventlog.format.deletion_vectors import vector_hash
+from eventlog.format.frames import entry_columns
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.entries import Segment
+from eventlog.model.records import Leaf
+from eventlog.publishing.iceberg.translation.avro_files import (
+    DATA,
+    DELETES,
+    compact_json,
+    manifest_list_bytes,
+    same_avro,
+)
+from eventlog.publishing.iceberg.translation.manifest_groups import (
+    Group,
+    by_spec,
+    data_groups,
+    lost,
+    vector_group,
+)
+from eventlog.publishing.iceberg.translation.manifest_records import (
+    DeleteFile,
+    ManifestFacts,
+    Translation,
+    data_manifest,
+    delete_manifest,
+    facts_of,
+    facts_of_leaf,
+    list_record,
+    manifest_key,
+)
+from eventlog.publishing.iceberg.translation.position_deletes import (
+    PUFFIN_OFFSET,
+    positions_parquet,
+    same_positions,
+    vector_puffin,
+)
+from eventlog.segments.vectors import VectorReader
+from eventlog.state import keyframe
+from eventlog.store.parallel import each
+from eventlog.store.retry import retrying
+from eventlog.table.table import Table
+
+PREFIX = "metadata/"
+HINT = "metadata/version-hint.text"
+_METADATA = re.compile(r"metadata/v(0|[1-9]\d{0,11})\.metadata\.json", re.ASCII)
+_LIST = re.compile(r"(metadata/snap-[0-9a-f]{32})\.avro", re.ASCII)
+_MANIFEST = re.compile(r"(metadata/manifest-[0-9a-f]{32})-(\d)-(\d+)-(\d+)\.avro", re.ASCII)
+_DELETES = re.compile(
+    r"(metadata/deletes-[0-9a-f]{32}-[0-9a-f]{32})(?:\.parquet|-(\d+)\.puffin)", re.ASCII
+)
+
+Same = Callable[[bytes, bytes], bool]
+
+
+def metadata_key(version: int) -> str:
+    """Return the key of the metadata file of a version."""
+    return f"{PREFIX}v{version}.metadata.json"
+
+
+def parse_metadata_key(key: str) -> int | None:
+    """Return the version of the key of a metadata file, or None for other keys."""
+    found = _METADATA.fullmatch(key)
+    return int(found[1]) if found else None
+
+
+def is_published_key(key: str) -> bool:
+    """Return whether a key under `metadata/` has the form of a publisher's."""
+    return key == HINT or any(
+        form.fullmatch(key) for form in (_METADATA, _LIST, _MANIFEST, _DELETES)
+    )
+
+
+class PublishedObjects:
+    """The objects of a publication.
+
+    Args:
+        table: the table.
+        sizes: their sizes, by key.
+    """
+
+    def __init__(self, table: Table, sizes: Mapping[str, int]) -> None:
+        self.table, self.sizes = table, dict(sizes)
+        self._stems = {self._stem(key): key for key in sizes}
+
+    def stem(self, stem: str) -> re.Match[str] | None:
+        """Return the key of an object whose key begins so, up to what its contents show."""
+        key = self._stems.get(stem)
+        return None if key is None else _MANIFEST.fullmatch(key) or _DELETES.fullmatch(key)
+
+    def put(self, key: str, body: bytes, same: Same) -> int:
+        """Create an object unless it exists, and return the size of the one that is there.
+
+        Args:
+            key: of the object.
+            body: its bytes.
+            same: whether other bytes stand for the same.
+
+        Raises:
+            Corrupt: another object is there.
+            Unavailable: the store does not answer.
+        """
+        store, size = self.table.store, len(body)
+        if not retrying(self.table.clock)(store.put_if_absent, key, body):
+            found = store.get(key)
+            if not same(found, body):  # against object-of-a-stranger-taken-for-ours
+                raise stranger_error(store.uri, key)
+            size = len(found)
+        self.sizes[key] = size
+        self._stems[self._stem(key)] = key
+        return size
+
+    def _stem(self, key: str) -> str:
+        found = _MANIFEST.fullmatch(key) or _DELETES.fullmatch(key)
+        return found[1] if found else key
+
+
+class ManifestPublisher:
+    """The manifests of versions of one table.
+
+    Args:
+        objects: what lies there.
+    """
+
+    def __init__(self, objects: PublishedObjects) -> None:
+        self.objects, self._log = objects, objects.table.session.log
+        self._records: dict[str, list[dict[str, Any]]] = {}  # by the name of a group
+
+    def manifest_list(self, snapshot: Snapshot, form: Translation) -> tuple[str, int]:
+        """Return the URI of the manifest list of a version, and the number of its delete files.
+
+        Puts the list, and what it names, unless they are there.
+
+        Raises:
+            Corrupt: an object of another program is in the way; or a leaf or a vector is damaged.
+            Unavailable: the store does not answer.
+        """
+        base, delta = snapshot.base, snapshot.delta
+        gone = self._gone(snapshot)
+        groups = data_groups(base, delta, gone)
+        found = [r for records in each(lambda g: self._data(g, form), groups) for r in records]
+        for group in self._vectors(snapshot):
+            found += self._deletes(group, form, snapshot)
+        name = sha256(f"{form.seed}\n{compact_json(_shown(found))}".encode())[:32]
+        key = f"{PREFIX}snap-{name}.avro"
+        if key not in self.objects.sizes:
+            self.objects.put(key, manifest_list_bytes(found, form.format_version), same_avro)
+        deletes = sum(r["existing_files_count"] for r in found if r["content"] == DELETES)
+        return form.place(key), deletes
+
+    def _gone(self, snapshot: Snapshot) -> dict[str, frozenset[str]]:
+        """Return the ids of the segments that each leaf lost."""
+        base = snapshot.base
+        drops = lost(base, snapshot.delta)
+        if base is None or not drops:
+            return {}
+        places = [entry_order.entry_key(drop.chunk, drop.id) for drop in drops]
+        ids = {drop.id for drop in drops}
+        leaves = [base.leaves[i] for i in sorted(keyframe.containing(base.leaves, places))]
+        found = {
+            leaf.sha256: frozenset(s.id for s in self._entries(leaf) if s.id in ids)
+            for leaf in leaves
+        }
+        return {sha: without for sha, without in found.items() if without}
+
+    def _entries(self, leaf: Leaf) -> list[Segment]:
+        table = self._log.key_frames.leaves([leaf])[leaf.sha256]
+        return entry_columns.to_segments(table)
+
+    def _data(self, group: Group, form: Translation) -> list[dict[str, Any]]:
+        """Return the records of the manifests of a group; of most groups it is one."""
+        name = form.name(group.key)
+        known = self._records.get(name)
+        if known is None:
+            known = self._whole_leaf(group, name, form)
+        if known is None:
+            known = []
+            for spec, part in self._parts(group, form):
+                facts = facts_of(part, spec, DATA)
+                body = partial(data_manifest, part, spec, form)
+                known.append(self._put(part, facts, form, body))
+        self._records[name] = known
+        return known
+
+    def _whole_leaf(
+        self, group: Group, name: str, form: Translation
+    ) -> list[dict[str, Any]] | None:
+        """Return the record of the manifest of a leaf that is listed: the leaf is not read."""
+        listed = self.objects.stem(f"{PREFIX}manifest-{name}")
+        if group.leaf is None or group.without or listed is None:
+            return None
+        facts = facts_of_leaf(group, *(int(listed[place]) for place in (2, 3, 4)))
+        return [list_record(form.place(listed[0]), self.objects.sizes[listed[0]], facts)]
+
+    def _parts(self, group: Group, form: Translation) -> list[tuple[int, Group]]:
+        if group.leaf is not None:
+            entries = self._entries(group.leaf)
+            kept = tuple(s for s in entries if s.id not in group.without)
+            group = group._replace(segments=kept)
+        return by_spec(group, [form.spec(segment) for segment in group.segments or ()])
+
+    def _vectors(self, snapshot: Snapshot) -> list[Group]:
+        """Return the groups of segments with deletion vectors: of leaves, and of what changed."""
+        if snapshot.totals.deleted is UNSET:
+            return []
+        base, delta = snapshot.base, snapshot.delta
+        leaves = [leaf for leaf in (base.leaves if base else ()) if leaf.deleted is not UNSET]
+        below = [*map(self._entries, leaves), base.segments if base else ()]
+        parts = [[s for s in part if s.id not in delta.drops] for part in below]
+        parts.append([*delta.adds.values()])
+        return [group for group in map(vector_group, parts) if group is not None]
+
+    def _deletes(self, group: Group, form: Translation, snapshot: Snapshot) -> list[dict[str, Any]]:
+        name = form.name(group.key)
+        if name not in self._records:
+            found = []
+            for spec, part in self._parts(group, form):
+                facts = facts_of(part, spec, DELETES)
+                files = self._delete_files(part, form, snapshot)
+                body = partial(delete_manifest, part, spec, form, files)
+                found.append(self._put(part, facts, form, body))
+            self._records[name] = found
+        return self._records[name]
+
+    def _put(
+        self,
+        group: Group,
+        facts: ManifestFacts,
+        form: Translation,
+        body: Callable[[], bytes],
+    ) -> dict[str, Any]:
+        key = manifest_key(form.name(group.key), facts)
+        size = self.objects.sizes.get(key)
+        if size is None:
+            size = self.objects.put(key, body(), same_avro)
+        return list_record(form.place(key), size, facts)
+
+    def _delete_files(
+        self, group: Group, form: Translation, snapshot: Snapshot
+    ) -> dict[str, DeleteFile]:
+        """Return the objects that have the deletes of segments, by their ids; puts absent ones."""
+        segments = group.segments or ()
+        table = self.objects.table
+        vectors = VectorReader(table.store, snapshot.version, segments, table.id)
+
+        def file_of(segment: Segment) -> DeleteFile:
+            path = form.place(keys.key_of(segment))
+            assert not isinstance(segment.vector, UnsetType)  # noqa: S101
+            digest = form.name_of_deletes(path, vector_hash(segment.vector))
+            stem = f"{PREFIX}deletes-{segment.id}-{digest}"
+            listed = self.objects.stem(stem)
+            if listed is None:
+                deleted = vectors.deleted(segment)
+                if form.format_version > 2:
+                    body, length = vector_puffin(path, deleted)
+                    self.objects.put(f"{stem}-{length}.puffin", body, bytes.__eq__)
+                else:
+                    body = positions_parquet(path, deleted)
+                    self.objects.put(f"{stem}.parquet", body, same_positions)
+                listed = self.objects.stem(stem)
+            assert listed is not None  # noqa: S101
+            uri, size = form.place(listed[0]), self.objects.sizes[listed[0]]
+            if listed[2] is None:
+                return DeleteFile(uri, size)
+            return DeleteFile(uri, size, PUFFIN_OFFSET, int(listed[2]))
+
+        return dict(zip((s.id for s in segments), each(file_of, segments), strict=True))
+
+
+def stranger_error(uri: str, key: str) -> Corrupt:
+    """Return the error for an object of another program among those of a publication."""
+    return Corrupt(
+        f"`{key}` is not what the publisher of this table writes: another program wrote to the "
+        "published table. Let nobody else write under `metadata/`; "
+        f"{command('unpublish', 'iceberg', uri)} removes the publication, and publishing makes it "
+        "again",
+        table=uri,
+        key=key,
+    )
+
+
+def _shown(records: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return what a manifest list follows from, in JSON's types."""
+    return [[r["manifest_path"], r["manifest_length"], r["partition_spec_id"]] for r in records]

@@ -1,0 +1,191 @@
+"""The metadata file of a version: what an Iceberg catalog, or a path, opens. No I/O.
+
+Version N is snapshot N, with sequence number N. The file lists the snapshots before it too, those
+that pins hold as tags, so that readers of the newest one find them by number or by name.
+Source: Iceberg's spec, section "Table Metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eventlog.format.keys import MAX_VERSION
+from eventlog.model.actions import Add, DeleteRows, Drop, Replace
+from eventlog.model.entries import Schema
+from eventlog.model.records import CommitChanges, Meta, Transaction
+from eventlog.publishing.iceberg.translation.avro_files import compact_json
+from eventlog.publishing.iceberg.translation.iceberg_schema import (
+    LAST_PARTITION_FIELD,
+    last_column_id,
+)
+
+KEPT = 50  # the newest snapshots that a metadata file lists
+# A format that no program knows: writers refuse the table, readers do not look at it. And no
+# program may delete files that it takes for garbage: they are those of other versions.
+NO_FORMAT = "eventlog-read-only"
+GUARD = {
+    "gc.enabled": "false",
+    "write.format.default": NO_FORMAT,
+    "write.delete.format.default": NO_FORMAT,
+    # Bounds enclose values and need not be values: no answer to min() and max().
+    "write.metadata.metrics.default": "counts",
+}
+VERSION_PROPERTY = "eventlog.version"
+MAIN = "main"  # Iceberg's name for the newest snapshot
+_BRANCH_PINS = "branch:"
+
+
+class PublishedSnapshot(NamedTuple):
+    """One version as a snapshot.
+
+    Attributes:
+        version: the version.
+        time: when it was committed, ms UTC, as its header has it.
+        manifest_list: the URI of its manifest list.
+        schema: its schema.
+        facts: the operation, and numbers for people.
+    """
+
+    version: int
+    time: int
+    manifest_list: str
+    schema: Schema
+    facts: Mapping[str, str]
+
+
+def snapshot_id(version: int) -> int:
+    """Return the id of a version's snapshot: its number.
+
+    Version 0 has one above all versions: pyiceberg and Polars take snapshot 0 for the newest one.
+    """
+    return version or MAX_VERSION + 1  # against snapshot-zero-is-the-newest
+
+
+def tags_of(meta: Meta) -> dict[str, int]:
+    """Return the pins that become tags, with their versions; not those that hold branches."""
+    return {
+        name: pin.version for name, pin in meta.pins.items() if not name.startswith(_BRANCH_PINS)
+    }
+
+
+def listed_versions(meta: Meta, version: int, held: int = 0) -> list[int]:
+    """Return the versions that the metadata of a version lists, ascending.
+
+    Args:
+        meta: the small state at the version.
+        version: the version.
+        held: in a branch the oldest version that its parent keeps for it.
+    """
+    oldest = max(meta.horizon, held)
+    newest = range(max(oldest, version - KEPT + 1), version + 1)
+    return sorted({*newest, *(v for v in tags_of(meta).values() if v >= oldest)})
+
+
+def operation_of(changes: CommitChanges, taken: Iterable[Transaction]) -> str:
+    """Return Iceberg's word for what a commit did.
+
+    `replace` is said only of commits that leave the rows as they are: readers of changes skip them.
+
+    Args:
+        changes: of the commit's header.
+        taken: the transactions that took effect; looked at only if segments were dropped.
+    """
+    vectors = changes.vectors or 0
+    if not changes.drops and not vectors:
+        return "append"
+    if not changes.adds:
+        return "delete"
+    same_rows = not vectors and all(_is_replacement(t) for t in taken if _touches_rows(t))
+    return "replace" if same_rows else "overwrite"  # against update-called-a-replacement
+
+
+def metadata_bytes(  # noqa: PLR0913 - the fields of the file
+    snapshots: Sequence[PublishedSnapshot],
+    *,
+    location: str,
+    table_uuid: str,
+    format_version: int,
+    schemas: Sequence[Mapping[str, Any]],
+    specs: Sequence[Mapping[str, Any]],
+    default_spec: int,
+    times: Mapping[int, int],
+    tags: Mapping[str, int],
+) -> bytes:
+    """Return the bytes of the metadata file of the last one of some versions.
+
+    Args:
+        snapshots: the versions that it lists, ascending.
+        location: the root URI of the table.
+        table_uuid: of the table, or of the branch.
+        format_version: of Iceberg.
+        schemas: those of the snapshots, by `to_iceberg`, by id.
+        specs: the partition specs.
+        default_spec: the id of the one that new segments have.
+        times: when each of the versions was committed, ms UTC, clock corrections applied.
+        tags: versions by the names of their tags; those that are not listed are left out.
+    """
+    last = snapshots[-1]
+    document = {
+        "format-version": format_version,
+        "table-uuid": table_uuid,
+        "location": location,
+        "last-sequence-number": last.version,
+        "last-updated-ms": times[last.version],
+        "last-column-id": last_column_id(last.schema),
+        "current-schema-id": last.schema.id,
+        "schemas": [*schemas],
+        "default-spec-id": default_spec,
+        "partition-specs": [*specs],
+        "last-partition-id": LAST_PARTITION_FIELD,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": {**GUARD, VERSION_PROPERTY: str(last.version)},
+        "current-snapshot-id": snapshot_id(last.version),
+        "refs": _refs(snapshots, tags),
+        "snapshots": [_snapshot(s, times[s.version], format_version) for s in snapshots],
+        "snapshot-log": [
+            {"snapshot-id": snapshot_id(s.version), "timestamp-ms": times[s.version]}
+            for s in snapshots
+        ],
+        "metadata-log": [],
+    }
+    if format_version > 2:
+        document["next-row-id"] = 0  # rows have no ids: as in a table that was format 2 before
+    return compact_json(document).encode()
+
+
+def _refs(snapshots: Sequence[PublishedSnapshot], tags: Mapping[str, int]) -> dict[str, Any]:
+    listed = {s.version for s in snapshots}
+    newest = {"snapshot-id": snapshot_id(snapshots[-1].version), "type": "branch"}
+    tagged = {
+        name: {"snapshot-id": snapshot_id(version), "type": "tag"}
+        for name, version in tags.items()
+        if version in listed
+    }
+    return {MAIN: newest, **tagged}
+
+
+def _snapshot(one: PublishedSnapshot, time_ms: int, format_version: int) -> dict[str, Any]:
+    parent = {"parent-snapshot-id": snapshot_id(one.version - 1)} if one.version else {}
+    row_ids = {"first-row-id": 0, "added-rows": 0} if format_version > 2 else {}
+    return {
+        "snapshot-id": snapshot_id(one.version),
+        **parent,
+        "sequence-number": one.version,
+        "timestamp-ms": time_ms,
+        "manifest-list": one.manifest_list,
+        "summary": dict(one.facts),
+        "schema-id": one.schema.id,
+        **row_ids,
+    }
+
+
+def _touches_rows(transaction: Transaction) -> bool:
+    if transaction.spill is not None:
+        return True
+    return any(isinstance(a, Add | Drop | DeleteRows) for a in transaction.actions)
+
+
+def _is_replacement(transaction: Transaction) -> bool:
+    return any(isinstance(a, Replace) and a.deletes == 0 for a in transaction.actions)
