@@ -4,7 +4,8 @@ Sources: the Iceberg table spec (https://iceberg.apache.org/spec/), and its Puff
 vectors of format version 3.
 """
 
+from eventlog.publishing.iceberg.iceberg_audit import audit_iceberg
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
-from eventlog.publishing.iceberg.iceberg_removal import outdated_keys, unpublished_keys
+from eventlog.publishing.iceberg.iceberg_removal import cut_iceberg, unpublish_iceberg
 
-__all__ = ["IcebergPublisher", "outdated_keys", "unpublished_keys"]
+__all__ = ["IcebergPublisher", "audit_iceberg", "cut_iceberg", "unpublish_iceberg"]

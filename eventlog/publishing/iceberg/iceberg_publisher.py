@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,12 +19,12 @@ from eventlog.errors import InvalidInput, KeyNotFound, VersionNotFound, VersionN
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema
 from eventlog.model.records import Transaction
+from eventlog.publishing import versions
 from eventlog.publishing.iceberg.manifest_publisher import (
     HINT,
     PREFIX,
     ManifestPublisher,
     PublishedObjects,
-    is_published_key,
     metadata_key,
     parse_metadata_key,
     stranger_error,
@@ -48,10 +48,13 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     snapshot_id,
     tags_of,
 )
+from eventlog.publishing.publication import Publication
+from eventlog.session.session import Session
+from eventlog.state.small.holds import check_kept
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import held_from, root_of
 from eventlog.store.parallel import each
-from eventlog.table.table import Table
+from eventlog.store.port import ObjectStore
 
 FORMATS = (2, 3)
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -62,7 +65,7 @@ class IcebergPublisher:
     """A publisher of one table. Not safe to use from several threads.
 
     Args:
-        table: the table.
+        session: of the table.
         scheme: of the URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was published
             before, else that of the table's own URI.
         format_version: of Iceberg: 2 or 3; None: as it was published before, else 2.
@@ -74,72 +77,113 @@ class IcebergPublisher:
     """
 
     def __init__(
-        self, table: Table, *, scheme: str | None = None, format_version: int | None = None
+        self,
+        session: Session,
+        *,
+        scheme: str | None = None,
+        format_version: int | None = None,
+        objects: PublishedObjects | None = None,
     ) -> None:
         if scheme is not None and scheme not in _SCHEMES:
             raise InvalidInput(f"scheme {scheme!r} is not one of {', '.join(_SCHEMES)}")
         if format_version is not None and format_version not in FORMATS:
             raise InvalidInput(f"Iceberg's format version {format_version!r} is not 2 or 3")
-        self.table = table
-        head = table.refresh()
-        sizes = {row.key: row.size for row in table.store.list(PREFIX)}
+        self._session, self._store, self._log = session, session.store, session.log
+        self._uri = session.uri
+        head = session.refresh()
+        self._uuid = _uuid(session.store, head.header.table)
+        sizes = {row.key: row.size for row in session.store.list(PREFIX)}
         for key in sizes:
-            if not is_published_key(key):  # against object-of-a-stranger-not-noticed
-                raise stranger_error(table.uri, key)
+            # Writes that were refused leave other objects, which no reader sees.
+            # against metadata-of-a-stranger-not-noticed
+            if key.endswith(".metadata.json") and parse_metadata_key(key) is None:
+                raise stranger_error(self._uri, key)
         self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
         if self.published and max(self.published) > head.version:
-            raise stranger_error(table.uri, metadata_key(max(self.published)))
+            raise stranger_error(self._uri, metadata_key(max(self.published)))
         before = self._newest_metadata()
-        self.location = _location(table, scheme or _scheme_of(before))
+        self.location = _location(session.store, scheme or _scheme_of(before))
         self.format_version = format_version or before.get("format-version", 2)
         self._check_same(before)
-        self._manifests = ManifestPublisher(PublishedObjects(table, sizes))
+        self._manifests = ManifestPublisher(session, objects or PublishedObjects(session, sizes))
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._schemas: dict[int, Schema] = {}
 
-    def publish(self, versions: Iterable[int]) -> list[int]:
-        """Publish versions, those that are published already left out, and return the others.
+    def publish(self, first: int | None = None, last: int | None = None) -> Publication:
+        """Publish versions, those that are published already left out.
 
         Args:
-            versions: the versions, ascending. At the first one that cannot be said in Iceberg
-                those below it are published.
+            first: the first one. None: the one after the newest that is published, or the oldest
+                that vacuum keeps.
+            last: the last one; None: the newest.
 
         Raises:
             Corrupt: an object of another program is in the way, or the log is damaged.
-            InvalidInput: Iceberg cannot say a version, and why.
+            InvalidInput: Iceberg cannot say a version, and why; those below it are published. Or
+                there are very many versions, and no `first`.
             Unavailable: the store does not answer; what was published is whole.
+            VersionNotFound: there is no version `last`.
+            VersionNotReplicated: this copy lacks a version.
+            VersionVacuumed: rows of the versions are gone.
         """
-        new = []
+        wanted = self._wanted(first, last)
+        new = [version for version in wanted if version not in self.published]
+        put = 0
         try:
-            for version in versions:
-                if version not in self.published:
-                    self._publish(version)
-                    new.append(version)
+            for version in new:
+                self._publish(version)
+                put += 1
         finally:
-            self._put_hint(changed=bool(new))
-        return new
+            self._put_hint(changed=put > 0)
+        return Publication(self._uri, "iceberg", min(self.published), max(self.published), put)
 
-    def _publish(self, version: int) -> None:
+    def _wanted(self, first: int | None, last: int | None) -> range:
+        head, held = self._session.refresh(), held_from(self._store.forks)
+        target = head.version if last is None else last
+        if first is None:
+            first = max(self.published, default=-1) + 1
+            if not self.published:
+                first = max(versions.oldest_kept(self._log, head), held)
+                versions.check_count(first, target, self._uri, "iceberg")
+        elif first > target:
+            raise InvalidInput(
+                f"version {first} is above the last one, {target}: choose an older first one",
+                table=self._uri,
+            )
+        for version in (min(first, target), target):
+            check_kept(head.meta, head.version, version, self._uri, held=held)
+        return range(first, target + 1)
+
+    def expected(self, version: int) -> bytes:
+        """Return the metadata file of a version; puts what it names, unless that is there.
+
+        Raises:
+            Corrupt: an object of another program is in the way, or the log is damaged.
+            InvalidInput: Iceberg cannot say the version, and why.
+            Unavailable: the store does not answer.
+        """
         snapshot = self._resolved(version)
         own = self._snapshot(snapshot)
         if isinstance(own, str):
             raise InvalidInput(
                 f"version {version} cannot be published to Iceberg: {own}",
-                table=self.table.uri,
+                table=self._uri,
                 version=version,
             )
-        wanted = listed_versions(snapshot.meta, version, held_from(self.table.store.forks))
-        older = wanted[:-1]
+        older = listed_versions(snapshot.meta, version, held_from(self._store.forks))[:-1]
         for found in each(self._there, [v for v in older if v not in self._snapshots]):
             if found is not None:
                 self._snapshot(found)
         known = (self._snapshots.get(v) for v in older)
-        body = self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
+        return self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
+
+    def _publish(self, version: int) -> None:
+        body = self.expected(version)
         self._manifests.objects.put(metadata_key(version), body, bytes.__eq__)
         self.published.add(version)
 
     def _resolved(self, version: int) -> Snapshot:
-        return self.table.session.log.snapshot(version)
+        return self._log.snapshot(version)
 
     def _there(self, version: int) -> Snapshot | None:
         """Return an older version; None where a copy lacks it."""
@@ -173,8 +217,7 @@ class IcebergPublisher:
         deleted = 0 if isinstance(totals.deleted, UnsetType) else totals.deleted
         taken: Sequence[Transaction] = ()
         if changes.drops and changes.adds:
-            log = self.table.session.log
-            taken = log.taken(log.read_below(snapshot.version)[0])
+            taken = self._log.taken(self._log.read_below(snapshot.version)[0])
         numbers = {
             "added-data-files": changes.adds,
             "deleted-data-files": changes.drops,
@@ -248,7 +291,7 @@ class IcebergPublisher:
         return metadata_bytes(
             listed,
             location=self.location,
-            table_uuid=_uuid(self.table),
+            table_uuid=self._uuid,
             format_version=self.format_version,
             schemas=[to_iceberg(schemas[i], self.format_version) for i in sorted(schemas)],
             specs=partition_specs(stored, time_column),
@@ -258,7 +301,7 @@ class IcebergPublisher:
         )
 
     def _place(self, key: str) -> str:
-        store = self.table.store
+        store = self._store
         if key.startswith(PREFIX) or not store.forks:
             return f"{self.location}/{key}"
         return f"{_root(root_of(store, key), self.location)}/{key}"
@@ -269,21 +312,21 @@ class IcebergPublisher:
         version = max(self.published)
         key = metadata_key(version)
         try:
-            found = json.loads(self.table.store.get(key))
+            found = json.loads(self._store.get(key))
             ours = found["properties"][VERSION_PROPERTY] == str(version) and found[
                 "current-snapshot-id"
             ] == snapshot_id(version)
         except (ValueError, KeyError, TypeError):
             ours = False
         if not ours:  # against metadata-of-a-stranger-taken-for-ours
-            raise stranger_error(self.table.uri, key)
+            raise stranger_error(self._uri, key)
         return dict(found)
 
     def _check_same(self, before: Mapping[str, Any]) -> None:
         """Check that what is published is of this table, in the same form and at this place."""
-        advice = f"{command('unpublish', 'iceberg', self.table.uri)} removes it"
+        advice = f"{command('unpublish', 'iceberg', self._uri, '--run')} removes it"
         facts = {
-            "the table": ("table-uuid", _uuid(self.table)),
+            "the table": ("table-uuid", self._uuid),
             "the place, or its scheme": ("location", self.location),
             "the format version": ("format-version", self.format_version),
         }
@@ -292,14 +335,14 @@ class IcebergPublisher:
                 raise InvalidInput(
                     f"{what} of the publication under `metadata/` is another one "
                     f"({before.get(name)}, not {value}): {advice}",
-                    table=self.table.uri,
+                    table=self._uri,
                 )
 
     def _put_hint(self, *, changed: bool) -> None:
         if not self.published:
             return
         wanted = str(max(self.published)).encode()
-        store = self.table.store
+        store = self._store
         if not changed:
             try:
                 if store.get(HINT, length=20) == wanted:
@@ -314,16 +357,16 @@ def _time_column(snapshot: Snapshot) -> int:
     return snapshot.meta.layout.time_column
 
 
-def _uuid(table: Table) -> str:
+def _uuid(store: ObjectStore, table: str) -> str:
     """Return the id of a table, or of a branch, in the form of a UUID."""
-    forks = table.store.forks
-    digits = forks[0].id if forks else table.id
+    forks = store.forks
+    digits = forks[0].id if forks else table
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _location(table: Table, scheme: str | None) -> str:
+def _location(store: ObjectStore, scheme: str | None) -> str:
     """Return the root URI of a table's own objects, as engines take it."""
-    own = root_of(table.store, PREFIX)
+    own = root_of(store, PREFIX)
     kind, _, rest = own.partition("://")
     if kind == "file":
         own = f"file://{unquote(rest)}"  # engines do not decode
@@ -333,7 +376,7 @@ def _location(table: Table, scheme: str | None) -> str:
         raise InvalidInput(
             f"engines read the URI {own!r} in different ways: publish a table whose path has no "
             "'%', '#' or '?'",
-            table=table.uri,
+            table=store.uri,
         )
     return f"{scheme}://{rest}" if scheme and kind != "file" else own
 

@@ -7,9 +7,11 @@ below the horizon.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eventlog.display import command
 from eventlog.errors import InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.manifest_publisher import (
     HINT,
@@ -19,73 +21,106 @@ from eventlog.publishing.iceberg.manifest_publisher import (
 )
 from eventlog.publishing.iceberg.translation.avro_files import DELETES, avro_records
 from eventlog.publishing.iceberg.translation.table_metadata import VERSION_PROPERTY
+from eventlog.session.session import Session
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
+logger = logging.getLogger(__name__)
 
-def unpublished_keys(store: ObjectStore) -> list[str]:
-    """Return the keys of a publication in the order in which they are to be deleted.
+
+def unpublish_iceberg(session: Session, *, run: bool) -> tuple[str, ...]:
+    """Delete the publication of a table, or only return what would be deleted.
 
     With a publication everything under `metadata/` goes, also what other programs wrote there. Its
     metadata files go last, so that a publication of which only a part is left can be told from an
     Iceberg table of somebody else.
 
+    Returns:
+        The keys, in the order of their deletion.
+
     Raises:
         InvalidInput: what lies there is an Iceberg table that no publisher of eventlog made.
         Unavailable: the store does not answer.
     """
+    store = session.store
     found = [row.key for row in store.list(PREFIX)]
     files = [key for key in found if parse_metadata_key(key) is not None]
-    if not any(_is_ours(store, key) for key in files):
+    if not any(is_ours(store, key) for key in files):
         if files:  # against table-of-somebody-else-unpublished
             raise InvalidInput(
-                "the Iceberg table under `metadata/` was not published by eventlog: nothing is "
+                f"the Iceberg table under `{PREFIX}` was not published by eventlog: nothing is "
                 "deleted",
                 table=store.uri,
             )
-        return [key for key in found if is_published_key(key)]
+        found = [key for key in found if is_published_key(key)]
     order = {HINT: 0, **dict.fromkeys(files, 2)}
-    return sorted(found, key=lambda key: order.get(key, 1))
+    doomed = tuple(sorted(found, key=lambda key: order.get(key, 1)))
+    if run and doomed:
+        store.delete(doomed)
+    return doomed
 
 
-def outdated_keys(store: ObjectStore, oldest: int) -> list[str]:
-    """Return the keys of the objects that only versions below one need, in the order to delete in.
+def cut_iceberg(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, int], ...]:
+    """Delete what is published of the versions below a horizon, or only return it.
 
     These are the metadata files of those versions, and what they name and no later one does: an
-    object that a publisher put just now is in none of them. One LIST where nothing was published;
-    else one GET for each version, and one for each manifest of deletes.
+    object that a publisher put just now is in none of them. One LIST where none is published; else
+    one GET for each published version, and one for each manifest of deletes.
 
     Args:
-        store: of the table.
-        oldest: the horizon.
+        session: of the table.
+        horizon: a version that is kept.
+        run: whether anything is deleted.
+
+    Returns:
+        The keys and sizes of the objects, in the order of their deletion.
 
     Raises:
         Corrupt: an object does not decode.
         Unavailable: the store does not answer.
     """
-    files = {
-        version: row.key
-        for row in store.list(f"{PREFIX}v")
-        if (version := parse_metadata_key(row.key)) is not None
-    }
-    old = [files[version] for version in sorted(files) if version < oldest]
-    if not old:
-        return []
-    documents = {key: _document(store, key) for key in files.values()}
-    if not all(VERSION_PROPERTY in d.get("properties", {}) for d in documents.values()):
-        return []  # somebody else's
-    location = str(documents[old[0]]["location"])
+    store = session.store
+    sizes = {row.key: row.size for row in store.list(PREFIX)}
+    files = {v: key for key in sizes if (v := parse_metadata_key(key)) is not None}
+    old = [files[version] for version in sorted(files) if version < horizon]
+    if not old or not is_ours(store, old[0]):
+        return ()
+    if max(files) < horizon:
+        logger.warning(
+            "versions above %d are not published as Iceberg: its readers miss files that were "
+            "deleted; %s publishes them",
+            max(files),
+            command("publish", "iceberg", session.uri),
+        )
+        return ()
+    doomed = [*old, *sorted(_only_below(store, files, horizon))]
+    if run:
+        store.delete(doomed)
+    return tuple((key, sizes[key]) for key in doomed if key in sizes)
+
+
+def _only_below(store: ObjectStore, files: Mapping[int, str], horizon: int) -> set[str]:
+    """Return the keys of what metadata files below a horizon name, and no later one does."""
+    versions = sorted(files)
+    documents = dict(
+        zip(versions, each(lambda v: _document(store, files[v]), versions), strict=True)
+    )
+    location = str(documents[versions[0]]["location"])
     kept = {
-        s["manifest-list"]
-        for version, key in files.items()
-        for s in documents[key]["snapshots"]
-        if version >= oldest and s["sequence-number"] >= oldest
+        snapshot["manifest-list"]
+        for version in versions
+        for snapshot in documents[version].get("snapshots", ())
+        if version >= horizon and snapshot["sequence-number"] >= horizon
     }
-    lists = {s["manifest-list"] for key in old for s in documents[key]["snapshots"]} - kept
-    needed = _named(store, kept, location)
-    below = _named(store, lists, location)
-    gone = (uri for uri in (*sorted(lists), *sorted(below - needed)))
-    return [*old, *(uri.removeprefix(f"{location}/") for uri in gone)]
+    lists = {
+        snapshot["manifest-list"]
+        for version in versions
+        for snapshot in documents[version].get("snapshots", ())
+        if version < horizon
+    } - kept
+    below = lists | _named(store, lists, location)
+    gone = below - _named(store, kept, location) if below else set()
+    return {uri.removeprefix(f"{location}/") for uri in gone}
 
 
 def _named(store: ObjectStore, lists: Iterable[str], location: str) -> set[str]:
@@ -104,7 +139,8 @@ def _named(store: ObjectStore, lists: Iterable[str], location: str) -> set[str]:
     return {*manifests, *files}
 
 
-def _is_ours(store: ObjectStore, key: str) -> bool:
+def is_ours(store: ObjectStore, key: str) -> bool:
+    """Return whether a metadata file is one that a publisher of eventlog wrote."""
     try:
         return VERSION_PROPERTY in _document(store, key)["properties"]
     except (KeyError, TypeError, KeyNotFound):

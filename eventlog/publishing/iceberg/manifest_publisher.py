@@ -54,10 +54,10 @@ from eventlog.publishing.iceberg.translation.position_deletes import (
     vector_puffin,
 )
 from eventlog.segments.vectors import VectorReader
+from eventlog.session.session import Session
 from eventlog.state import keyframe
 from eventlog.store.parallel import each
 from eventlog.store.retry import retrying
-from eventlog.table.table import Table
 
 PREFIX = "metadata/"
 HINT = "metadata/version-hint.text"
@@ -93,12 +93,17 @@ class PublishedObjects:
     """The objects of a publication.
 
     Args:
-        table: the table.
+        session: of the table.
         sizes: their sizes, by key.
+
+    Attributes:
+        store: of the table.
+        sizes: of the objects that lie there, by key.
     """
 
-    def __init__(self, table: Table, sizes: Mapping[str, int]) -> None:
-        self.table, self.sizes = table, dict(sizes)
+    def __init__(self, session: Session, sizes: Mapping[str, int]) -> None:
+        self.store, self._retrying = session.store, retrying(session.clock)
+        self.sizes = dict(sizes)
         self._stems = {self._stem(key): key for key in sizes}
 
     def stem(self, stem: str) -> re.Match[str] | None:
@@ -118,15 +123,19 @@ class PublishedObjects:
             Corrupt: another object is there.
             Unavailable: the store does not answer.
         """
-        store, size = self.table.store, len(body)
-        if not retrying(self.table.clock)(store.put_if_absent, key, body):
-            found = store.get(key)
+        size = len(body)
+        if not self._retrying(self.store.put_if_absent, key, body):
+            found = self.store.get(key)
             if not same(found, body):  # against object-of-a-stranger-taken-for-ours
-                raise stranger_error(store.uri, key)
+                raise stranger_error(self.store.uri, key)
             size = len(found)
+        self.note(key, size)
+        return size
+
+    def note(self, key: str, size: int) -> None:
+        """Note that an object of this size lies there."""
         self.sizes[key] = size
         self._stems[self._stem(key)] = key
-        return size
 
     def _stem(self, key: str) -> str:
         found = _MANIFEST.fullmatch(key) or _DELETES.fullmatch(key)
@@ -137,11 +146,12 @@ class ManifestPublisher:
     """The manifests of versions of one table.
 
     Args:
+        session: of the table.
         objects: what lies there.
     """
 
-    def __init__(self, objects: PublishedObjects) -> None:
-        self.objects, self._log = objects, objects.table.session.log
+    def __init__(self, session: Session, objects: PublishedObjects) -> None:
+        self.objects, self._store, self._log = objects, session.store, session.log
         self._records: dict[str, list[dict[str, Any]]] = {}  # by the name of a group
 
     def manifest_list(self, snapshot: Snapshot, form: Translation) -> tuple[str, int]:
@@ -258,8 +268,8 @@ class ManifestPublisher:
     ) -> dict[str, DeleteFile]:
         """Return the objects that have the deletes of segments, by their ids; puts absent ones."""
         segments = group.segments or ()
-        table = self.objects.table
-        vectors = VectorReader(table.store, snapshot.version, segments, table.id)
+        table = snapshot.header.table
+        vectors = VectorReader(self._store, snapshot.version, segments, table)
 
         def file_of(segment: Segment) -> DeleteFile:
             path = form.place(keys.key_of(segment))
@@ -287,11 +297,11 @@ class ManifestPublisher:
 
 def stranger_error(uri: str, key: str) -> Corrupt:
     """Return the error for an object of another program among those of a publication."""
+    taking_back = command("unpublish", "iceberg", uri, "--run")
     return Corrupt(
-        f"`{key}` is not what the publisher of this table writes: another program wrote to the "
-        "published table. Let nobody else write under `metadata/`; "
-        f"{command('unpublish', 'iceberg', uri)} removes the publication, and publishing makes it "
-        "again",
+        "an object is not what this table is published as: another program wrote it. Let nobody "
+        f"else write under `{PREFIX}`; {taking_back} takes the publication back, and publishing "
+        "makes it again",
         table=uri,
         key=key,
     )

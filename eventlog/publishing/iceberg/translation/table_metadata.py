@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventlog.format.keys import MAX_VERSION
-from eventlog.model.actions import Add, DeleteRows, Drop, Replace
+from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.entries import Schema
 from eventlog.model.records import CommitChanges, Meta, Transaction
 from eventlog.publishing.iceberg.translation.avro_files import compact_json
@@ -19,6 +19,7 @@ from eventlog.publishing.iceberg.translation.iceberg_schema import (
     LAST_PARTITION_FIELD,
     last_column_id,
 )
+from eventlog.state.appends import keeps_rows
 
 KEPT = 50  # the newest snapshots that a metadata file lists
 # A format that no program knows: writers refuse the table, readers do not look at it. And no
@@ -96,7 +97,7 @@ def operation_of(changes: CommitChanges, taken: Iterable[Transaction]) -> str:
         return "append"
     if not changes.adds:
         return "delete"
-    same_rows = not vectors and all(_is_replacement(t) for t in taken if _touches_rows(t))
+    same_rows = all(keeps_rows(t) for t in taken if _touches_rows(t))
     return "replace" if same_rows else "overwrite"  # against update-called-a-replacement
 
 
@@ -182,10 +183,4 @@ def _snapshot(one: PublishedSnapshot, time_ms: int, format_version: int) -> dict
 
 
 def _touches_rows(transaction: Transaction) -> bool:
-    if transaction.spill is not None:
-        return True
     return any(isinstance(a, Add | Drop | DeleteRows) for a in transaction.actions)
-
-
-def _is_replacement(transaction: Transaction) -> bool:
-    return any(isinstance(a, Replace) and a.deletes == 0 for a in transaction.actions)

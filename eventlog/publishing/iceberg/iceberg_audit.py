@@ -1,0 +1,77 @@
+"""Compares an Iceberg publication with the log: what `fsck` reports of it. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
+from eventlog.publishing.iceberg.iceberg_removal import is_ours
+from eventlog.publishing.iceberg.manifest_publisher import (
+    PREFIX,
+    PublishedObjects,
+    Same,
+    is_published_key,
+    metadata_key,
+    parse_metadata_key,
+)
+from eventlog.publishing.publication import PublicationProblem
+from eventlog.session.session import Session
+
+_WRONG = "is not what this table is published as: `eventlog unpublish`, and publish again"
+
+
+class ComparedObjects(PublishedObjects):
+    """Objects that are compared with those that lie there, instead of being put.
+
+    Args:
+        session: of the table.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, {})
+        self.problems: list[PublicationProblem] = []
+
+    def put(self, key: str, body: bytes, same: Same) -> int:
+        """Compare an object with the one that lies there, and return the size of that."""
+        try:
+            found = self.store.get(key)
+        except KeyNotFound:
+            self.problems.append(PublicationProblem("the object is missing", key, None))
+            found = body
+        if not same(found, body):  # against published-object-not-compared
+            version = parse_metadata_key(key)
+            self.problems.append(PublicationProblem(f"the object {_WRONG}", key, version))
+        self.note(key, len(found))
+        return len(found)
+
+
+def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
+    """Yield what is wrong with the Iceberg publication of a table; nothing if there is none.
+
+    One LIST, and if there is a publication one GET for each of its objects, and for each version.
+
+    Raises:
+        Corrupt: the log does not add up.
+        Unavailable: the store does not answer.
+    """
+    found = [row.key for row in session.store.list(PREFIX)]
+    published = sorted(v for key in found if (v := parse_metadata_key(key)) is not None)
+    if not any(is_ours(session.store, metadata_key(version)) for version in published):
+        return
+    for key in found:
+        if not is_published_key(key):
+            yield PublicationProblem("the object is no part of the publication", key, None)
+    objects = ComparedObjects(session)
+    try:
+        publisher = IcebergPublisher(session, objects=objects)
+    except (Corrupt, InvalidInput) as error:
+        yield PublicationProblem(error.message, error.key or PREFIX, error.version)
+        return
+    for version in published:
+        key = metadata_key(version)
+        try:
+            objects.put(key, publisher.expected(version), bytes.__eq__)
+        except InvalidInput as error:
+            yield PublicationProblem(error.message, key, version)
+    yield from objects.problems
