@@ -37,6 +37,7 @@ from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
 from eventlog.publishing.delta.publisher import cut_delta
+from eventlog.publishing.iceberg.iceberg_removal import cut_iceberg
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
@@ -371,10 +372,12 @@ class _Sweep:
     def cut(self, *, delete: bool) -> None:
         """Take back what is published of versions below the horizon, before their segments go."""
         horizon = self._marks.horizon
-        # A branch has no publication that depends on its horizon.
-        if not horizon or self._t.store.forks:
+        if not horizon:
             return
-        for _, size in cut_delta(self._t.session, horizon, run=delete):
+        gone = cut_iceberg(self._t.session, horizon, run=delete)
+        if not self._t.store.forks:  # no branch is published as Delta
+            gone += cut_delta(self._t.session, horizon, run=delete)
+        for _, size in gone:
             self._gone.setdefault("published", VacuumSums()).add(size)
 
     def judge(self, *, delete: bool) -> None:

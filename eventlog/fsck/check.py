@@ -29,6 +29,7 @@ from eventlog.fsck.repair import repair as repair_frames
 from eventlog.keyed.rule import stored_rule
 from eventlog.keyed.slices import readable_runs
 from eventlog.publishing.delta.publication_check import audit_delta
+from eventlog.publishing.iceberg.iceberg_audit import audit_iceberg
 from eventlog.recovery import fallback
 from eventlog.recovery.links import Links, past_links
 from eventlog.session.session import Session
@@ -295,7 +296,7 @@ def _report(
 def _check_publications(session: Session, walk: Walk, findings: Findings, *, wanted: bool) -> None:
     """Report what is published in other formats and differs from the log."""
     try:
-        for problem in audit_delta(session) if wanted else ():
+        for problem in (*audit_delta(session), *audit_iceberg(session)) if wanted else ():
             findings.add("error", problem.message, problem.key, problem.version)
     except (Corrupt, NotFound) as error:
         if not walk.unfit:

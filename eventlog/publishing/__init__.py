@@ -11,14 +11,17 @@ import os
 from collections.abc import Mapping
 
 from eventlog.arguments import choice, whole
+from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.publishing.delta.publisher import DeltaPublisher, unpublish_delta
+from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
+from eventlog.publishing.iceberg.iceberg_removal import unpublish_iceberg
 from eventlog.publishing.publication import Publication
 from eventlog.table.table import Table
 
 __all__ = ["Publication", "publish", "unpublish"]
 
-_FORMATS = ("delta",)
+_FORMATS = ("delta", "iceberg")
 
 
 def publish(
@@ -27,18 +30,23 @@ def publish(
     *,
     version: int | None = None,
     first: int | None = None,
+    format_version: int | None = None,
+    scheme: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Publication:
     """Publish the versions of a table that are not published yet.
 
-    Per version one GET, of its commit, and one PUT; the newest version that was published before is
-    compared with the log. Safe beside writers and other publishers; if it crashes, call it again.
+    Per version one GET, of its commit, and one PUT, or four for Iceberg. Safe beside writers and
+    other publishers; if it crashes, call it again.
 
     Args:
         table: the table, or its URI.
-        format: `delta`.
+        format: `delta` or `iceberg`.
         version: the last version to publish; the newest if None.
         first: where a new publication begins; at the oldest version that vacuum keeps if None.
+        format_version: of Iceberg, 2 or 3; None: as it was published before, else 2.
+        scheme: of Iceberg's URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was
+            published before, else that of the table's own URI.
         storage_options: for a URI; see `eventlog.store.options`.
 
     Returns:
@@ -57,7 +65,13 @@ def publish(
     choice(format, "format", _FORMATS)
     last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)
     begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
-    return DeltaPublisher(_opened(table, storage_options).session).publish(begin, last)
+    session = _opened(table, storage_options).session
+    if format == "iceberg":
+        publisher = IcebergPublisher(session, scheme=scheme, format_version=format_version)
+        return publisher.publish(begin, last)
+    if scheme is not None or format_version is not None:
+        raise InvalidInput("Delta has neither format versions nor schemes: leave them out")
+    return DeltaPublisher(session).publish(begin, last)
 
 
 def unpublish(
@@ -71,7 +85,7 @@ def unpublish(
 
     Args:
         table: the table, or its URI.
-        format: `delta`.
+        format: `delta` or `iceberg`.
         dry_run: delete nothing; only return the keys.
         storage_options: for a URI; see `eventlog.store.options`.
 
@@ -83,7 +97,10 @@ def unpublish(
         Unavailable: the store does not answer; call it again.
     """
     choice(format, "format", _FORMATS)
-    return unpublish_delta(_opened(table, storage_options).session, run=not dry_run)
+    session = _opened(table, storage_options).session
+    if format == "iceberg":
+        return unpublish_iceberg(session, run=not dry_run)
+    return unpublish_delta(session, run=not dry_run)
 
 
 def _opened(

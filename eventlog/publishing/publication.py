@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +12,7 @@ class Publication:
 
     Attributes:
         table: the table's root URI.
-        format: `delta`.
+        format: `delta` or `iceberg`.
         first: the oldest published version.
         last: the newest one.
         put: how many versions this call published; 0 if all were.
@@ -22,3 +23,11 @@ class Publication:
     first: int
     last: int
     put: int
+
+
+class PublicationProblem(NamedTuple):
+    """What is wrong with an object of a publication."""
+
+    message: str
+    key: str
+    version: int | None

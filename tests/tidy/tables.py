@@ -36,11 +36,10 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "readers": {"eventlog"},
     "rewriting": {"eventlog", "readers"},
     "writers": {"eventlog", "readers", "rewriting"},
-    "publishing": {"eventlog"},
-    "compaction": {"eventlog", "readers", "rewriting", "publishing"},
+    "compaction": {"eventlog", "readers", "rewriting"},
     "pyspark_eventlog": {"eventlog", "readers", "writers"},
     "demo": {"eventlog", "readers", "writers", "compaction"},
-    "cli": {"eventlog", "readers", "writers", "compaction", "demo", "publishing"},
+    "cli": {"eventlog", "readers", "writers", "compaction", "demo"},
 }
 
 # Module of the core -> (a package above it that a function of it imports when it is called, why).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing import versions
@@ -14,18 +13,11 @@ from eventlog.publishing.delta.publisher import (
     list_delta,
     same_state,
 )
+from eventlog.publishing.publication import PublicationProblem
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
 
 _WRONG = "is not what this version is published as: `eventlog unpublish`, and publish again"
-
-
-class PublicationProblem(NamedTuple):
-    """What is wrong with an object of a publication."""
-
-    message: str
-    key: str
-    version: int | None
 
 
 def audit_delta(session: Session) -> Iterator[PublicationProblem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -10,7 +12,7 @@ from eventlog.cli.place import Place, common
 from eventlog.publishing import publish, unpublish
 from eventlog.quantities import count_text
 
-_format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["delta"]))
+_format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["delta", "iceberg"]))
 
 
 @click.command("publish")
@@ -25,13 +27,24 @@ _format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["de
     type=click.IntRange(min=0),
     help="Where a new publication begins; by default at the oldest version that vacuum keeps.",
 )
-def publish_(place: Place, *, format_name: str, version: int | None, first: int | None) -> None:
-    """Let other engines read the versions of the table at URI, in the metadata of FORMAT (delta).
+@click.option(
+    "--format-version",
+    type=click.IntRange(2, 3),
+    help="Of Iceberg; by default that of the publication so far, else 2.",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(["s3", "s3a", "s3n"]),
+    help="Of Iceberg's URIs; by default that of the publication so far, else of the table.",
+)
+def publish_(place: Place, *, format_name: str, **options: Any) -> None:
+    """Let other engines read the versions of the table at URI, in the metadata of FORMAT.
 
-    Nothing is copied: `_delta_log/` describes the same segments, and version 7 is version 7 there.
-    Run it again after commits; it continues from what is published.
+    FORMAT is delta or iceberg. Nothing is copied: `_delta_log/` or `metadata/` describes the same
+    segments, and version 7 is version 7 there. Run it again after commits; it continues from what
+    is published.
     """
-    done = publish(place.open(), format_name, version=version, first=first)
+    done = publish(place.open(), format_name, **options)
     if place.as_json:
         terminal.json_line(msgspec.to_builtins(done))
         return
