@@ -409,6 +409,16 @@ def test_metadata_of_a_stranger_is_noticed():
         publish(table)
 
 
+def test_metadata_of_another_name_is_noticed():
+    table = history()
+    publish(table, 0, 3)
+    key = "metadata/00001-5f1c.metadata.json"  # as pyiceberg names it
+    assert table.store.put_if_absent(key, b"{}")
+    with pytest.raises(Corrupt, match="another program wrote it") as raised:
+        publish(table)
+    assert raised.value.key == key
+
+
 def test_a_version_that_another_program_took_is_not_replaced():
     table = history()
     publish(table, 0, 3)

@@ -9,6 +9,7 @@ from mutants.copies import COPIES
 from mutants.engines import ENGINES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
+from mutants.iceberg_publications import ICEBERG_PUBLICATIONS
 from mutants.merges import MERGES
 from mutants.publications import PUBLICATIONS
 from mutants.replacements import REPLACEMENTS
@@ -33,6 +34,7 @@ MUTANTS = (
         *CHECKED_ROWS,
         *ENGINES,
         *PUBLICATIONS,
+        *ICEBERG_PUBLICATIONS,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

@@ -240,7 +240,7 @@ class IcebergPublisher:
         stored, layout = snapshot.stored_schema, snapshot.meta.layout
         if layout is None:
             return "it has no layout"
-        if layout.keyed is not UNSET:
+        if layout.keyed is not UNSET:  # against keyed-rows-in-iceberg
             return (
                 "the table has a key, so that what a row shows depends on others: publish a copy "
                 "of its rows in a table without one"

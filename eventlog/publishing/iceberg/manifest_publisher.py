@@ -229,7 +229,7 @@ class ManifestPublisher:
 
     def _vectors(self, snapshot: Snapshot) -> list[Group]:
         """Return the groups of segments with deletion vectors: of leaves, and of what changed."""
-        if snapshot.totals.deleted is UNSET:
+        if snapshot.totals.deleted is UNSET:  # against deleted-rows-in-iceberg
             return []
         base, delta = snapshot.base, snapshot.delta
         leaves = [leaf for leaf in (base.leaves if base else ()) if leaf.deleted is not UNSET]

@@ -107,6 +107,7 @@ def schema_problem(schema: Schema, format_version: int) -> str | None:
                 f"column {column.name!r} has a map whose keys are lists, maps or structs, which "
                 "few engines read from Iceberg: drop the column, or write its keys as text"
             )
+        # against defaults-read-as-nulls
         if column.initial is not UNSET and format_version < 3:
             return (
                 f"column {column.name!r} has a default for rows that were written before it, "
