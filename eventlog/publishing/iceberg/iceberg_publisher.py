@@ -143,7 +143,7 @@ class IcebergPublisher:
         if first is None:
             first = max(self.published, default=-1) + 1
             if not self.published:
-                first = max(versions.oldest_kept(self._log, head), held)
+                first = max(versions.first_publishable(self._log, head), held)
                 versions.check_count(first, target, self._uri, "iceberg")
         elif first > target:
             raise InvalidInput(
