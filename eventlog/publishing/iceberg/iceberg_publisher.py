@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -101,12 +101,13 @@ class IcebergPublisher:
         self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
         if self.published and max(self.published) > head.version:
             raise stranger_error(self._uri, metadata_key(max(self.published)))
-        before = self._newest_metadata()
+        before, self._newest = self._newest_metadata()
         self.location = _location(session.store, scheme or _scheme_of(before))
         self.format_version = format_version or before.get("format-version", 2)
         self._check_same(before)
         self._manifests = ManifestPublisher(session, objects or PublishedObjects(session, sizes))
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
+        self._oldest = max(head.meta.horizon, held_from(self._store.forks))
         self._schemas: dict[int, Schema] = {}
 
     def publish(self, first: int | None = None, last: int | None = None) -> Publication:
@@ -126,6 +127,7 @@ class IcebergPublisher:
             VersionNotReplicated: this copy lacks a version.
             VersionVacuumed: rows of the versions are gone.
         """
+        self._compare_newest()
         wanted = self._wanted(first, last)
         new = [version for version in wanted if version not in self.published]
         put = 0
@@ -139,6 +141,7 @@ class IcebergPublisher:
 
     def _wanted(self, first: int | None, last: int | None) -> range:
         head, held = self._session.refresh(), held_from(self._store.forks)
+        self._oldest = max(head.meta.horizon, held)
         target = head.version if last is None else last
         if first is None:
             first = max(self.published, default=-1) + 1
@@ -154,8 +157,27 @@ class IcebergPublisher:
             check_kept(head.meta, head.version, version, self._uri, held=held)
         return range(first, target + 1)
 
-    def expected(self, version: int) -> bytes:
+    def is_published(self, version: int, body: bytes) -> bool:
+        """Return whether bytes are the metadata file of a version; as `expected` otherwise.
+
+        A copy may have got older versions since then, which the file does not list.
+        """
+        if body == self.expected(version):
+            return True
+        try:
+            listed = {s["sequence-number"] for s in json.loads(body)["snapshots"]}
+        except (ValueError, KeyError, TypeError):
+            return False
+        return body == self.expected(version, listed)
+
+    def expected(self, version: int, listed: Collection[int] | None = None) -> bytes:
         """Return the metadata file of a version; puts what it names, unless that is there.
+
+        What only vacuumed versions need is not put.
+
+        Args:
+            version: the version.
+            listed: the versions that it may list; None: all.
 
         Raises:
             Corrupt: an object of another program is in the way, or the log is damaged.
@@ -163,7 +185,7 @@ class IcebergPublisher:
             Unavailable: the store does not answer.
         """
         snapshot = self._resolved(version)
-        own = self._snapshot(snapshot)
+        own = self._snapshot(snapshot, put=True)
         if isinstance(own, str):
             raise InvalidInput(
                 f"version {version} cannot be published to Iceberg: {own}",
@@ -173,8 +195,8 @@ class IcebergPublisher:
         older = listed_versions(snapshot.meta, version, held_from(self._store.forks))[:-1]
         for found in each(self._there, [v for v in older if v not in self._snapshots]):
             if found is not None:
-                self._snapshot(found)
-        known = (self._snapshots.get(v) for v in older)
+                self._snapshot(found, put=found.version >= self._oldest)
+        known = (self._snapshots.get(v) for v in older if listed is None or v in listed)
         return self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
 
     def _publish(self, version: int) -> None:
@@ -192,22 +214,22 @@ class IcebergPublisher:
         except VersionNotReplicated:
             return None
 
-    def _snapshot(self, snapshot: Snapshot) -> PublishedSnapshot | str:
-        """Return a version as a snapshot, with its manifests put, or why Iceberg cannot say it."""
+    def _snapshot(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot | str:
+        """Return a version as a snapshot, or why Iceberg cannot say it."""
         version = snapshot.version
         known = self._snapshots.get(version)
         if known is None:
-            known = self._problem(snapshot) or self._put_manifests(snapshot)
+            known = self._problem(snapshot) or self._described(snapshot, put=put)
             self._snapshots[version] = known
         return known
 
-    def _put_manifests(self, snapshot: Snapshot) -> PublishedSnapshot:
+    def _described(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot:
         stored = snapshot.stored_schema
         shown = to_iceberg(stored, self.format_version)
         form = Translation.of(
             stored, _time_column(snapshot), shown, self._place, self.format_version
         )
-        uri, deletes = self._manifests.manifest_list(snapshot, form)
+        uri, deletes = self._manifests.manifest_list(snapshot, form, put=put)
         return PublishedSnapshot(
             snapshot.version, snapshot.header.time, uri, stored, self._facts(snapshot, deletes)
         )
@@ -306,13 +328,14 @@ class IcebergPublisher:
             return f"{self.location}/{key}"
         return f"{_root(root_of(store, key), self.location)}/{key}"
 
-    def _newest_metadata(self) -> dict[str, Any]:
+    def _newest_metadata(self) -> tuple[dict[str, Any], bytes]:
         if not self.published:
-            return {}
+            return {}, b""
         version = max(self.published)
         key = metadata_key(version)
+        body = self._store.get(key)
         try:
-            found = json.loads(self._store.get(key))
+            found = json.loads(body)
             ours = found["properties"][VERSION_PROPERTY] == str(version) and found[
                 "current-snapshot-id"
             ] == snapshot_id(version)
@@ -320,7 +343,18 @@ class IcebergPublisher:
             ours = False
         if not ours:  # against metadata-of-a-stranger-taken-for-ours
             raise stranger_error(self._uri, key)
-        return dict(found)
+        return dict(found), body
+
+    def _compare_newest(self) -> None:
+        """Check, once, that the newest metadata is that of this log.
+
+        It is not where a table was restored from an older copy, and went on.
+        """
+        body, self._newest = self._newest, b""
+        version = max(self.published, default=-1)
+        # against publication-of-another-history
+        if body and version >= self._oldest and not self.is_published(version, body):
+            raise stranger_error(self._uri, metadata_key(version))
 
     def _check_same(self, before: Mapping[str, Any]) -> None:
         """Check that what is published is of this table, in the same form and at this place."""

@@ -7,7 +7,7 @@ not written again; one that appears meanwhile is compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from msgspec import UNSET, UnsetType
 from eventlog.display import command
 from eventlog.errors import Corrupt
 from eventlog.format import entry_order, keys
-from eventlog.format.codec import sha256
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
@@ -154,10 +153,13 @@ class ManifestPublisher:
         self.objects, self._store, self._log = objects, session.store, session.log
         self._records: dict[str, list[dict[str, Any]]] = {}  # by the name of a group
 
-    def manifest_list(self, snapshot: Snapshot, form: Translation) -> tuple[str, int]:
+    def manifest_list(self, snapshot: Snapshot, form: Translation, *, put: bool) -> tuple[str, int]:
         """Return the URI of the manifest list of a version, and the number of its delete files.
 
-        Puts the list, and what it names, unless they are there.
+        Args:
+            snapshot: the version.
+            form: how it is translated.
+            put: put the list, and what it names, unless they are there.
 
         Raises:
             Corrupt: an object of another program is in the way; or a leaf or a vector is damaged.
@@ -166,12 +168,13 @@ class ManifestPublisher:
         base, delta = snapshot.base, snapshot.delta
         gone = self._gone(snapshot)
         groups = data_groups(base, delta, gone)
-        found = [r for records in each(lambda g: self._data(g, form), groups) for r in records]
+        records = each(lambda group: self._data(group, form, put=put), groups)
+        found = [record for some in records for record in some]
         for group in self._vectors(snapshot):
-            found += self._deletes(group, form, snapshot)
-        name = sha256(f"{form.seed}\n{compact_json(_shown(found))}".encode())[:32]
+            found += self._deletes(group, form, snapshot, put=put)
+        name = form.name(compact_json([record["manifest_path"] for record in found]))
         key = f"{PREFIX}snap-{name}.avro"
-        if key not in self.objects.sizes:
+        if put and key not in self.objects.sizes:
             self.objects.put(key, manifest_list_bytes(found, form.format_version), same_avro)
         deletes = sum(r["existing_files_count"] for r in found if r["content"] == DELETES)
         return form.place(key), deletes
@@ -195,18 +198,18 @@ class ManifestPublisher:
         table = self._log.key_frames.leaves([leaf])[leaf.sha256]
         return entry_columns.to_segments(table)
 
-    def _data(self, group: Group, form: Translation) -> list[dict[str, Any]]:
+    def _data(self, group: Group, form: Translation, *, put: bool) -> list[dict[str, Any]]:
         """Return the records of the manifests of a group; of most groups it is one."""
         name = form.name(group.key)
-        known = self._records.get(name)
-        if known is None:
-            known = self._whole_leaf(group, name, form)
+        known = self._records.get(name) or self._whole_leaf(group, name, form)
         if known is None:
             known = []
             for spec, part in self._parts(group, form):
                 facts = facts_of(part, spec, DATA)
-                body = partial(data_manifest, part, spec, form)
-                known.append(self._put(part, facts, form, body))
+                body = partial(data_manifest, part, spec, form) if put else None
+                known.append(self._record(part, facts, form, body))
+            if not put:
+                return known
         self._records[name] = known
         return known
 
@@ -238,28 +241,35 @@ class ManifestPublisher:
         parts.append([*delta.adds.values()])
         return [group for group in map(vector_group, parts) if group is not None]
 
-    def _deletes(self, group: Group, form: Translation, snapshot: Snapshot) -> list[dict[str, Any]]:
+    def _deletes(
+        self, group: Group, form: Translation, snapshot: Snapshot, *, put: bool
+    ) -> list[dict[str, Any]]:
         name = form.name(group.key)
-        if name not in self._records:
-            found = []
+        known = self._records.get(name)
+        if known is None:
+            known = []
             for spec, part in self._parts(group, form):
                 facts = facts_of(part, spec, DELETES)
-                files = self._delete_files(part, form, snapshot)
-                body = partial(delete_manifest, part, spec, form, files)
-                found.append(self._put(part, facts, form, body))
-            self._records[name] = found
-        return self._records[name]
+                body = None
+                if put:
+                    files = self._delete_files(part, form, snapshot)
+                    body = partial(delete_manifest, part, spec, form, files)
+                known.append(self._record(part, facts, form, body))
+            if put:
+                self._records[name] = known
+        return known
 
-    def _put(
+    def _record(
         self,
         group: Group,
         facts: ManifestFacts,
         form: Translation,
-        body: Callable[[], bytes],
+        body: Callable[[], bytes] | None,
     ) -> dict[str, Any]:
+        """Return the record of a manifest, which is put unless it is there; None: it is not."""
         key = manifest_key(form.name(group.key), facts)
-        size = self.objects.sizes.get(key)
-        if size is None:
+        size = self.objects.sizes.get(key, 0)
+        if not size and body is not None:
             size = self.objects.put(key, body(), same_avro)
         return list_record(form.place(key), size, facts)
 
@@ -299,14 +309,9 @@ def stranger_error(uri: str, key: str) -> Corrupt:
     """Return the error for an object of another program among those of a publication."""
     taking_back = command("unpublish", "iceberg", uri, "--run")
     return Corrupt(
-        "an object is not what this table is published as: another program wrote it. Let nobody "
-        f"else write under `{PREFIX}`; {taking_back} takes the publication back, and publishing "
-        "makes it again",
+        "an object is not what this table is published as: another program wrote it, or the table "
+        f"was restored from an older copy. Let nobody else write under `{PREFIX}`; {taking_back} "
+        "takes the publication back, and publishing makes it again",
         table=uri,
         key=key,
     )
-
-
-def _shown(records: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return what a manifest list follows from, in JSON's types."""
-    return [[r["manifest_path"], r["manifest_length"], r["partition_spec_id"]] for r in records]

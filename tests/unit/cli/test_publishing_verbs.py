@@ -36,6 +36,28 @@ def test_a_table_is_published_and_taken_back(tmp_path):
     assert run("unpublish", "delta", t.uri)[1:] == ("0 objects would be deleted\n", "")
 
 
+def test_a_table_is_published_to_iceberg_in_a_format_and_taken_back(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(2))
+    code, told, _ = run("publish", "iceberg", t.uri, "--format-version", "3")
+    assert (code, told) == (0, f"{t.uri} is published as iceberg, 0 to 1: published 2 versions\n")
+    assert json.loads(t.store.get("metadata/v1.metadata.json"))["format-version"] == 3
+    code, _, note = run("publish", "iceberg", t.uri, "--format-version", "2")
+    assert code == 2
+    assert "eventlog unpublish iceberg" in note
+    assert run("unpublish", "iceberg", t.uri)[1] == "6 objects would be deleted\n"
+    assert run("unpublish", "iceberg", t.uri, "--run")[1] == "6 objects deleted\n"
+    assert not [*t.store.list("metadata/")]
+
+
+def test_options_of_iceberg_are_refused_of_delta(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    for option in (("--scheme", "s3a"), ("--format-version", "3")):
+        code, _, note = run("publish", "delta", t.uri, *option)
+        assert code == 2
+        assert "Delta has neither" in note
+
+
 def test_a_wrong_start_is_an_error_of_usage(tmp_path):
     t = Table.create(str(tmp_path), events().schema, time_column="at")
     code, _, note = run("publish", "delta", t.uri, "--from", "1")
