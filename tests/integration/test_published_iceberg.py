@@ -253,6 +253,30 @@ def test_a_branch_has_its_parents_segments_by_their_own_place(tmp_path):
     check_versions(table, [table.head().version])
 
 
+@pytest.mark.verify
+@pytest.mark.parametrize("scheme", [None, "s3a"])
+def test_a_table_in_s3_is_read_there(s3, bucket, scheme):
+    table = Table.create(f"s3://{bucket}/t", events().schema, time_column="at")
+    append(table, events(9, days=3))
+    delete(table, where="name = 'row 3'")
+    done = publish(table, scheme=scheme)
+    append(table, events(1, day=7, first=20))
+    assert publish(table).put == 1  # the scheme stays
+    options = s3.storage_options()
+    names = {
+        "s3.endpoint": "endpoint_url", "s3.region": "region",
+        "s3.access-key-id": "access_key_id", "s3.secret-access-key": "secret_access_key",
+    }  # fmt: skip
+    given = {theirs: options[ours] for theirs, ours in names.items()}
+    for version in (done.last, done.last + 1):
+        uri = f"{scheme or 's3'}://{bucket}/t/metadata/v{version}.metadata.json"
+        rows = StaticTable.from_metadata(uri, given).scan().to_arrow()
+        want = scan(table, version=version).to_table()
+        assert same_rows(in_order(rows, want.schema), in_order(want, want.schema))
+    newest = json.loads(table.store.get(f"metadata/v{done.last}.metadata.json"))
+    assert newest["location"] == f"{scheme or 's3'}://{bucket}/t"
+
+
 # What is published is a function of the log
 
 
