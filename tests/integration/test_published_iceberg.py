@@ -295,6 +295,7 @@ def test_one_by_one_is_as_at_once(format_version):
     assert objects(table.store) == at_once
 
 
+@pytest.mark.verify
 def test_one_version_is_published_with_what_it_names():
     table = history()
     publish(table)
@@ -460,6 +461,7 @@ def test_a_version_that_another_program_took_is_not_replaced():
     assert raised.value.key == above
 
 
+@pytest.mark.verify
 def test_a_manifest_of_other_contents_is_not_taken():
     table = history()
     publish(table)
@@ -485,6 +487,7 @@ def test_a_table_that_was_replaced_is_not_published_into_the_old_publication(tmp
         publish(other)
 
 
+@pytest.mark.verify
 def test_a_table_that_went_on_from_an_older_copy_is_not_published_on():
     table = history()
     publish(table, 0, 6)
@@ -514,6 +517,7 @@ def test_a_copy_that_got_older_versions_goes_on(tmp_path):
     check_versions(Table.open(copy), [before.first, table.head().version])
 
 
+@pytest.mark.verify
 def test_the_form_of_a_publication_stays():
     table = history()
     publish(table, format_version=3)
@@ -606,6 +610,7 @@ def test_nothing_of_vacuumed_versions_comes_back():
     assert [*audit_iceberg(table.session)] == []
 
 
+@pytest.mark.verify
 def test_versions_below_the_horizon_are_not_published():
     table = history()
     table.clock.advance(10**9)
@@ -628,6 +633,7 @@ def test_an_iceberg_table_of_somebody_else_is_left_alone(tmp_path):
     assert [*audit_iceberg(table.session)] == []
 
 
+@pytest.mark.verify
 def test_what_a_killed_unpublish_left_is_unpublished():
     table = history()
     publish(table)
