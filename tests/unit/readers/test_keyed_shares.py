@@ -14,7 +14,7 @@ from eventlog.readers import changes, scan
 from eventlog.readers.keyed import cuts
 from eventlog.writers import delete, upsert
 
-KEYS = {"k": ("k",), "s": ("s",), "both": ("s", "k")}
+KEYS = {"k": ("k",), "both": ("s", "k")}
 
 
 def table_of(kind, key, chance, buckets):
