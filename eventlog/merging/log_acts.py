@@ -511,25 +511,43 @@ def maybe_none(commit: Commit) -> bool:
     return bool(commit.transactions) and not commit.header.changes.transactions
 
 
-def divided_segments(source: Sequence[Act], target: Sequence[Act]) -> set[str]:
+def divided_segments(source: Sequence[AppliedStep], target: Sequence[AppliedStep]) -> set[str]:
     """Return the ids of the segments that both logs changed, and of whose rows one deleted some.
 
     And of those of which a unit of work deleted rows, since the other log may have done it, too.
-    One that came with deleted rows counts as changed: its deletes came with it.
+    One that came with deleted rows counts as changed: its deletes came with it. Left out are those
+    with rows of a unit that each log did by itself: the other log has these rows elsewhere.
 
     Args:
-        source: the transactions of one log.
+        source: the commits of one log.
         target: those of the other log.
     """
-    acts = (*source, *target)
+    theirs, ours = ([act for step in steps for act in step.acts] for steps in (source, target))
+    acts = (*theirs, *ours)
     forms = (form for act in acts for form in (*act.adds, *act.before))
     shrunk = {segment_id(f.id) for f in forms if not isinstance(f.vector, UnsetType)}
-    theirs, ours = (
+    changed = (
         {segment_id(s.id) for act in log for s in act.adds}
         | {segment_id(d.id) for act in log for d in act.drops}
-        for log in (source, target)
+        for log in (theirs, ours)
     )
-    return (theirs & ours & shrunk).union(*(act.exchanged for act in acts if kept(act.units)))
+    by_both = shrunk.intersection(*changed)
+    by_units = (act.exchanged for act in acts if kept(act.units))
+    # against segments-of-a-unit-that-both-did-divided
+    apart = _own_doings(theirs, target) | _own_doings(ours, source)
+    return by_both.union(*by_units) - apart
+
+
+def _own_doings(acts: Sequence[Act], other: Sequence[AppliedStep]) -> set[str]:
+    """Return the ids of the segments with rows of units of work that each log did by itself.
+
+    Args:
+        acts: the transactions of one log.
+        other: the commits of the other log.
+    """
+    known, units = KnownCommits(other), Units(act for step in other for act in step.acts)
+    own = (act for act in acts if units.shared(act) and not known.has(act))
+    return {segment_id(segment.id) for act in own for segment in act.unit_segments}
 
 
 def may_touch_vectors(commit: Commit, before: Header | None) -> bool:

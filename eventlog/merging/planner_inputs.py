@@ -74,7 +74,7 @@ class PlannerInputs:
         """
         steps = self._steps(source, target)
         theirs, ours = ([act for step in log for act in step.acts] for log in steps)
-        divided = log_acts.divided_segments(theirs, ours)
+        divided = log_acts.divided_segments(*steps)
         entries: dict[str, Segment] = {}
         forms: dict[str, list[tuple[Session, Segment]]] = {}  # those with vectors, where they are
         for log, act in (*((self._source, a) for a in theirs), *((self._target, a) for a in ours)):

@@ -162,6 +162,21 @@ VECTOR_OBJECTS = (
         "TestMerges::test_a_unit_that_updated_other_rows_in_each_leads_to_a_choice",
     ),
     mutant(
+        "segments-of-a-unit-that-both-did-divided",
+        "W11",
+        "positions in one log's rows of a unit say nothing of the other log's rows of it",
+        becomes("set()"),
+        "test_changed_rows_of_a_unit_that_both_did_lead_to_a_choice",
+        "test_a_third_copy_gets_a_choice_for_the_doing_of_another_one",
+    ),
+    mutant(
+        "choice-between-doings-of-a-unit-asked-again",
+        "W11",
+        "a choice between two doings of a unit counts in the other log, too",
+        becomes("chunks_of([act])"),
+        "test_changed_rows_of_a_unit_that_both_did_lead_to_a_choice",
+    ),
+    mutant(
         "rows-changed-by-both-joined",
         "W11",
         "of two changes of one row neither is taken for the other",

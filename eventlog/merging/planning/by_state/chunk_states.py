@@ -140,8 +140,7 @@ class ChunkRules:
         self._doubles = Doubles(lower.side.acts, higher.side.acts) if ordered else None
         self._repeats = ties == "repeat"
         # against deletes-of-a-unit-that-both-did-united
-        shared = (*source.shared_units, *target.shared_units)
-        self._changed_by_both = chunks_of(act for act in shared if act.deletes or act.updated)
+        self._changed_by_both = set().union(*map(_changed_by_units, (source, target)))
 
     def state(self, chunks: frozenset[str], *, whole: bool = False) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
@@ -272,6 +271,24 @@ class ChunkRules:
             Addition(s, mine=on_target == (s.id not in fresh), again=s.id not in fresh)
             for s in rows
         ]
+
+
+def _changed_by_units(log: LogDifference) -> set[str]:
+    """Return the chunks in which a unit of work that both logs did changed rows of segments.
+
+    Left out are those of which the log was chosen since, when it had seen the other log's doing.
+    """
+    found: set[str] = set()
+    for act in log.shared_units:
+        if act.deletes or act.updated:
+            twins = log.other_units.shared(act)
+            is_seen = all(twin.version <= log.side.seen for twin in twins)
+            later = [one for one in log.side.acts if is_seen and one.version > act.version]
+            chunks = chunks_of([act])
+            # against choice-between-doings-of-a-unit-asked-again
+            open_still = {c for c in chunks if not any(one.chose([c]) for one in later)}
+            found |= open_still
+    return found
 
 
 def overlapping_chunks(acts: Iterable[Act]) -> list[frozenset[str]]:
