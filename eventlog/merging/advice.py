@@ -11,6 +11,8 @@ from eventlog.model.entries import Segment
 from eventlog.session.session import Session
 from eventlog.store.branching.branch import BranchStore
 
+_SHOWN = 40  # chunks in a message
+
 
 class Advice:
     """Makes the errors of one merge, with the commands that resolve them.
@@ -83,7 +85,8 @@ class Advice:
         """Return the commands that resolve a conflict."""
         if not conflict.changes:
             change = "Change the columns or checks of one of the two, and merge again"
-            return self._ways_out(whole=conflict.whole) if conflict.choices else change
+            ways = self._ways_out(whole=conflict.whole) + _covered(conflict)
+            return ways if conflict.choices else change
         commands = " and ".join(f"`{self._change(change)}`" for change in conflict.changes)
         again = f"run {commands}, and merge again"
         drops = any(words[0] == "drop" for _, words in conflict.changes)
@@ -139,3 +142,15 @@ class Advice:
             f"{choice}: `{self._merge()} --take source` or `--take target`; "
             "--dry-run lists it before"
         )
+
+
+def _covered(conflict: MergeConflict) -> str:
+    """Return the time chunks that a choice covers, where these are several."""
+    if len(conflict.chunks) < 2:
+        return ""
+    more = len(conflict.chunks) - _SHOWN
+    names = ", ".join(conflict.chunks[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f". The choice covers {names}: those in conflict, and those with which a transaction may "
+        "have exchanged rows"
+    )

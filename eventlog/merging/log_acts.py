@@ -43,6 +43,10 @@ UNITED = "united"  # in the `info` of a union of two logs
 PURE = "source"  # its value if each chunk that was changed became what it is at the source
 BOTH = "both"  # its value if rows of both logs were kept
 CHOSEN = "chosen"  # its value if somebody chose a side, so that changes of the other are left out
+# Operations that only add rows, only remove some, or leave all where they are.
+_UNCOUPLED = frozenset(
+    {"append", "compact", "delete", "drop", "granularity", "properties", "schema"}
+)
 _PUBLISHED = "\0"  # begins the name of the app that stands for a published append
 _MANY = 2  # if a writer has not recorded how many
 _NONE = -1  # below all sequences
@@ -130,7 +134,11 @@ class Act:
 
     def chose(self, chunks: Iterable[str]) -> bool:
         """Return whether it is a union in which somebody chose the state of one of these chunks."""
-        return self.is_choice and bool(self._spanned(chunks))
+        return bool(self.chosen_among(chunks))
+
+    def chosen_among(self, chunks: Iterable[str]) -> set[str]:
+        """Return those of these chunks in which it is a choice of one state."""
+        return self._spanned(chunks) if self.is_choice else set()
 
     def met(self, chunks: Iterable[str]) -> set[str]:
         """Return those of these chunks in which several transactions that it carried did anything.
@@ -206,6 +214,24 @@ class Act:
         is_update = is_update or (self.carried is not None and self.operations != ("overwrite",))
         adds_rows = any(segment.id not in self.deletes for segment in self.adds)
         return frozenset(drop.id for drop in self.drops if is_update and adds_rows)
+
+    @cached_property
+    def coupled_chunks(self) -> frozenset[str]:
+        """The chunks among which it may have moved rows; none if these are not several.
+
+        It removed rows from one chunk and added rows to another one. Of a merge of several
+        transactions nothing tells which of these did what.
+        """
+        if self.rewrites or self.merges_slices:
+            return frozenset()
+        # against rows-moved-by-a-merge-not-coupled
+        if self.carried is not None and _UNCOUPLED.issuperset(self.operations):
+            return frozenset()
+        # A restore may bring rows back by another form of their segment.
+        # against restored-rows-not-coupled
+        new = [s for s in self.adds if self.may_restore or s.id not in self.deletes]
+        chunks = frozenset((*(s.chunk for s in new), *(d.chunk for d in self.drops)))
+        return chunks if new and self.drops and len(chunks) > 1 else frozenset()
 
     @cached_property
     def merges_slices(self) -> bool:

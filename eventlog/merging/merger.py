@@ -482,4 +482,7 @@ def _told(replayed: MergeConflict, united: MergeConflict) -> MergeConflict:
     One that not every choice resolves comes first.
     """
     decided = united.changes or united.whole  # against choice-named-that-does-not-resolve-it
-    return united if decided or replayed.ours is None else replayed
+    if decided or replayed.ours is None:
+        return united
+    replayed.chunks = united.chunks
+    return replayed

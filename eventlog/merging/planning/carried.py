@@ -26,6 +26,7 @@ class MergeConflict(Exception):
         choices: the logs that can be chosen; none: no choice resolves the conflict.
         changes: the changes of columns that resolve it together: in which log, and the act of
             `eventlog columns` with its words.
+        chunks: the chunks in which a choice leaves out what one of the two did, in order.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class MergeConflict(Exception):
         whole: bool = False,
         choices: Sequence[Choice] = ("source", "target"),
         changes: Sequence[ColumnChange] = (),
+        chunks: Sequence[str] = (),
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -45,6 +47,7 @@ class MergeConflict(Exception):
         self.whole = whole
         self.choices = choices
         self.changes = changes
+        self.chunks = chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,6 @@ class ChunkRules:
         upper: in a keyed table, whether the target's rows come after those of the source where both
             only added some (R19.8).
         ties: how rows of one key that both wrote are ordered; None: the table is not keyed.
-        take: whose state counts where both did something; None: that is a conflict.
         is_right: returns whether the target may have these rows. If not, somebody has to choose.
         joined: returns the rows that neither log has removed in chunks, as the ids of the target's
             segments that go and the source's segments that come; None: no segments have just these
@@ -123,14 +122,12 @@ class ChunkRules:
         *,
         upper: bool,
         ties: Ties | None,
-        take: Take | None,
         is_right: Callable[[UnitedChunks], bool],
         joined: Callable[[frozenset[str], Sequence[Act], Sequence[Act]], JoinedRows | None],
     ) -> None:
         self._source, self._target, self._is_right = source, target, is_right
         self._joined = joined if ties is None else None
         self._target_comes_later = upper and ties is not None
-        self._take = take
         self._same = SameStates(source.side, target.side)
         crossed = crossed_unions(source, target)
         self._source_acts = [act for act in source.acts if act.commit not in crossed]
@@ -142,43 +139,58 @@ class ChunkRules:
         # against deletes-of-a-unit-that-both-did-united
         self._changed_by_both = set().union(*map(_changed_by_units, (source, target)))
 
-    def state(self, chunks: frozenset[str], *, whole: bool = False) -> UnitedChunks:
+    def state(self, chunks: frozenset[str]) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
 
         Args:
             chunks: the chunks.
-            whole: whether one of the two logs was chosen for all chunks.
 
         Raises:
-            MergeConflict: both did something to the chunks, and nobody has chosen.
+            MergeConflict: both did something to the chunks, so that somebody has to choose.
         """
         theirs = _new_in(self._source, self._source_acts, chunks)
         # against copies-that-agree-changed
-        if self._same.are_in(chunks):
+        if self.are_same(chunks):
             return UnitedChunks(chunks, None, met=bool(theirs.acts))
         ours = _new_in(self._target, self._target_acts, chunks)
-        ways = () if whole or self._is_doubtful(chunks) else self._ways(theirs, ours)
+        ways = () if self._is_doubtful(chunks) else self._ways(theirs, ours)
         for base, new in ways:
             rows = self._above(base, new, chunks)
             if rows is not None:
                 state = UnitedChunks(chunks, base, rows, met=bool(theirs.acts))
                 if self._is_right(state):
                     return state
-        joined = None if whole or self._is_doubtful(chunks) else self._join(chunks, theirs, ours)
+        joined = None if self._is_doubtful(chunks) else self._join(chunks, theirs, ours)
         if joined is not None:
             return joined
-        if self._take == "source":
-            lost, left_out = ours.acts, _left_out(self._target, chunks, ours)
-            return UnitedChunks(chunks, "source", left_out=left_out, lost=lost, chosen=True)
-        if self._take == "target":
-            lost, left_out = theirs.acts, _left_out(self._source, chunks, theirs)
-            return UnitedChunks(chunks, None, left_out=left_out, lost=lost, chosen=True)
         first = ", ".join(sorted(chunks)[:_SHOWN])
         raise MergeConflict(
             f"both changed rows of {first} in ways that exclude each other",
             min(theirs.versions, default=self._source.side.version),
             min(ours.versions, default=None),
         )
+
+    def are_same(self, chunks: frozenset[str]) -> bool:
+        """Return whether both logs have the same rows in these chunks, which overlap."""
+        return self._same.are_in(chunks)
+
+    def chosen(self, chunks: frozenset[str], take: Take) -> UnitedChunks:
+        """Return the rows of these chunks, which overlap, if somebody chose the state of one log.
+
+        Args:
+            chunks: the chunks.
+            take: the log that was chosen.
+        """
+        if self.are_same(chunks):
+            return UnitedChunks(chunks, None, chosen=True)
+        is_source = take == "source"
+        loser, acts = (
+            (self._target, self._target_acts) if is_source else (self._source, self._source_acts)
+        )
+        lost = _new_in(loser, acts, chunks)
+        left_out = _left_out(loser, chunks, lost)
+        base: Take | None = "source" if is_source else None
+        return UnitedChunks(chunks, base, left_out=left_out, lost=lost.acts, chosen=True)
 
     def _join(self, chunks: frozenset[str], theirs: _New, ours: _New) -> UnitedChunks | None:
         """Return the state in which each log's changes of rows count; None: they are of the same.
@@ -306,6 +318,50 @@ def overlapping_chunks(acts: Iterable[Act]) -> list[frozenset[str]]:
     return [frozenset(names) for names in sets]
 
 
+def coupled_regions(
+    regions: Sequence[frozenset[str]], source: LogDifference, target: LogDifference
+) -> list[list[frozenset[str]]]:
+    """Return these sets of chunks in groups, each to be chosen as a whole, in their order.
+
+    Rows that a transaction moved to another chunk would be lost or doubled if somebody chose one
+    log in only one of the two chunks.
+
+    Args:
+        regions: the chunks that the two logs have changed, in sets of those that overlap.
+        source: what the source did, compared with the target.
+        target: what the target did, compared with the source.
+    """
+    place = {chunk: n for n, chunks in enumerate(regions) for chunk in chunks}
+    first = list(range(len(regions)))  # of each region another one of its group, or itself
+
+    def root(number: int) -> int:
+        while first[number] != number:
+            number = first[number]
+        return number
+
+    for chunks in _coupled_chunks(source, target):
+        roots = {root(place[chunk]) for chunk in chunks}
+        for number in roots:
+            first[number] = min(roots)
+    groups: dict[int, list[frozenset[str]]] = {}
+    for number, chunks in enumerate(regions):
+        groups.setdefault(root(number), []).append(chunks)
+    return [*groups.values()]
+
+
+def _coupled_chunks(source: LogDifference, target: LogDifference) -> Iterator[Collection[str]]:
+    """Yield the chunks among which transactions may have moved rows, as far as it matters.
+
+    A choice which one of the two logs lacks may have undone what both logs have.
+    """
+    logs = (source, target)
+    yield from (act.coupled_chunks for log in logs for act in (*log.acts, *log.shared_units))
+    choices = [act for log in logs for act in log.acts if act.is_choice]
+    known = {act.coupled_chunks for log in logs if choices for act in log.side.acts}
+    for choice in choices:  # against rows-moved-before-a-choice-not-coupled
+        yield from (choice.chosen_among(chunks) for chunks in known)
+
+
 def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> _New:
     """Return what one log did to these chunks, and the other log does not have.
 
@@ -373,7 +429,8 @@ def _left_out(loser: LogDifference, chunks: frozenset[str], new: _New) -> LeftOu
         if segment.chunk in chunks and segment.id not in loser.other.live
     ]
     # Rows of a unit that both did are not new, and are left out all the same.
-    versions = new.versions or tuple(sorted({segment.version for segment in lost}))
+    own = {segment.id for act in loser.side.acts for segment in act.adds}
+    versions = new.versions or tuple(sorted({s.version for s in lost if s.id in own}))
     if not versions:
         return None
     what = ", ".join(sorted(chunks)[:_SHOWN]) + (", …" if len(chunks) > _SHOWN else "")

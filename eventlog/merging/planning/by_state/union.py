@@ -7,7 +7,7 @@ What both logs did since the fork point is compared: settings (`setting_choices`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from eventlog.merging.log_acts import BOTH, CHOSEN, PURE, Act, chunks_of, dropped_segments, kept
@@ -15,6 +15,7 @@ from eventlog.merging.planning.by_state.app_marks import Recounts, app_changes, 
 from eventlog.merging.planning.by_state.chunk_states import (
     ChunkRules,
     UnitedChunks,
+    coupled_regions,
     overlapping_chunks,
 )
 from eventlog.merging.planning.by_state.expected_rows import ExpectedRows
@@ -24,6 +25,7 @@ from eventlog.merging.planning.by_state.united_segments import UnitedSegments
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.keyed.ties import Ties
 from eventlog.merging.sequences import Runs, joined_runs
+from eventlog.model.chunks import parse_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +75,61 @@ def unite(
         UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
     )
     expected = ExpectedRows(theirs, ours, once=ties is None)
-    rules = partial(ChunkRules, theirs, ours, upper=upper, ties=ties, joined=expected.joined)
-    rules = partial(rules, is_right=partial(_is_right, expected, changed))
+    is_right = partial(_is_right, expected, changed)
+    rules = ChunkRules(
+        theirs, ours, upper=upper, ties=ties, is_right=is_right, joined=expected.joined
+    )
     regions = overlapping_chunks([*source.acts, *target.acts])
     recounts = Recounts(theirs, ours)
-    whole = _whole_choice(recounts, regions, rules(take=None), take)
-    states = [rules(take=take).state(chunks, whole=whole is not None) for chunks in regions]
+    whole = _whole_choice(recounts, regions, rules, take)
+    if whole is None:
+        # In a keyed table no transaction moves rows.
+        is_keyed = ties is not None
+        # against moved-row-torn-by-a-choice
+        groups = [[c] for c in regions] if is_keyed else coupled_regions(regions, theirs, ours)
+        states = _states(groups, rules, take)
+    else:
+        states = _whole_states(regions, rules, whole)
     segments = changed(states)
     left = _units_left_out(theirs, ours, states, expected, segments)
     apps = app_changes(theirs, ours, recounts, left, whole)
     chosen = bool(settings.left_out or whole or any(state.chosen for state in states))
-    carried = Carried(
-        source.version,
-        source.commit,
-        tuple(segments.adds),
-        tuple((s.id, s.chunk) for s in segments.drops),
-        settings.changes,
-        {n: v for a in (*theirs.acts, *_units(theirs, states)) for n, v in a.originals.items()},
-        apps.rises,
-        operations=tuple(name for act in theirs.acts for name in act.operations),
-        transactions=sum(act.count for act in theirs.acts),
-        copies=segments.copies,
-        # against what-a-union-met-forgotten
-        still=frozenset(segments.still if chosen else segments.still | segments.met),
-        united=CHOSEN if chosen else _plain(states),  # against choice-taken-for-known
+    carried = replace(
+        _carried(theirs, states, segments, chosen=chosen),
+        changes=settings.changes,
+        apps=apps.rises,
         resets=apps.resets,
     )
     left_out = (*settings.left_out, *(s.left_out for s in states if s.left_out is not None))
     is_needed = chosen or not _is_seen(source, target)
     return Union(carried if is_needed else None, left_out, segments.room)
+
+
+def _carried(
+    source: LogDifference, states: Sequence[UnitedChunks], segments: UnitedSegments, *, chosen: bool
+) -> Carried:
+    """Return the transaction of a union, without changes of settings and of units of work.
+
+    Args:
+        source: what the source did, compared with the target.
+        states: the rows of the target after the union.
+        segments: what the union adds and drops.
+        chosen: whether somebody chose one of the two logs.
+    """
+    acts = (*source.acts, *_units(source, states))
+    return Carried(
+        source.side.version,
+        source.side.commit,
+        tuple(segments.adds),
+        tuple((s.id, s.chunk) for s in segments.drops),
+        commits={name: version for act in acts for name, version in act.originals.items()},
+        operations=tuple(name for act in source.acts for name in act.operations),
+        transactions=sum(act.count for act in source.acts),
+        copies=segments.copies,
+        # against what-a-union-met-forgotten
+        still=frozenset(segments.still if chosen else segments.still | segments.met),
+        united=CHOSEN if chosen else _plain(states),  # against choice-taken-for-known
+    )
 
 
 def _is_seen(source: Side, target: Side) -> bool:
@@ -137,6 +165,45 @@ def _whole_choice(
     if conflict is not None and take is None:
         raise conflict
     return None if conflict is None else take
+
+
+def _states(
+    groups: Sequence[Sequence[frozenset[str]]], rules: ChunkRules, take: Take | None
+) -> list[UnitedChunks]:
+    """Return the rows of the target after the union, in all chunks.
+
+    Args:
+        groups: the chunks, in sets of those that overlap, of which some are chosen together.
+        rules: the rules for these chunks.
+        take: which log was chosen; None: neither.
+
+    Raises:
+        MergeConflict: somebody has to choose, and nobody has.
+    """
+    states: list[UnitedChunks] = []
+    conflicts: list[tuple[MergeConflict, frozenset[str]]] = []
+    for group in groups:
+        try:
+            states += [rules.state(chunks) for chunks in group]
+        except MergeConflict as found:
+            conflicts.append((found, frozenset().union(*group)))
+            states += [rules.chosen(chunks, take) for chunks in group if take is not None]
+    if conflicts and take is None:
+        first, _ = conflicts[0]
+        first.chunks = tuple(sorted(frozenset().union(*(chunks for _, chunks in conflicts))))
+        raise first
+    return sorted(states, key=lambda state: min(parse_chunk(c).start for c in state.chunks))
+
+
+def _whole_states(
+    regions: Sequence[frozenset[str]], rules: ChunkRules, take: Take
+) -> list[UnitedChunks]:
+    """Return the rows of the target after the union if somebody chose one log as a whole."""
+    return [
+        # Chunks in which both are the same are not chosen.
+        rules.state(chunks) if rules.are_same(chunks) else rules.chosen(chunks, take)
+        for chunks in regions
+    ]
 
 
 def _is_right(
