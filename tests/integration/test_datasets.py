@@ -249,6 +249,7 @@ POLARS = {
         (pl.col("name") == "a") | (pl.col("name").str.len_chars() > 3),
         None,
     ),
+    "every digit": (pl.col("value") == 2.1806994876862626, pc.field("value") == 2.1806994876862626),
     "a negation": (~pl.col("name").is_in(["a"]), None),
     "a function": (pl.col("value").abs() > 3, None),
     "NaN": (pl.col("value").gt(math.nan), None),

@@ -72,33 +72,47 @@ def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
     assert found["deltalake"] == found["polars"] == known_rows(t, 2)
 
 
-@pytest.mark.verify
-def test_a_predicate_on_statistics_finds_all_rows(typed):
-    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415
+def test_filters_find_the_rows_of_columns_without_bounds(tmp_path):
+    import pyarrow.compute as pc  # noqa: PLC0415
+    from deltalake import DeltaTable  # noqa: PLC0415
 
-    version = typed.refresh().version
-    engine = QueryBuilder().register("t", DeltaTable(path_of(typed), version=version))
-    rows = pa.table(engine.execute("SELECT * FROM t").read_all()).cast(typed.head().schema)
-    for name in ("at", "large", "single", "text", "day", "local", "price"):
-        for value in rows.column(name).drop_null().unique().to_pylist()[:5]:
-            text = str(value).replace("+00:00", "Z")
-            query = (
-                f"SELECT count(*) AS n FROM t WHERE {name} = arrow_cast('{text}', '{_arrow(name)}')"
-            )
-            counted = pa.table(engine.execute(query).read_all()).column("n")[0].as_py()
-            assert counted == rows.column(name).to_pylist().count(value), (name, value)
+    more = [pa.field(f"c{n}", pa.int64()) for n in range(20)]  # statistics have 16 columns
+    schema = pa.schema(
+        [
+            pa.field("the `time", pa.timestamp("us", "UTC"), nullable=False),
+            ("flag", pa.bool_()),
+            ("x", pa.float64()),
+            ("b", pa.binary()),
+            *more,
+        ]
+    )
+    t = Table.create(str(tmp_path), schema, time_column="the `time")
+    at = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
+    rows = {"the `time": [at, at], "flag": [True, False], "x": [float("nan"), 1.0]}
+    rows |= {"b": [b"1", b"2"]} | {f.name: [1, 2] for f in more}
+    append(t, pa.table(rows, schema=schema))
+    publish(t, "delta")
+    theirs = DeltaTable(str(tmp_path))
+    assert theirs.to_pyarrow_dataset().count_rows() == 2
+    later = pa.scalar(at + dt.timedelta(days=1), pa.timestamp("us", "UTC"))
+    for name, value in [("flag", True), ("x", 1.0), ("b", b"1"), ("c19", 1), ("the `time", at)]:
+        kept = pc.field(name) == pa.scalar(value, schema.field(name).type)
+        assert theirs.to_pyarrow_table(filters=kept).num_rows == rows[name].count(value), name
+    assert theirs.to_pyarrow_table(filters=pc.field("the `time") > later).num_rows == 0
+    assert "minValues" in actions_of(t, 1)[-1]["add"]["stats"]
 
 
-def _arrow(name):
-    return {
-        "at": 'Timestamp(Microsecond, Some("UTC"))',
-        "large": "Int64",
-        "single": "Float32",
-        "text": "Utf8",
-        "day": "Date32",
-        "local": "Timestamp(Microsecond, None)",
-        "price": "Decimal128(20, 4)",
-    }[name]
+def test_a_time_without_a_form_in_milliseconds_leaves_both_bounds_out(tmp_path):
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+    t = Table.create(str(tmp_path), schema, time_column="at", granularity="all")
+    last = dt.datetime(9999, 12, 31, 23, 59, 59, 999_500, dt.UTC)
+    append(t, pa.table({"at": [dt.datetime(2013, 1, 7, tzinfo=dt.UTC), last]}, schema=schema))
+    publish(t, "delta")
+    (stats,) = [json.loads(a["add"]["stats"]) for a in actions_of(t, 1) if "add" in a]
+    assert stats == {"numRecords": 2, "tightBounds": False}
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 2
 
 
 def test_histories_of_others_have_the_times_of_commits(typed):

@@ -4,6 +4,13 @@ from mutants.swap import becomes, mutant, never, skip
 
 ENGINES = (
     mutant(
+        "float-read-by-polars",
+        "R7.4",
+        "a pushed literal is the one of the query",
+        never,
+        "test_polars_expressions_have_the_form_that_is_pushed",
+    ),
+    mutant(
         "nan-lost",
         "R7.4",
         "a row with NaN passes the lower bound of an engine, in whose order it lies above all",

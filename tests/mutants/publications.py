@@ -40,6 +40,13 @@ PUBLICATIONS = (
         "test_bounds_enclose_and_what_has_no_form_is_left_out",
     ),
     mutant(
+        "half-of-the-bounds",
+        "R7.4",
+        "a segment is published with both bounds of its times, or with none",
+        always,
+        "test_a_time_without_a_form_in_milliseconds_leaves_both_bounds_out",
+    ),
+    mutant(
         "delta-times-that-fall",
         "R10.4",
         "published times rise where the clock was set back",

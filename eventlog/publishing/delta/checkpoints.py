@@ -102,7 +102,7 @@ def checkpoint_rows(snapshot: Snapshot, segments: Sequence[Segment], vectors: Ve
         segments: its live segments.
         vectors: theirs, by `vector_name`.
     """
-    statistics, time_ms = StatisticsWriter(snapshot.stored_schema), in_commit_time(snapshot)
+    statistics, time_ms = StatisticsWriter(snapshot), in_commit_time(snapshot)
     fields = metadata(snapshot)
     head: list[dict[str, Any]] = [
         {"protocol": protocol(snapshot)},

@@ -72,7 +72,7 @@ def delta_commit(step: VersionStep, vectors: Vectors) -> bytes:
         if before is None or of(before) != of(after):
             actions.append({name: of(after)})
     lines = [one_line(action) for action in actions]
-    statistics = StatisticsWriter(after.stored_schema)
+    statistics = StatisticsWriter(after)
     for exchange in step.exchanges:
         lines += _file_actions(exchange, in_commit_time(after), statistics, vectors)
     return "".join(f"{line}\n" for line in lines).encode()

@@ -16,6 +16,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.columns.column_types import all_fields, inner_fields
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.records import VECTORS_FEATURE
+from eventlog.publishing.delta.statistics import COLUMNS, statistics_columns
 
 GUARD = "eventlog.readOnly"
 _READER_FEATURES = ("deletionVectors", "timestampNtz")
@@ -88,7 +89,7 @@ def metadata(snapshot: Snapshot) -> dict[str, Any]:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema_string(snapshot.stored_schema),
         "partitionColumns": [],
-        "configuration": _SETTINGS,
+        "configuration": {COLUMNS: statistics_columns(snapshot)} | _SETTINGS,
     }
 
 

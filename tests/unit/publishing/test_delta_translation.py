@@ -1,7 +1,6 @@
 """The pure parts of publishing as Delta: bounds, base 85, times, net changes."""
 
 import json
-import struct
 from types import SimpleNamespace
 
 import pytest
@@ -27,32 +26,15 @@ from eventlog.state.fold import Effect, segment_of
 DAY_US = 86_400_000_000
 
 
-def bits(value: float) -> int:
-    (number,) = struct.unpack(">q", struct.pack(">d", value))
-    return number if number >= 0 else number ^ 0x7FFF_FFFF_FFFF_FFFF
-
-
 @pytest.mark.parametrize(
     ("stored", "bound", "low", "high"),
     [
-        ("int64", -(2**63) + 1, "-9223372036854775807", "-9223372036854775807"),
-        ("string", 'a"é', '"a\\"é"', '"a\\"é"'),
-        ("float64", bits(0.1), "0.1", "0.1"),
-        ("float64", bits(0.0), "-0.0", "0.0"),
-        ("float32", bits(-1.5), "-1.5", "-1.5"),
-        ("float64", bits(float("inf")), None, None),
-        ("float64", bits(float("-inf")), None, None),
-        ("decimal(10,3)", -5, "-0.005", "-0.005"),
-        ("decimal(10,3)", 12_345, "12.345", "12.345"),
-        ("decimal(10,0)", 7, "7", "7"),
         ("date", -DAY_US, '"1969-12-31"', '"1969-12-31"'),
         ("date", 4_000_000 * DAY_US, None, None),
         ("timestamp", 1, '"1970-01-01T00:00:00.000Z"', '"1970-01-01T00:00:00.001Z"'),
         ("timestamp", -1, '"1969-12-31T23:59:59.999Z"', '"1970-01-01T00:00:00.000Z"'),
         ("timestamp_ntz", 1000, '"1970-01-01T00:00:00.001"', '"1970-01-01T00:00:00.001"'),
         ("timestamp", 253_402_300_800_000_000, None, None),
-        ("bool", 1, None, None),
-        ("binary", 1, None, None),
     ],
 )
 def test_bounds_enclose_and_what_has_no_form_is_left_out(stored, bound, low, high):
