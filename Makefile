@@ -120,6 +120,7 @@ forks: $(STAMP) ## copies and branches that are merged, with a key and without: 
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of united-keyed
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of doubled
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of rings
+	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of unit-rings
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-forks
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-branches
 	@$(PYTHON) tests/property/histories.py $(HISTORIES) --of row-deep

@@ -33,7 +33,12 @@ from support.evolution_chain import (  # noqa: E402 - likewise
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
 from support.merged_schemas import play_schemas, rare_schemas  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
-from support.row_rings import play_rings, rare_rings  # noqa: E402 - likewise
+from support.row_rings import (  # noqa: E402 - likewise
+    play_rings,
+    play_unit_rings,
+    rare_rings,
+    rare_unit_rings,
+)
 
 MAX_TOLD = 5
 KINDS = {
@@ -43,6 +48,7 @@ KINDS = {
     "keyed-columns": (play_keyed_columns, rare_columns),
     "schemas": (play_schemas, rare_schemas),
     "rings": (play_rings, rare_rings),
+    "unit-rings": (play_unit_rings, rare_unit_rings),
     "row-forks": (rows.play_row_forks, rows.rare_row_forks),
     "row-branches": (rows.play_row_branches, rows.rare_row_branches),
     "row-deep": (rows.play_row_deep, rows.rare_row_deep),

@@ -22,7 +22,7 @@ from support.row_forks import (
     rare_row_forks,
     rare_row_united,
 )
-from support.row_rings import play_rings, rare_rings
+from support.row_rings import play_rings, play_unit_rings, rare_rings, rare_unit_rings
 from support.united_histories import (
     play_united,
     play_united_keyed,
@@ -41,6 +41,8 @@ DOUBLED_SEEDS = (7, 92, 248, 426, 9136, 400095, 700157)
 # Deletes beside others in segments that one side alone changed; in rewrites of the same rows; and
 # rows that a branch was published without, by a choice and without one.
 RING_SEEDS = (1016, 1015, 6428728799, 412306081420)
+# Two sides changed rows of a unit that each of them did, and both copies of them were there.
+UNIT_RING_SEEDS = (50005, 50015)
 SHORT_RING_SEEDS = (2015, 2025, 2029)  # of six steps: deletes, updates and overwrites united
 LONG = max(EXAMPLES, 300)
 
@@ -103,6 +105,13 @@ def test_a_merge_is_refused_where_two_sides_changed_one_row_and_nowhere_else(see
     assert play_rings(seed).counts["merged"] >= 1
 
 
+@pytest.mark.verify
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("seed", UNIT_RING_SEEDS)
+def test_rows_of_units_that_several_sides_did_are_there_once(seed):
+    assert play_unit_rings(seed).counts["units done twice"] >= 1
+
+
 @pytest.mark.hazard("G3")
 @pytest.mark.parametrize("seed", SHORT_RING_SEEDS)
 def test_rows_that_several_sides_changed_are_united_without_a_question(seed):
@@ -116,6 +125,7 @@ def test_rows_that_several_sides_changed_are_united_without_a_question(seed):
     ("play", "too_rare"),
     [
         (play_rings, rare_rings),
+        (play_unit_rings, rare_unit_rings),
         (play_row_forks, rare_row_forks),
         (play_row_branches, rare_row_branches),
         (play_row_deep, rare_row_deep),
@@ -128,6 +138,7 @@ def test_rows_that_several_sides_changed_are_united_without_a_question(seed):
     ],
     ids=[
         "rings",
+        "unit-rings",
         "rows",
         "row-branches",
         "row-deep",

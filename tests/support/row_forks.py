@@ -13,8 +13,8 @@ from support.deleting import deleted_positions
 from eventlog.readers import scan
 from eventlog.writers import delete, update
 
-ROWS = {"delete_where": 3, "update_where": 1.5}
-LEAST = {"delete_where": 0.3, "update_where": 0.1}
+ROWS = {"delete_where": 3, "update_where": 1.5, "delete_unit": 1}
+LEAST = {"delete_where": 0.3, "update_where": 0.1, "deletes done twice": 0.03}
 
 
 class RowVerbs:
@@ -42,6 +42,20 @@ class RowVerbs:
         where, _ = self.picked(side)
         if where and not self.calm:
             update(side.handle(), {"value": self.chance.randrange(1000)}, where)
+
+    def delete_unit(self, side):
+        """Delete rows by a unit of work, which is delivered to one side, or to two."""
+        where, names = self.picked(side)
+        if not where or self.calm:
+            return
+        self.number += 1
+        unit = {"app_id": f"delete {self.number}", "app_seq": 1}
+        delete(side.handle(), where=where, **unit)
+        self.removed |= names
+        other = self.chance.choice(self.sides)
+        if other is not side and self.chance.random() < 0.3:
+            self.counts["deletes done twice"] += 1
+            delete(other.handle(), where=where, **unit)
 
     def check_values(self):
         first, *others = [values_of(side) for side in self.sides]

@@ -31,6 +31,7 @@ DAYS = 2
 HOUR = timedelta(hours=1)
 CHOICES = {"append": 3, "delete": 5, "update": 2, "overwrite": 1, "merge_rows": 1, "merge": 7}
 MOVES = {"compact": 2}
+UNITS = {"unit": 5}
 LEAST = {
     "delete": 1,
     "update": 0.3,
@@ -42,6 +43,7 @@ LEAST = {
     "rows compared": 2,
     "became one": 0.9,
 }
+UNIT_LEAST = {"units done twice": 0.5, "conflict": 0.05, "rows compared": 1, "became one": 0.9}
 
 
 class Book:
@@ -52,10 +54,11 @@ class Book:
         gone: for each row that was removed, the changes that did so.
         changes: for each change that it has, the days of the rows that it added.
         at_once: for each, whether it or one that was committed with it added rows.
+        doers: for each unit of work that it has, the side whose doing of it that is.
     """
 
     def __init__(self):
-        self.rows, self.gone, self.changes, self.at_once = {}, {}, {}, {}
+        self.rows, self.gone, self.changes, self.at_once, self.doers = {}, {}, {}, {}, {}
 
     def shown(self):
         return {n: row for n, row in self.rows.items() if n not in self.gone}
@@ -82,6 +85,7 @@ class Book:
             at_once = dict.fromkeys(new, any(at_once.values()))
         self.at_once |= at_once
         self.rows |= other.rows
+        self.doers = other.doers | self.doers
         self.changes |= other.changes
         for row, by in other.gone.items():
             self.gone[row] = self.gone.get(row, set()) | by
@@ -93,6 +97,8 @@ class RowRing:
     Args:
         seed: of all that is drawn.
     """
+
+    CHOICES = CHOICES
 
     def __init__(self, seed):
         chance = self.chance = random.Random(seed)
@@ -128,9 +134,9 @@ class RowRing:
             self.born += 1
         return found
 
-    def changed(self, side, gone, new):
-        """Write a change into a side's book."""
-        book, change = self.books[side], self.made
+    def changed(self, side, gone, new, unit=None):
+        """Write a change, which may be a unit of work, into a side's book."""
+        book, change = self.books[side], self.made if unit is None else unit
         self.made += 1
         book.changes[change] = {day for _, _, day in new.values()}
         book.at_once[change] = bool(new)
@@ -143,8 +149,7 @@ class RowRing:
         rows = self.books[side].shown()
         picked = self.chance.sample(sorted(rows), min(len(rows), self.chance.randint(1, most)))
         names = {rows[n][0] for n in picked}
-        listed = ", ".join(f"'row {name}'" for name in sorted(names)) or "''"
-        return f"name in ({listed})", {n: r for n, r in rows.items() if r[0] in names}
+        return predicate(names), {n: r for n, r in rows.items() if r[0] in names}
 
     def append(self, side):
         new = self.new_rows(range(self.born, self.born + self.chance.randint(6, 16)))
@@ -203,7 +208,7 @@ class RowRing:
         one, two = self.sides[source], self.sides[target]
         theirs, ours = self.books[source], self.books[target]
         before = two.handle().head().version
-        excluded, may_be = theirs.excludes(ours)
+        excluded, may_be = self.excluded(theirs, ours)
         publish = one.branch is not None and target == 0 and self.chance.random() < 0.5
         run = lambda **options: (
             two.handle().merge(one.branch, **options)
@@ -228,7 +233,12 @@ class RowRing:
             self.feed(two, before)
         return done.commits
 
+    def excluded(self, theirs, ours):
+        """Whether what two sides did excludes each other; or may do so."""
+        return theirs.excludes(ours)
+
     def check_refusal(self, message, may_be):
+        """A conflict was told, and there is one, as far as the books can tell."""
         assert "--take source" in message
         assert not self.exact or self.moves or may_be, "a needless conflict"
         self.counts["rows moved"] += self.exact and not may_be
@@ -248,7 +258,7 @@ class RowRing:
         self.counts["feeds"] += 1
 
     def play(self, steps):
-        kinds = CHOICES | (MOVES if self.moves else {})
+        kinds = self.CHOICES | (MOVES if self.moves else {})
         for _ in range(steps):
             name = self.chance.choices([*kinds], [*kinds.values()])[0]
             self.counts[name] += 1
@@ -283,6 +293,75 @@ class RowRing:
             assert fsck(side.handle(), checksums=True).errors == 0
 
 
+class UnitRing(RowRing):
+    """Sides that also do units of work, some of which several sides do.
+
+    Args:
+        seed: of all that is drawn.
+    """
+
+    CHOICES = CHOICES | UNITS
+
+    def __init__(self, seed):
+        self.units = {}  # by name: the rows that it adds, or the numbers of names that it deletes
+        super().__init__(seed)
+        for side in self.chance.sample(range(3), 2):
+            self.unit(side, again=1)
+
+    def unit(self, side, again=0.5):
+        """Do a unit of work, so often one that another side has done, if there is one."""
+        book = self.books[side]
+        known = [name for name in self.units if name not in book.changes]
+        if known and self.chance.random() < again:
+            name = self.chance.choice(known)
+            self.counts["units done twice"] += 1
+        else:
+            name = f"unit {len(self.units)}"
+            self.units[name] = self.new_unit(side)
+        rows, names = self.units[name]
+        options, gone = {"app_id": name, "app_seq": 1}, []
+        if names:
+            gone = [n for n, row in book.shown().items() if row[0] in names]
+            delete(self.sides[side].handle(), where=predicate(names), **options)
+        else:
+            append(self.sides[side].handle(), table_of(rows), **options)
+        self.changed(side, gone, rows, name)
+        book.doers[name] = side
+
+    def new_unit(self, side):
+        if not self.units or self.chance.random() < 0.3:
+            first = self.born
+            return self.new_rows(range(first, first + self.chance.randint(2, 5))), ()
+        _, rows = self.some(side, 2)
+        return {}, {row[0] for row in rows.values()} or {-1}
+
+    def some(self, side, most):
+        """Mostly rows of units of work."""
+        of_units = {n for rows, _ in self.units.values() for n in rows}
+        rows = self.books[side].shown()
+        wanted = sorted(rows.keys() & of_units)
+        if not wanted or self.chance.random() < 0.3:
+            return super().some(side, most)
+        names = {rows[n][0] for n in wanted[: self.chance.randint(1, most)]}
+        return predicate(names), {n: r for n, r in rows.items() if r[0] in names}
+
+    def excluded(self, theirs, ours):
+        """Where each side did a unit itself, changes of its rows may be a conflict."""
+        does, may = super().excluded(theirs, ours)
+        gone = theirs.gone.keys() | ours.gone.keys()
+        for name in theirs.doers.keys() & ours.doers.keys():
+            rows, names = self.units[name]
+            is_one = theirs.doers[name] == ours.doers[name]
+            may |= not is_one and bool(names or not gone.isdisjoint(rows))
+        return does, may
+
+
+def predicate(names):
+    """The predicate of the rows with these numbers of names."""
+    listed = ", ".join(f"'row {name}'" for name in sorted(names)) or "''"
+    return f"name in ({listed})"
+
+
 def table_of(rows):
     """Rows of a book, as they are written."""
     at = [day * DAY_US + n for n, (_, _, day) in rows.items()]
@@ -300,14 +379,24 @@ def rows_of(side, version=None):
     return sorted((row["name"], row["value"]) for row in found)
 
 
-def play_rings(seed, steps=16):
+def play_rings(seed, steps=16, kind=RowRing):
     """Play a history and return it."""
-    history = RowRing(seed)
+    history = kind(seed)
     with quick():
         history.play(steps)
     return history
 
 
+def play_unit_rings(seed, steps=16):
+    """Play a history with units of work and return it."""
+    return play_rings(seed, steps, UnitRing)
+
+
 def rare_rings(counts):
     """What happened too rarely in so many histories."""
     return rare(counts, LEAST)
+
+
+def rare_unit_rings(counts):
+    """What happened too rarely in so many histories with units of work."""
+    return rare(counts, UNIT_LEAST)
