@@ -159,3 +159,23 @@ def test_a_third_copy_gets_a_choice_for_the_doing_of_another_one():
     merge(three, one, take="target")
     settled(one, three)
     assert [number for number, _ in rows(one)] == [10, 20, 21]
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_a_unit_that_was_published_at_once_with_a_delete_leads_to_a_choice(take):
+    table = create()
+    append(table, events(1, first=10, day=1))
+    one, two = table.branch("one"), table.branch("two")
+    for log in (one, two):
+        unit(log)
+    gone(20)(one)
+    table.merge("one")
+    gone(21)(table)
+    gone(22)(two)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        merge(table, two)
+    merge(table, two, take=take)
+    settled(two, table)
+    left = [10, 22] if take == "source" else [10, 20, 21]
+    assert [number for number, _ in rows(two)] == left

@@ -177,6 +177,13 @@ VECTOR_OBJECTS = (
         "test_changed_rows_of_a_unit_that_both_did_lead_to_a_choice",
     ),
     mutant(
+        "rows-united-beside-a-unit-done-at-once",
+        "W11",
+        "nothing tells which rows are those of a unit that came at once with changes of them",
+        never,
+        "test_a_unit_that_was_published_at_once_with_a_delete_leads_to_a_choice",
+    ),
+    mutant(
         "rows-changed-by-both-joined",
         "W11",
         "of two changes of one row neither is taken for the other",

@@ -205,6 +205,9 @@ class ChunkRules:
             return None
         if not any(act.exchanged for act in acts):
             return None  # whole segments alone: nothing tells that other rows were meant
+        # against rows-united-beside-a-unit-done-at-once
+        if _does_units_of_both(self._source, theirs) or _does_units_of_both(self._target, ours):
+            return None  # nothing tells which rows are those of the unit
         # What a restore or a choice brought back may be what the other log removed.
         if any(act.chose(chunks) or (act.may_restore and not act.unites_all) for act in acts):
             return None
@@ -301,6 +304,17 @@ def _changed_by_units(log: LogDifference) -> set[str]:
             open_still = {c for c in chunks if not any(one.chose([c]) for one in later)}
             found |= open_still
     return found
+
+
+def _does_units_of_both(log: LogDifference, new: _New) -> bool:
+    """Return whether a log did, at once with others, a unit of work that the other did by itself.
+
+    Args:
+        log: the log.
+        new: what it did to some chunks, and the other log does not have.
+    """
+    twins = (twin for act in new.acts for twin in log.other_units.shared(act))
+    return not all(map(log.side.has.has, twins))
 
 
 def overlapping_chunks(acts: Iterable[Act]) -> list[frozenset[str]]:
