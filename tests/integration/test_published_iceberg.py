@@ -421,6 +421,18 @@ def test_writes_of_others_are_refused_or_touch_metadata_alone(tmp_path):
     check_versions(table, [publish(table).last])
 
 
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"{}", b"\xff"], ids=["deep", "empty", "no text"])
+def test_newer_metadata_that_is_not_ours_is_named(body):
+    table = create()
+    publish(table)
+    append(table, events(2))
+    table.store.put_if_absent("metadata/v1.metadata.json", body)
+    with pytest.raises(Corrupt) as found:
+        publish(table)
+    assert found.value.key == "metadata/v1.metadata.json"
+    assert [f.key for f in fsck(table).findings] == ["metadata/v1.metadata.json"]
+
+
 def test_metadata_of_a_stranger_is_noticed():
     table = history()
     done = publish(table)
@@ -585,6 +597,22 @@ def test_old_versions_go_and_what_later_ones_need_stays(tmp_path):
     assert {key.split("-")[0] for key in gone} >= {"metadata/snap", "metadata/manifest"}
     check_versions(table, range(8, last + 1))
     assert cut_iceberg(table.session, 8, run=True) == ()
+
+
+def test_a_publication_that_a_vacuum_overtook_goes_on_at_the_horizon(tmp_path):
+    table = create(LocalStore(tmp_path))
+    append(table, events(2))
+    publish(table)
+    for day in range(2):
+        append(table, events(2, day=day, first=10 * day + 10))
+        table.clock.advance(10**9)
+    compaction.vacuum(table, retention=timedelta(0), staging=timedelta(0), dry_run=False)
+    head = table.refresh()
+    assert head.meta.horizon > 2
+    done = publish(table)
+    assert (done.last, done.put) == (head.version, head.version - head.meta.horizon + 1)
+    check_versions(table, range(head.meta.horizon, head.version + 1), (pyiceberg_rows,))
+    assert fsck(table).findings == ()
 
 
 @pytest.mark.verify

@@ -4,6 +4,13 @@ from mutants.swap import always, becomes, mutant, never
 
 ICEBERG_PUBLICATIONS = (
     mutant(
+        "vacuumed-versions-published",
+        "R11.4",
+        "a publication goes on at the horizon where a vacuum overtook it",
+        becomes("max(self.published, default=-1) + 1"),
+        "test_a_publication_that_a_vacuum_overtook_goes_on_at_the_horizon",
+    ),
+    mutant(
         "snapshot-zero-is-the-newest",
         "R2.1",
         "version 0 has an id that no engine takes for none",

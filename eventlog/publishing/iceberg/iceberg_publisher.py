@@ -144,7 +144,8 @@ class IcebergPublisher:
         self._oldest = max(head.meta.horizon, held)
         target = head.version if last is None else last
         if first is None:
-            first = max(self.published, default=-1) + 1
+            # against vacuumed-versions-published
+            first = max(max(self.published, default=-1) + 1, self._oldest)
             if not self.published:
                 first = max(versions.first_publishable(self._log, head), held)
                 versions.check_count(first, target, self._uri, "iceberg")
@@ -166,7 +167,7 @@ class IcebergPublisher:
             return True
         try:
             listed = {s["sequence-number"] for s in json.loads(body)["snapshots"]}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return False
         return body == self.expected(version, listed)
 
@@ -339,7 +340,7 @@ class IcebergPublisher:
             ours = found["properties"][VERSION_PROPERTY] == str(version) and found[
                 "current-snapshot-id"
             ] == snapshot_id(version)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             ours = False
         if not ours:  # against metadata-of-a-stranger-taken-for-ours
             raise stranger_error(self._uri, key)

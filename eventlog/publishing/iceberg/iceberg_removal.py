@@ -154,6 +154,6 @@ def is_ours(store: ObjectStore, key: str) -> bool:
 def _document(store: ObjectStore, key: str) -> Mapping[str, Any]:
     try:
         found = json.loads(store.get(key))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
