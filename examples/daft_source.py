@@ -6,13 +6,13 @@ Shows the first rows.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import daft
 import pyarrow as pa
 from daft.io.pushdowns import Pushdowns
 from daft.io.source import DataSource, DataSourceTask
-from daft.recordbatch import MicroPartition
+from daft.recordbatch import RecordBatch
 
 from eventlog.readers import Scan, scan
 
@@ -30,10 +30,10 @@ class VersionTask(DataSourceTask):
         """The columns of the rows."""
         return daft.Schema.from_pyarrow_schema(self.part.schema)
 
-    def get_micro_partitions(self) -> Iterator[MicroPartition]:
+    async def read(self) -> AsyncIterator[RecordBatch]:
         """Yield the rows."""
         for batch in self.part.to_batches():
-            yield MicroPartition.from_arrow(pa.Table.from_batches([batch]))
+            yield RecordBatch.from_arrow_table(pa.Table.from_batches([batch]))
 
 
 class VersionSource(DataSource):
@@ -52,12 +52,13 @@ class VersionSource(DataSource):
         """The columns of the rows."""
         return daft.Schema.from_pyarrow_schema(self.rows.schema)
 
-    def get_tasks(self, pushdowns: Pushdowns) -> Iterator[VersionTask]:
+    async def get_tasks(self, pushdowns: Pushdowns) -> AsyncIterator[VersionTask]:
         """Yield a task for each part, with the columns that the query needs."""
         wanted = pushdowns.columns
         if wanted is not None:
-            wanted = dict.fromkeys([*wanted, *pushdowns.filter_required_column_names()])
-        rows = self.rows if wanted is None else self.rows.of_columns(list(wanted))
+            wanted = {*wanted, *pushdowns.filter_required_column_names()}
+            wanted = [name for name in self.rows.schema.names if name in wanted]
+        rows = self.rows if wanted is None else self.rows.of_columns(wanted)
         for part in rows.parts(PARTS):
             yield VersionTask(part)
 

@@ -72,6 +72,18 @@ def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
     assert found["deltalake"] == found["polars"] == known_rows(t, 2)
 
 
+def test_settings_say_that_there_are_vectors_to_readers_that_look_nowhere_else(typed):
+    newest, seen = {}, set()
+    for version in range(typed.head().version + 1):
+        for action in actions_of(typed, version):
+            newest |= action
+        told = "deletionVectors" in newest["protocol"].get("readerFeatures", ())
+        settings = newest["metaData"]["configuration"]
+        assert settings.get("delta.enableDeletionVectors") == ("true" if told else None), version
+        seen.add(told)
+    assert seen == {True, False}
+
+
 def test_filters_find_the_rows_of_columns_without_bounds(tmp_path):
     import pyarrow.compute as pc  # noqa: PLC0415
     from deltalake import DeltaTable  # noqa: PLC0415

@@ -33,6 +33,13 @@ PUBLICATIONS = (
         "test_writes_of_others_are_refused_and_touch_nothing_of_ours",
     ),
     mutant(
+        "vectors-unsaid-in-settings",
+        "R20.5",
+        "an engine that reads no vectors refuses",
+        never,
+        "test_settings_say_that_there_are_vectors_to_readers_that_look_nowhere_else",
+    ),
+    mutant(
         "maximum-cut-to-milliseconds",
         "R7.4",
         "bounds enclose the values",

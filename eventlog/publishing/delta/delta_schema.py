@@ -64,7 +64,7 @@ def protocol(snapshot: Snapshot) -> dict[str, Any]:
     """Return the action `protocol` of a version: what its readers must know, and the guard."""
     schema = snapshot.stored_schema
     needs = {
-        "deletionVectors": VECTORS_FEATURE in snapshot.header.features,
+        "deletionVectors": _has_vectors(snapshot),
         "timestampNtz": any("timestamp_ntz" in _types_in(c) for c in schema.columns),
     }
     readers = [feature for feature in _READER_FEATURES if needs[feature]]
@@ -81,15 +81,23 @@ def protocol(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _has_vectors(snapshot: Snapshot) -> bool:
+    return VECTORS_FEATURE in snapshot.header.features
+
+
 def metadata(snapshot: Snapshot) -> dict[str, Any]:
     """Return the action `metaData` of a version; the table's id is its id."""
     table = snapshot.header.table
+    settings = {COLUMNS: statistics_columns(snapshot)} | _SETTINGS
+    # Daft passes over the protocol, and returns deleted rows unless the settings say it, too.
+    if _has_vectors(snapshot):  # against vectors-unsaid-in-settings
+        settings["delta.enableDeletionVectors"] = "true"
     return {
         "id": "-".join((table[:8], table[8:12], table[12:16], table[16:20], table[20:])),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema_string(snapshot.stored_schema),
         "partitionColumns": [],
-        "configuration": {COLUMNS: statistics_columns(snapshot)} | _SETTINGS,
+        "configuration": settings,
     }
 
 
