@@ -14,7 +14,7 @@ from eventlog.readers import scan
 from eventlog.writers import delete, update
 
 ROWS = {"delete_where": 3, "update_where": 1.5, "delete_unit": 1}
-LEAST = {"delete_where": 0.3, "update_where": 0.1, "deletes done twice": 0.03}
+LEAST = {"delete_where": 0.3, "update_where": 0.1, "deletes done twice": 0.02}
 
 
 class RowVerbs:
@@ -53,7 +53,7 @@ class RowVerbs:
         delete(side.handle(), where=where, **unit)
         self.removed |= names
         other = self.chance.choice(self.sides)
-        if other is not side and self.chance.random() < 0.3:
+        if other is not side and self.chance.random() < 0.8:
             self.counts["deletes done twice"] += 1
             delete(other.handle(), where=where, **unit)
 
