@@ -114,7 +114,7 @@ def test_a_handle_that_is_behind_takes_rows_without_a_column_that_need_not_be_th
     assert append(behind, events(2).select(["at"])) == 2
 
 
-@pytest.mark.parametrize("thing", [None, 5, "text", [{"at": AT}], {"at": [AT]}, object()])
+@pytest.mark.parametrize("thing", [None, 5, "text", [1], {"at": [AT]}, object()])
 def test_anything_else_is_refused(thing):
     with pytest.raises(errors.InvalidInput, match="__arrow_c_stream__"):
         append(create(), thing)
