@@ -27,6 +27,7 @@ from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.records import App, Commit
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.casting import check_columns, left_out
+from eventlog.staging.incoming.row_sources import TableTypes, is_rows_of_python
 from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import (
@@ -66,7 +67,9 @@ def append(
             Dataset, a Polars LazyFrame, a DeltaTable, a list of dicts with the same keys. A stream
             can be read only once: after an error pass a new one. Batches are held without a copy
             until a segment is full, so do not reuse their buffers. NaN in the floats of a pandas
-            frame becomes null, as in pandas' own conversion to Arrow.
+            frame becomes null, as in pandas' own conversion to Arrow. Values of dicts get the types
+            of the table: an int fits each integer that is wide enough, and a float of 32 bits is
+            the nearest one.
         app_id: with `app_seq`, makes the append idempotent: an append whose sequence is not above
             the last one of this id is a no-op and counts as done. Use an app id from one writer at
             a time, with increasing sequences.
@@ -136,7 +139,7 @@ def evolving(
     if not evolve or already(t.head(), app) is not None:
         yield data
         return
-    reader = to_reader(data)
+    reader = to_reader(data, types_of(t.head(), may_widen=True))
     version = evolve_to(t, reader.schema, complete=complete)
     with naming_version(version):
         yield reader
@@ -230,8 +233,7 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
         rows_now = None if keyed_of(head.layout) else getattr(data, "num_rows", None)
         report_mismatch(t, head, app, rows_now)
         return done
-    rows = to_reader(data)
-    head = _fitting_head(t, head, rows.schema)
+    rows, head = _fitting_rows(t, head, data)
     adds = stage(t, head, rows, memory_bytes, missing)
     version = head.state.header.version
     if not adds and app is None:
@@ -371,6 +373,36 @@ def report_mismatch(t: Table, head: Snapshot, app: App | None, rows: object) -> 
             )
 
 
+def types_of(head: Snapshot, *, may_widen: bool = False) -> TableTypes:
+    """Return the types that values of Python are converted to for a table.
+
+    Args:
+        head: the table.
+        may_widen: whether the table is to get a wider type for values that do not fit.
+    """
+    return TableTypes(head.schema, head.layout.time_column, may_widen)
+
+
+def _fitting_rows(t: Table, head: Snapshot, data: Any) -> tuple[pa.RecordBatchReader, Snapshot]:
+    """Return rows as a stream, and the head, refreshed if they do not fit the one of the handle.
+
+    Raises:
+        InvalidInput: the rows cannot be read, or a value does not fit.
+    """
+    try:
+        rows = to_reader(data, types_of(head))
+    except InvalidInput:
+        newer = t.refresh() if is_rows_of_python(data) else head
+        if newer.schema == head.schema:
+            raise
+        return to_reader(data, types_of(newer)), newer
+    newer = _fitting_head(t, head, rows.schema)
+    # against types-of-an-older-schema
+    if newer.schema == head.schema or not is_rows_of_python(data):
+        return rows, newer
+    return to_reader(data, types_of(newer)), newer
+
+
 def _fitting_head(t: Table, head: Snapshot, given_schema: pa.Schema) -> Snapshot:
     """Return the head, or refresh it if the rows do not fit the schema that the handle has.
 
@@ -409,7 +441,7 @@ def stage(
         TableNotFound: the table of this handle was removed, or replaced by another.
         Unavailable: the store does not answer.
     """
-    session, reader = t.session, to_reader(rows)
+    session, reader = t.session, to_reader(rows, types_of(head))
     store = session.store if kept else _Unkept()  # against dry-run-that-stores
     recipe = Recipe.of(head, fills=missing is not None)
     if as_given:

@@ -23,7 +23,7 @@ from eventlog.readers import scan
 from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import add_rows, check_missing, evolving, make_app
+from eventlog.writers.batch import add_rows, check_missing, evolving, make_app, types_of
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Isolation, RowChange
@@ -146,7 +146,7 @@ def _delete_keys(  # noqa: PLR0917 - what `delete` is given
     t: Table, head: Snapshot, rule: MergeRule, keys: Any, app: App | None, memory_bytes: int
 ) -> RowChange:
     """Delete the rows of keys. Raises: as `delete`."""
-    rows = to_reader(keys)
+    rows = to_reader(keys, types_of(head))
     given = spelled(rows.schema, head.schema.names)
     check_delete_columns(given, head, rule)
     schema = deletes_schema(given, head.schema)

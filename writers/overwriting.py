@@ -35,6 +35,7 @@ from eventlog.writers.batch import (
     make_app,
     skipped,
     stage,
+    types_of,
 )
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.landing import (
@@ -130,7 +131,7 @@ def _overwrite_range(
     """Replace the rows of a range. Raises: as `overwrite`."""
     head, (low, high) = t.head(), request.span
     drops = range_drops(before, low, high)
-    rows = to_reader(data)
+    rows = to_reader(data, types_of(head))
     if drops:
         given = spelled(rows.schema, head.schema.names)
         check_rows(given, head, "null")

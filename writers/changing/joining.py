@@ -33,7 +33,7 @@ from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
-from eventlog.writers.batch import evolving, make_app, skipped, stage
+from eventlog.writers.batch import evolving, make_app, skipped, stage, types_of
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import (
     Found,
@@ -136,7 +136,7 @@ def _merge_rows(
     """Merge rows that have no other columns than the table. Raises: as `merge`."""
     start = t.head()
     merging = merging.spelled(start)
-    reader = to_reader(source)
+    reader = to_reader(source, types_of(start))
     given = spelled(reader.schema, start.schema.names)
     rows = read_source(reader, start, merging.on, inserts=merging.inserts)
     values = values_of(start.stored_schema, given, rows.schema, merging)
@@ -248,7 +248,7 @@ def read_source(source: Any, head: Snapshot, on: Sequence[str], *, inserts: bool
     Raises:
         InvalidInput: a column is missing or does not fit.
     """
-    table, reader = head.schema, to_reader(source)
+    table, reader = head.schema, to_reader(source, types_of(head))
     given = spelled(reader.schema, table.names)
     check_source(given, head, on, inserts=inserts)
     time_column = head.layout.time_column

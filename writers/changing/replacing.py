@@ -16,7 +16,7 @@ from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, to_reader
 from eventlog.staging.upsert_rows import Missing
-from eventlog.writers.batch import check_replacing, check_rows, stage
+from eventlog.writers.batch import check_replacing, check_rows, stage, types_of
 from eventlog.writers.changing.finding import Search, row_text
 from eventlog.writers.changing.landing import Request, RowChange, land, would_change
 
@@ -45,7 +45,7 @@ def overwrite_where(
             "a keyed table is overwritten by a range of time: `where` would leave the older rows "
             "of the keys that it selects. Use start and end, or delete the keys and upsert"
         )
-    reader = to_reader(data)
+    reader = to_reader(data, types_of(head))
     columns = spelled(reader.schema, head.schema.names)
     check_rows(columns, head, "null")
     check_replacing(head.schema, columns, missing)

@@ -17,12 +17,12 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.staging.incoming.dict_values import index_around, item_offsets
 from eventlog.writers.files.texts import Misfit, parse_texts
 
 _NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -175,7 +175,7 @@ def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     _check(values, kind, list)
     items = _inner([value or [] for value in values], kind.value_type)
-    return pa.ListArray.from_arrays(_offsets(values), items, type=kind)
+    return pa.ListArray.from_arrays(item_offsets(values), items, type=kind)
 
 
 def _maps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -184,7 +184,7 @@ def _maps(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     items = _inner([list((value or {}).values()) for value in values], kind.item_type)
     parsed = _inner_texts(keys, kind.key_type)
     _check_keys(keys, parsed, kind)
-    return pa.MapArray.from_arrays(_offsets(values), parsed, items, kind)
+    return pa.MapArray.from_arrays(item_offsets(values), parsed, items, kind)
 
 
 def _check_keys(keys: Sequence[Sequence[str]], parsed: pa.Array, kind: pa.DataType) -> None:
@@ -199,19 +199,12 @@ def _check_keys(keys: Sequence[Sequence[str]], parsed: pa.Array, kind: pa.DataTy
             raise Misfit(index, f"{{{', '.join(texts)}}}", kind, "two keys are the same")
 
 
-def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Return the offset of each value's items, null where the value is null."""
-    ends = accumulate((len(value or ()) for value in values), initial=0)
-    starts = [None if v is None else end for v, end in zip([*values, 0], ends, strict=True)]
-    return pa.array(starts, pa.int32())
-
-
 def _inner(parts: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
     """Return the items of all values as one array; a misfit gets the index of the outer value."""
     try:
         return to_array([item for part in parts for item in part], kind)
     except Misfit as error:
-        raise error.at(_around(parts, error.index)) from None
+        raise error.at(index_around(parts, error.index)) from None
 
 
 def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
@@ -222,15 +215,7 @@ def _inner_texts(parts: Sequence[Sequence[str]], kind: pa.DataType) -> pa.Array:
     try:
         return parse_texts(pa.array(texts, pa.string()), kind)
     except Misfit as error:
-        raise error.at(_around(parts, error.index)) from None
-
-
-def _around(parts: Sequence[Sequence[Any]], index: int) -> int:
-    """Return the number of the value whose items include the item with this overall index."""
-    for number, end in enumerate(accumulate(map(len, parts))):
-        if index < end:
-            return number
-    raise IndexError(index)
+        raise error.at(index_around(parts, error.index)) from None
 
 
 def _shown(value: Any) -> str:

@@ -7,29 +7,63 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
-from eventlog.model.columns.edits import path_text
-from eventlog.staging.incoming.casting import absent_in
-from eventlog.staging.incoming.pandas_frames import check_column_objects
+from eventlog.staging.incoming.dict_values import Unfit, from_python, inferred
 from eventlog.staging.incoming.problems import first_line
 
 
-def as_stream(rows: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class TableTypes:
+    """The types that values of Python are converted to: those of a table's columns.
+
+    Attributes:
+        schema: of the table.
+        time_column: its event times, which may be text.
+        may_widen: whether the table is to get a wider type for values that do not fit.
+    """
+
+    schema: pa.Schema
+    time_column: str
+    may_widen: bool = False
+
+    def kind_of(self, name: str, values: Sequence[Any]) -> pa.DataType | None:
+        """Return the type of the column for a key, whose capitals do not matter; None: no column.
+
+        Args:
+            name: the key.
+            values: of the key.
+        """
+        spellings = [known for known in self.schema.names if known.lower() == name.lower()]
+        if not spellings:
+            return None
+        field = self.schema.field(name if name in spellings else spellings[0])
+        is_text = field.name == self.time_column and {*map(type, values)} <= {str, type(None)}
+        return pa.string() if is_text else field.type
+
+
+def is_rows_of_python(rows: Any) -> bool:
+    """Return whether rows are a list of dicts, which can be converted more than once."""
+    return bool(isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping))
+
+
+def as_stream(rows: Any, table: TableTypes | None = None) -> Any:
     """Return rows of a known form as a stream of batches, and anything else as it is.
 
     Args:
         rows: a list of dicts with the same keys, a dataset or scanner of pyarrow, a LazyFrame of
             Polars, a DeltaTable; or something else.
+        table: the types for dicts; None: those that Arrow chooses.
 
     Raises:
         InvalidInput: the rows cannot be read, or their conversion would change a value.
     """
-    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
-        return _of_mappings(rows)
+    if is_rows_of_python(rows):
+        return _of_mappings(rows, table)
     library, name = type(rows).__module__.partition(".")[0], type(rows).__name__
     try:
         if library == "polars" and name == "LazyFrame":
@@ -50,7 +84,7 @@ def as_stream(rows: Any) -> Any:
     return rows
 
 
-def _of_mappings(rows: Sequence[Any]) -> pa.RecordBatchReader:
+def _of_mappings(rows: Sequence[Any], table: TableTypes | None) -> pa.RecordBatchReader:
     names = list(rows[0])
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping) or row.keys() != rows[0].keys():
@@ -61,33 +95,23 @@ def _of_mappings(rows: Sequence[Any]) -> pa.RecordBatchReader:
     for name in names:
         if not isinstance(name, str):
             raise InvalidInput(f"{name!r} is a key of the rows and no text: columns have names")
-    columns = []
-    for name in names:
-        values = [row[name] for row in rows]
+    try:
+        columns = [_column([row[name] for row in rows], name, table) for name in names]
+    except Unfit as error:
+        raise InvalidInput(f"{error}; nothing was committed") from None
+    return pa.Table.from_arrays(columns, names).to_reader()
+
+
+def _column(values: list[Any], name: str, table: TableTypes | None) -> pa.Array:
+    """Return the values of a key in the type of its column, or else in the one Arrow chooses."""
+    kind = None if table is None else table.kind_of(name, values)
+    if kind is not None:
         try:
-            column = pa.array(values)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-            raise InvalidInput(
-                f"the values of {name!r} cannot be converted to Arrow: {first_line(error)}"
-            ) from None
-        check_column_objects(name, values, column.type)
-        _check_keys_of_structs(name, values, column.type)
-        columns.append(column)
-    table = pa.Table.from_arrays(columns, names)
-    return table.to_reader()
-
-
-def _check_keys_of_structs(name: str, values: Sequence[Any], kind: pa.DataType) -> None:
-    """Check that dicts in the values of a column have the same keys, as the rows have."""
-    if not pa.types.is_nested(kind):
-        return
-    for place, value in enumerate(values):
-        path = absent_in(value, kind, (name,))
-        if path is not None:  # against keys-that-dicts-lack-erased
-            raise InvalidInput(
-                f"row {place} of the list has no {path_text(path)}, which others have: give all "
-                "dicts there the same keys, with None where a value is null"
-            )
+            return from_python(values, kind, (name,))
+        except Unfit as error:
+            if not error.foreign and not (table and table.may_widen):
+                raise
+    return inferred(values, (name,))
 
 
 def _of_lazy_frame(rows: Any) -> pa.RecordBatchReader:

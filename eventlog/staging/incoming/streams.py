@@ -16,19 +16,23 @@ from eventlog.model.columns.edits import path_text
 from eventlog.staging.incoming.casting import absent_fields, check_columns
 from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
 from eventlog.staging.incoming.problems import first_line
-from eventlog.staging.incoming.row_sources import as_stream
+from eventlog.staging.incoming.row_sources import TableTypes, as_stream
 
 # Streams that were read, or whose reading failed half-way: reading on would miss rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
 
 
-def to_reader(rows: Any) -> pa.RecordBatchReader:
+def to_reader(rows: Any, table: TableTypes | None = None) -> pa.RecordBatchReader:
     """Return rows of any known form as a stream of batches; those of Arrow without copying.
+
+    Args:
+        rows: the rows.
+        table: the types for values of Python; None: those that Arrow chooses.
 
     Raises:
         InvalidInput: the object cannot be read as Arrow, or the conversion would lose data.
     """
-    rows = as_stream(rows)
+    rows = as_stream(rows, table)
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.RecordBatch):
