@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
-from eventlog.publishing.delta.publisher import (
-    DeltaListing,
-    DeltaPublisher,
-    list_delta,
-    same_state,
-)
+from eventlog.publishing.delta.delta_commits import LOG_PREFIX
+from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta
+from eventlog.publishing.delta.publisher import DeltaPublisher, same_state
 from eventlog.publishing.publication import PublicationProblem
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
@@ -29,20 +26,27 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
         Corrupt: the log does not add up.
         Unavailable: the store does not answer.
     """
-    listing = list_delta(session)
+    listing = list_delta(session.store)
     for key in listing.others:
         yield PublicationProblem("the object is no part of the publication", key, None)
     if listing.first is None or not listing.commits:
         return
     newest, head = listing.commits[-1], session.refresh()
-    if listing.gap is not None:
-        key = delta_commits.delta_commit_key(listing.gap)
-        yield PublicationProblem("the published version is missing", key, listing.gap)
+    lost = listing.gap(head.meta.horizon)
+    if lost is not None:
+        key = delta_commits.delta_commit_key(lost)
+        yield PublicationProblem("the published version is missing", key, lost)
     for version in (v for v in listing.commits if v > head.version):
         yield PublicationProblem(_WRONG, delta_commits.delta_commit_key(version), version)
     publisher = DeltaPublisher(session, writes=False)
     for step in versions.version_steps(session.log, listing.commits[0], min(newest, head.version)):
-        yield from _of_version(session, publisher, step, listing)
+        try:
+            yield from _of_version(session, publisher, step, listing)
+        except KeyNotFound as error:
+            version = step.after.version
+            # What a vacuum deleted, or will: of versions that are not kept.
+            if version >= session.refresh().meta.horizon:
+                yield PublicationProblem(error.message, error.key or LOG_PREFIX, version)
 
 
 def _of_version(
@@ -52,9 +56,9 @@ def _of_version(
     if version in listing.commits:
         key = delta_commits.delta_commit_key(version)
         try:
-            if session.store.get(key) != publisher.expected(step):
+            if not publisher.is_published(step, session.store.get(key)):
                 yield PublicationProblem(_WRONG, key, version)
-        except (InvalidInput, KeyNotFound) as error:
+        except InvalidInput as error:
             yield PublicationProblem(error.message, key, version)
     if version in listing.checkpoints:
         key = delta_commits.checkpoint_key(version)
@@ -62,5 +66,5 @@ def _of_version(
             rows = checkpoints.described_rows(session.store.get(key))
             if not same_state(rows, publisher.expected_rows(step.after)):
                 yield PublicationProblem(_WRONG, key, version)
-        except (Corrupt, KeyNotFound) as error:
+        except Corrupt as error:
             yield PublicationProblem(error.message, key, version)

@@ -7,9 +7,9 @@ killed is continued by any other, and several at once do no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import takewhile
 
 import pyarrow as pa
 from msgspec import UnsetType
@@ -24,9 +24,16 @@ from eventlog.model.entries import Schema, Segment
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits, written_names
 from eventlog.publishing.delta.delta_commits import parse_delta_key, vector_name
+from eventlog.publishing.delta.delta_listing import (
+    DeltaListing,
+    has_checkpoint,
+    list_delta,
+    list_recent_delta,
+    read_hint,
+)
 from eventlog.publishing.delta.delta_schema import check_types
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
-from eventlog.publishing.publication import Publication
+from eventlog.publishing.publication import Publication, always
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
 from eventlog.session.session import Session
@@ -35,59 +42,8 @@ from eventlog.store.retry import retrying
 
 logger = logging.getLogger(__name__)
 
-_FORMAT = "delta"
-_PREFIXES = (delta_commits.LOG_PREFIX, VECTORS_PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaListing:
-    """What lies in a Delta log.
-
-    Attributes:
-        commits: the published versions, ascending.
-        checkpoints: the versions that have a checkpoint.
-        others: the keys of objects that are no part of a publication.
-        hinted: whether an object names the newest checkpoint.
-    """
-
-    commits: tuple[int, ...]
-    checkpoints: frozenset[int]
-    others: tuple[str, ...] = ()
-    hinted: bool = False
-
-    @property
-    def gap(self) -> int | None:
-        """The first version that is missing between the published ones; None if none is."""
-        there = set(self.commits)
-        return next(
-            (v for v in range(self.first or 0, max(there, default=0)) if v not in there), None
-        )
-
-    @property
-    def first(self) -> int | None:
-        """Where the publication begins, also if it was interrupted there; None if there is none."""
-        return min([*self.commits[:1], *self.checkpoints], default=None)
-
-
-def list_delta(session: Session) -> DeltaListing:
-    """Return what lies in the Delta log of a table. One LIST for each 1,000 objects.
-
-    Raises:
-        Unavailable: the store does not answer.
-    """
-    found: list[int] = []
-    framed, others, hinted = set[int](), list[str](), False
-    for row in session.store.list(delta_commits.LOG_PREFIX):
-        parsed = parse_delta_key(row.key)
-        if parsed is None:
-            hinted |= row.key == checkpoints.HINT_KEY
-            if row.key != checkpoints.HINT_KEY:
-                others.append(row.key)
-        elif parsed[1]:
-            framed.add(parsed[0])
-        else:
-            found.append(parsed[0])
-    return DeltaListing(tuple(found), frozenset(framed), tuple(others), hinted)
+_FORMAT, _LOG = "delta", delta_commits.LOG_PREFIX
+_PREFIXES = (_LOG, VECTORS_PREFIX)
 
 
 class DeltaPublisher:
@@ -104,35 +60,74 @@ class DeltaPublisher:
         self._written: dict[int, Schema | None] = {}
         self._put = retrying(session.clock)
 
-    def publish(self, first: int | None, last: int | None) -> Publication:
-        """Publish the versions up to `last`; see `eventlog.publishing.publish`."""
-        head = self._session.refresh()
+    def publish(
+        self, first: int | None, last: int | None, more: Callable[[], bool] = always
+    ) -> Publication:
+        """Publish the versions up to `last`; see `eventlog.publishing.publish`.
+
+        Args:
+            first: where a new publication begins.
+            last: the last version; None: the newest.
+            more: asked before each further version; the rest is left out if it returns False.
+        """
+        while True:
+            # Before the newest version is read: others publish what is committed meanwhile.
+            listing = list_recent_delta(self._store)
+            head = self._session.refresh()
+            try:
+                return self._publish(listing, head, first, last, more)
+            except KeyNotFound:
+                # A vacuum took back what this publisher had listed, or vectors of old versions.
+                # against overtaken-by-a-vacuum
+                if self._session.refresh().meta.horizon <= head.meta.horizon:
+                    raise
+
+    def _publish(
+        self,
+        listing: DeltaListing,
+        head: Snapshot,
+        first: int | None,
+        last: int | None,
+        more: Callable[[], bool],
+    ) -> Publication:
         if last is not None and last > head.version:
             self._session.snapshot(last)  # raises
         target = head.version if last is None else last
         self._check_table(head)
-        listing = list_delta(self._session)
+        if listing.is_hint_lost:
+            self.mend_hint()
         start = self._start(listing, head, first, target)
         known = self._known(listing, head)
-        begin = min(start if known is None else known, target)
-        done = 0
+        if known is not None and known < start:  # a vacuum overtook the publication
+            known = None
+        done, reached = 0, start - 1 if known is None else known
+        begin = start if known is None else min(known, target)
         for step in versions.version_steps(self._log, begin, target):
-            self._check_schema(step)
             version = step.after.version
-            # A publisher that was killed may have put the checkpoint alone, without the hint.
-            done_before = version in listing.checkpoints and listing.hinted
-            due = checkpoints.is_due(version, start) and not done_before
-            if due and version == start:
-                self.put_checkpoint(step.after)  # before the commit, which is no table by itself
+            if done and not more():
+                break
+            self._check_schema(step)
             if known is not None and version <= known:
                 self._compare(step)
+            elif known is None and version == start and self._lacks_old_vectors(step):
+                start = version + 1
+                continue
             else:
-                self._put_step(step)
+                self._put_version(step, start)
                 done += 1
-            if due and version > start:
+            reached = max(reached, version)
+            # A publisher that was killed may have put the commit without its checkpoint.
+            named = version in listing.checkpoints and (listing.hinted or 0) >= version
+            if checkpoints.is_due(version, start) and version > start and not named:
                 self.put_checkpoint(step.after)
-        newest = target if known is None else max(known, target)
-        return Publication(self._uri, _FORMAT, start, newest, done)
+        if reached < start:
+            raise InvalidInput(
+                f"version {target} is not published yet: it changes deletion vectors which only "
+                "vacuumed versions had, so that the publication can begin at the next version",
+                table=self._uri,
+                version=target,
+            )
+        return Publication(self._uri, _FORMAT, start, reached, done)
 
     def put_checkpoint(self, snapshot: Snapshot) -> None:
         """Put the checkpoint of a version, and let the hint name it.
@@ -149,9 +144,24 @@ class DeltaPublisher:
             body = self._store.get(key)
             if not same_state(checkpoints.described_rows(body), rows):
                 raise self._other(key, snapshot.version)
-        if snapshot.version > self._hinted():  # against hint-of-an-older-checkpoint
-            named = checkpoints.hint(snapshot.version, rows.num_rows, len(body))
-            self._put(self._store.put_hint, checkpoints.HINT_KEY, named)
+        if snapshot.version <= self._named():  # against hint-of-an-older-checkpoint
+            return
+        named = checkpoints.hint(snapshot.version, rows.num_rows, len(body))
+        self._put(self._store.put_hint, checkpoints.HINT_KEY, named)
+        # A vacuum deletes checkpoints after it has put a hint, which this one may have replaced.
+        if not has_checkpoint(self._store, snapshot.version):  # against hint-after-a-vacuum
+            self.mend_hint()
+
+    def mend_hint(self) -> None:
+        """Let the hint name the newest checkpoint if the one that it names is gone.
+
+        Two GETs if it is there; else a LIST of the Delta log, and a checkpoint is put again.
+        """
+        if self._named() >= 0:
+            return
+        there = list_delta(self._store).checkpoints
+        if there:
+            self.put_checkpoint(self._session.snapshot(max(there)))
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""
@@ -159,12 +169,12 @@ class DeltaPublisher:
         vectors = self._vectors((keys.key_of(segment), segment) for segment in segments)
         return checkpoints.checkpoint_rows(snapshot, segments, vectors)
 
-    def _hinted(self) -> int:
-        """Return the version that the hint names; -1 if there is none."""
-        try:
-            return checkpoints.hinted_version(self._store.get(checkpoints.HINT_KEY))
-        except KeyNotFound:
+    def _named(self) -> int:
+        """Return the version of the checkpoint that the hint names; -1 if that is not there."""
+        hinted = read_hint(self._store)
+        if hinted is None or hinted < 0 or not has_checkpoint(self._store, hinted):
             return -1
+        return hinted
 
     def expected(self, step: VersionStep) -> bytes:
         """Return Delta's commit of a version."""
@@ -231,7 +241,10 @@ class DeltaPublisher:
         Raises:
             InvalidInput: it begins above `first`, or would have very many versions.
         """
-        there = listing.first
+        there, horizon = listing.first, head.meta.horizon
+        if there is not None and max([*listing.commits[-1:], there]) < horizon:
+            # Readers find nothing of what was published. A vacuum takes it back.
+            there, first = None, horizon  # against publication-behind-the-horizon
         if there is not None and first is not None and first < there:
             raise InvalidInput(
                 f"the publication begins at version {there}. {self._taking_back()}, and "
@@ -263,7 +276,7 @@ class DeltaPublisher:
         if not listing.commits:
             return None
         newest = listing.commits[-1]
-        lost = listing.gap
+        lost = listing.gap(head.meta.horizon)
         if lost is not None:  # against gap-in-a-publication
             raise Corrupt(
                 f"version {lost} is missing in the publication, or another program wrote to it: "
@@ -275,8 +288,11 @@ class DeltaPublisher:
             raise self._other(delta_commits.delta_commit_key(newest), newest)
         return newest
 
-    def _put_step(self, step: VersionStep) -> None:
-        key, body = delta_commits.delta_commit_key(step.after.version), self.expected(step)
+    def _put_version(self, step: VersionStep, start: int) -> None:
+        version = step.after.version
+        if version == start and checkpoints.is_due(version, start):
+            self.put_checkpoint(step.after)  # before the commit, which is no table by itself
+        key, body = delta_commits.delta_commit_key(version), self.expected(step)
         if not self._put(self._store.put_if_absent, key, body):
             self._compare(step, body)
 
@@ -288,8 +304,39 @@ class DeltaPublisher:
         """
         key = delta_commits.delta_commit_key(step.after.version)
         there = self._store.get(key)
-        if there != (self.expected(step) if body is None else body):
+        if there != body and not self.is_published(step, there):
             raise self._other(key, step.after.version, there, step.after.header.table)
+
+    def is_published(self, step: VersionStep, there: bytes) -> bool:
+        """Return whether bytes are Delta's commit of a version.
+
+        The first version that vacuum keeps may name vectors which only the one before had. If these
+        are gone, it is told by the ids that the commit has.
+
+        Args:
+            step: the version.
+            there: the bytes.
+
+        Raises:
+            KeyNotFound: a vector of a version that is kept is missing.
+        """
+        try:
+            return there == self.expected(step)
+        except KeyNotFound:
+            if not self._lacks_old_vectors(step):
+                raise
+        known = (step.after.header.table, step.after.commit_hash)
+        return delta_commits.publisher_of(there) == known
+
+    def _lacks_old_vectors(self, step: VersionStep) -> bool:
+        """Return whether the version names vectors that were vacuumed with the one before."""
+        if step.after.version > self._session.refresh().meta.horizon or step.before is None:
+            return False
+        try:
+            self._vectors((e.key, e.before) for e in step.exchanges if e.before is not None)
+        except KeyNotFound:
+            return True
+        return False
 
     def _other(self, key: str, version: int, body: bytes | None = None, table: str = "") -> Corrupt:
         """Return the error for an object that another publication, or program, put."""
@@ -343,13 +390,12 @@ def unpublish_delta(session: Session, *, run: bool) -> tuple[str, ...]:
     Raises:
         InvalidInput: what lies there is another program's.
     """
-    listing = list_delta(session)
+    listing = list_delta(session.store)
     if listing.commits:
         lowest = session.store.get(delta_commits.delta_commit_key(listing.commits[0]))
         if delta_commits.publisher_of(lowest)[0] is None:  # against strangers-log-deleted
             raise InvalidInput(
-                f"{session.uri}/{delta_commits.LOG_PREFIX} was not published by eventlog: nothing "
-                "is deleted",
+                f"{session.uri}/{_LOG} was not published by eventlog: nothing is deleted",
                 table=session.uri,
                 key=delta_commits.delta_commit_key(listing.commits[0]),
             )
@@ -368,7 +414,7 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
     """Delete what is published of the versions below a horizon, or only return it.
 
     The checkpoint of the horizon is put first, so that the versions from there on stay readable. If
-    nothing is published, this costs one LIST.
+    nothing is published of older versions, this costs one LIST.
 
     Args:
         session: of the table.
@@ -378,27 +424,39 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
     Returns:
         The keys and sizes of the objects, in the order of their deletion.
     """
-    listing = list_delta(session)
-    first = listing.first
-    if first is None or first >= horizon or not listing.commits or listing.gap is not None:
-        return ()
-    if listing.commits[-1] < horizon:
-        logger.warning(
-            "versions above %d are not published as Delta: its readers miss files that were "
-            "deleted; %s publishes them",
-            listing.commits[-1],
-            command("publish", _FORMAT, session.uri),
-        )
-        return ()
-    if run:
-        publisher = DeltaPublisher(session)
-        publisher.put_checkpoint(session.snapshot(horizon))  # against cut-without-a-checkpoint
+    store = session.store
+    below = takewhile(lambda row: row.key < _lowest_key(horizon), store.list(_LOG))
     # Checkpoints first: what is left of an interrupted cut has no gap.
     doomed = sorted(
         (not parsed[1], row.key, row.size)
-        for row in session.store.list(delta_commits.LOG_PREFIX)
+        for row in below
         if (parsed := parse_delta_key(row.key)) and parsed[0] < horizon
     )
-    if run and doomed:
-        session.store.delete([key for _, key, _ in doomed])
+    if not doomed:
+        return ()
+    try:
+        kept = delta_commits.publisher_of(store.get(delta_commits.delta_commit_key(horizon)))
+    except KeyNotFound:
+        logger.warning(
+            "version %d is not published as Delta, but older ones are: its readers miss files that "
+            "were deleted; %s publishes it",
+            horizon,
+            command("publish", _FORMAT, session.uri),
+        )
+        return ()
+    snapshot = session.snapshot(horizon)
+    # against strangers-log-cut
+    if kept != (snapshot.header.table, snapshot.commit_hash):
+        return ()
+    if run:
+        publisher = DeltaPublisher(session)
+        publisher.put_checkpoint(snapshot)  # against cut-without-a-checkpoint
+        store.delete([key for _, key, _ in doomed])
+        # Another publisher may have named one that is deleted now.
+        publisher.mend_hint()  # against cut-leaves-a-lost-hint
     return tuple((key, size) for _, key, size in doomed)
+
+
+def _lowest_key(version: int) -> str:
+    """Return a key that is above all of the versions below one, and below those from it on."""
+    return f"{_LOG}{version:020d}"

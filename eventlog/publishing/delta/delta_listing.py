@@ -1,0 +1,141 @@
+"""Lists a Delta log: which versions are published, and where its readers begin.
+
+A long publication is listed from the checkpoint that the hint names, so that continuing it costs
+the same however many versions there are. `fsck` compares what lies below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eventlog.errors import KeyNotFound
+from eventlog.publishing.delta import checkpoints, delta_commits
+from eventlog.publishing.delta.delta_commits import parse_delta_key
+from eventlog.store.port import ObjectStore
+
+PAGE = 1000  # keys of one LIST
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaListing:
+    """What lies in a Delta log.
+
+    Attributes:
+        commits: the published versions that are listed, ascending.
+        checkpoints: the versions that have a checkpoint.
+        others: the keys of objects that are no part of a publication.
+        hinted: the version that the hint names; -1 if it names none, None if there is no hint.
+        resumed: the version of the checkpoint from which on a long log is listed, after its
+            oldest versions; None if all is listed.
+    """
+
+    commits: tuple[int, ...]
+    checkpoints: frozenset[int]
+    others: tuple[str, ...] = ()
+    hinted: int | None = None
+    resumed: int | None = None
+
+    def gap(self, horizon: int) -> int | None:
+        """Return the first version that is missing between the published ones; None if none is.
+
+        A publication that a vacuum overtook goes on at the horizon then, with a checkpoint.
+
+        Args:
+            horizon: of the table.
+        """
+        for last, version in self._jumps():
+            if version > horizon or version not in self.checkpoints:
+                return last + 1
+        return None
+
+    @property
+    def first(self) -> int | None:
+        """Where the publication begins, also if it was interrupted there; None if there is none."""
+        if not self.commits:
+            return min(self.checkpoints, default=None)
+        begins = [version for _, version in self._jumps()]
+        return begins[-1] if begins else min([self.commits[0], *self.checkpoints])
+
+    @property
+    def is_hint_lost(self) -> bool:
+        """Whether the hint names a checkpoint that is not there, which readers cannot pass."""
+        return self.hinted is not None and self.hinted not in self.checkpoints
+
+    def _jumps(self) -> list[tuple[int, int]]:
+        """Return the pairs of successive versions with others between that are not there."""
+        return [
+            (last, version)
+            for last, version in pairwise(self.commits)
+            if version != last + 1 and version != self.resumed
+        ]
+
+
+def list_delta(store: ObjectStore) -> DeltaListing:
+    """Return all that lies in a Delta log. One LIST for each 1,000 objects, and a GET of the hint.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    return _listing(store, [row.key for row in store.list(delta_commits.LOG_PREFIX)])
+
+
+def list_recent_delta(store: ObjectStore) -> DeltaListing:
+    """Return what lies in a Delta log: of a long one the oldest and the newest versions.
+
+    Two LISTs and a GET of the hint, and more only for what lies above the hint's checkpoint.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
+    page = [row.key for row in store.list(delta_commits.LOG_PREFIX, limit=PAGE)]
+    if len(page) < PAGE:
+        return _listing(store, page)
+    hinted = read_hint(store) or -1
+    listed = max((parsed[0] for parsed in map(parse_delta_key, page) if parsed), default=0)
+    if hinted > listed:
+        # Its keys follow this one: what is no version is greater still.
+        after = f"{delta_commits.LOG_PREFIX}{hinted:020d}"
+        above = [row.key for row in store.list(delta_commits.LOG_PREFIX, after=after)]
+        if delta_commits.checkpoint_key(hinted) in above:  # against listing-from-a-lost-checkpoint
+            return _listing(store, [*page, *above], resumed=hinted, hinted=hinted)
+    rest = store.list(delta_commits.LOG_PREFIX, after=page[-1])
+    return _listing(store, [*page, *(row.key for row in rest)])
+
+
+def read_hint(store: ObjectStore) -> int | None:
+    """Return the version that the hint names; -1 if it names none, None if there is no hint."""
+    try:
+        return checkpoints.hinted_version(store.get(checkpoints.HINT_KEY))
+    except KeyNotFound:
+        return None
+
+
+def has_checkpoint(store: ObjectStore, version: int) -> bool:
+    """Return whether a version has a checkpoint. One GET of a byte."""
+    try:
+        store.get(delta_commits.checkpoint_key(version), length=1)
+    except KeyNotFound:
+        return False
+    return True
+
+
+def _listing(
+    store: ObjectStore,
+    listed: Iterable[str],
+    *,
+    resumed: int | None = None,
+    hinted: int | None = None,
+) -> DeltaListing:
+    found: list[int] = []
+    framed, others = set[int](), list[str]()
+    for key in listed:
+        parsed = parse_delta_key(key)
+        if parsed is not None:
+            framed.add(parsed[0]) if parsed[1] else found.append(parsed[0])
+        elif key != checkpoints.HINT_KEY:
+            others.append(key)
+        elif hinted is None:
+            hinted = read_hint(store)
+    return DeltaListing(tuple(found), frozenset(framed), tuple(others), hinted, resumed)
