@@ -407,12 +407,9 @@ class S3Store:
         except ClientError as error:
             self._learn_time(error.response, sent_ms)
             raise
-        except RecursionError:  # botocore follows each redirection by a call within the call
-            raise InvalidInput(
-                "the endpoint redirects every request: set the storage option endpoint_url to the "
-                "address that it redirects to, with https:// if it asks for that",
-                table=self.uri,
-            ) from None
+        except InvalidInput as error:  # of a handler of the client
+            self._placed(error, None)
+            raise
         self._learn_time(answer, sent_ms)
         return answer
 
@@ -500,7 +497,6 @@ def _readable(call: Callable[[], Any]) -> Any:
     known: tuple[type[Exception], ...] = (
         EventLogError,
         ClientError,
-        RecursionError,
         MemoryError,
         *_failures(),
     )

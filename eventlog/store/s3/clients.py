@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import InvalidInput
 from eventlog.store.options import StoreOptions
 from eventlog.store.s3 import endpoints
-from eventlog.store.s3.answers import text_of
+from eventlog.store.s3.answers import status_of, text_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import S3FileSystem
@@ -201,6 +202,7 @@ def _client(
     )
     client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
     client.meta.events.register_last("before-call.s3", _announce_large_bodies_only)
+    client.meta.events.register_first("needs-retry.s3.HeadBucket", _follow_to_a_region_only)
     return client
 
 
@@ -214,6 +216,26 @@ def _announce_large_bodies_only(params: dict[str, Any], **_: object) -> None:
 
     if (determine_content_length(params.get("body")) or 0) <= _SMALL:
         params["headers"].pop("Expect", None)
+
+
+def _follow_to_a_region_only(response: tuple[Any, Mapping[str, Any]] | None, **_: object) -> None:
+    """Refuse a redirection that names no region, before botocore follows it.
+
+    It follows each one by a HeadBucket within the call, to learn the region of the bucket. If that
+    is redirected as well, it sends the same again, until Python's stack is full.
+
+    Raises:
+        InvalidInput: the answer to a HeadBucket is such a redirection.
+    """
+    if response is None:
+        return
+    answer = response[1]
+    named = "x-amz-bucket-region" in answer["ResponseMetadata"]["HTTPHeaders"]
+    if 300 <= status_of(answer) < 400 and not named:
+        raise InvalidInput(
+            "the endpoint redirects every request: set the storage option endpoint_url to the "
+            "address that it redirects to, with https:// if it asks for that"
+        )
 
 
 def parse_timestamp(value: Any) -> datetime:

@@ -283,7 +283,7 @@ class TestConditionalPut:
         ],
     )
     def test_refusals_for_good(self, store, server, status, code, says):
-        server.steps = [answer(status, code)] * 3
+        server.steps = [answer(status, code)]
         with pytest.raises(InvalidInput, match=says) as caught:
             store.put_if_absent("key", b"body")
         assert "very-secret" not in str(caught.value)
@@ -316,10 +316,19 @@ class TestReads:
     @pytest.mark.parametrize("status", [301, 302, 307])
     def test_redirections_without_end_say_what_to_set(self, store, server, status):
         elsewhere = answer(status, headers=[("Location", "https://127.0.0.1:9/other")])
-        server.steps = [elsewhere] * 2000
         for call in (lambda: store.get("key"), lambda: store.put_if_absent("key", b"x")):
-            with pytest.raises(InvalidInput, match="endpoint_url"):
+            server.steps = [elsewhere] * 9
+            with pytest.raises(InvalidInput, match=r"redirects .* endpoint_url") as caught:
                 call()
+            assert caught.value.table == store.uri
+        assert server.methods == ["GET", "HEAD", "PUT", "HEAD"]
+
+    def test_a_redirection_to_another_region_is_followed(self, store, server):
+        named = [("x-amz-bucket-region", "eu-central-1")]
+        heads = [answer(307, headers=named), answer(200, headers=named)]
+        server.steps = [answer(307), *heads, answer(200, body=b"body")]
+        assert store.get("key") == b"body"
+        assert server.methods == ["GET", "HEAD", "HEAD", "GET"]
 
     def test_silence_is_unavailable(self, store, server, silence):
         server.steps = [silence, silence]
