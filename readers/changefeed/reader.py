@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from eventlog import Table
+from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import InvalidInput
 from eventlog.keyed.row_merging import SumOverflow
@@ -385,23 +385,29 @@ def changes(  # noqa: PLR0913 - the parts of one question
     t = table_at(t, storage_options)
     batch_rows = whole(batch_rows, "batch_rows", 1, 2**31 - 1)
     memory_bytes = whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES)
-    start = whole(start, "start", 0)
-    last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
-    _require_order(start, last.version)
+    first, last = changed_range(t, start, end)
     asked = change_planning.change_question(last.state, columns, where, overflow)
-    first = kept_snapshot(t, start)
     versions = change_planning.read_versions(t, first, last.version)
     clock = last.meta.clock
     plan = change_planning.plan_changes(start, last.version, versions, t.snapshot, asked, clock)
     return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
 
 
-def _require_order(start: int, end: int) -> None:
-    if start > end:
+def changed_range(t: Table, start: int, end: int | None) -> tuple[Snapshot, Snapshot]:
+    """Return the versions that changes lie between; see `changes` for the arguments.
+
+    Raises:
+        InvalidInput: one is no number of a version, or the end is before the start.
+        VersionNotFound, VersionVacuumed: see `changes`.
+    """
+    start = whole(start, "start", 0)
+    last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
+    if start > last.version:
         raise InvalidInput(
-            f"there are no changes after version {start} up to version {end}: the end is "
+            f"there are no changes after version {start} up to version {last.version}: the end is "
             "before the start"
         )
+    return kept_snapshot(t, start), last
 
 
 def reading_of(

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import whole
@@ -20,7 +21,9 @@ from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan_scan
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
+from eventlog.readers.changefeed.reader import changed_range
 from eventlog.readers.pinned import kept_snapshot
+from eventlog.readers.spark.changes import of_options, schema_of
 from eventlog.readers.spark.engines import (
     Choice,
     Engine,
@@ -32,21 +35,22 @@ from eventlog.readers.spark.engines import (
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
-from eventlog.readers.spark.shares import SHARE, share_out_scan
+from eventlog.readers.spark.shares import SHARE, Work, share_out_scan
 from eventlog.readers.spark.spark_options import (
     MEMORY,
     STORAGE_PREFIX,
     located,
     parse_spark_options,
 )
+from eventlog.readers.spark.table_functions import register_functions
 from eventlog.readers.spark.types import declared, to_spark
-from eventlog.readers.spark.workers import activate, explained, has_data_sources
+from eventlog.readers.spark.workers import explained, has_data_sources, prepare_workers
 from eventlog.segments.segment_object import check_sizes
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
 
-__all__ = ["Choice", "activate", "choose_engine", "read"]
+__all__ = ["Choice", "activate", "choose_engine", "read", "read_changes"]
 
 
 def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
@@ -111,6 +115,63 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     return through_jvm(spark, table.store, plan, late_columns(snapshot, plan))
 
 
+def read_changes(  # noqa: PLR0913, PLR0917 - the same question as in readers.changes
+    spark: SparkSession,
+    uri: str,
+    start: int,
+    end: int | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    *,
+    overflow: str = "error",
+    branch: str | None = None,
+    memory_bytes: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return a DataFrame of the changes of a table's rows after `start`, up to `end`.
+
+    Tasks compute them in parts; the rows are in no order. The columns are those of
+    `eventlog.readers.changes`: the table's, `_change`, `_version` and `_time`.
+
+    Args:
+        spark: the session.
+        uri: the table's root.
+        start: as for `eventlog.readers.changes`, like `end`, `columns`, `where` and `overflow`.
+        end: the last version whose changes are read.
+        columns: names of the columns to read, in this order; all if None.
+        where: SQL text that selects rows.
+        overflow: `error`, or `null`.
+        branch: the name of a branch of the table to read instead.
+        memory_bytes: bound on the rows that a task holds.
+        storage_options: see `eventlog.store.options`.
+
+    Raises:
+        InvalidInput: an argument is wrong.
+        VersionNotFound: there is no such version.
+        VersionVacuumed: `start` was vacuumed.
+    """
+    root = located(uri, branch)
+    first, last = changed_range(Table(open_store(root, storage_options)), start, end)
+    options = {f"{STORAGE_PREFIX}{name}": value for name, value in (storage_options or {}).items()}
+    options |= {
+        "path": str(root),
+        "readChanges": "true",
+        "tableId": last.header.table,
+        "startingVersion": str(first.version + 1),
+        "endingVersion": str(last.version),
+        "overflow": overflow,
+    }
+    if columns is not None:
+        options["columns"] = msgspec.json.encode(list(columns)).decode()
+    if where is not None:
+        options["where"] = where
+    if memory_bytes is not None:
+        options[MEMORY] = str(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
+    given = parse_spark_options(options)
+    schema = to_spark(schema_of(last, given.columns()))
+    return _in_tasks(spark, of_options(given, schema, last), schema, options)
+
+
 def choose_engine(  # noqa: PLR0917 - the same query as in read
     spark: SparkSession,
     uri: str,
@@ -132,6 +193,25 @@ def choose_engine(  # noqa: PLR0917 - the same query as in read
     snapshot = kept_snapshot(table, version, timestamp)
     plan = plan_scan(snapshot, columns=columns, where=where)
     return decide(gather_facts(spark, table.uri, plan, storage_options))
+
+
+def activate(spark: SparkSession) -> None:
+    """Make the data source `eventlog` and the functions of SQL available to Spark in this thread.
+
+    PySpark makes a session active only in the thread that creates it: a job that saves from its own
+    threads must call this in each of them first. Spark starts its workers with the `python3` on the
+    path, whatever Python the driver runs: in a local session this makes them use the driver's,
+    unless PYSPARK_PYTHON names another one. `read`, and the functions of `eventlog.writers.spark`,
+    do this themselves. Only this call registers the functions `eventlog_history`,
+    `eventlog_segments` and `eventlog_changes` in the session, see
+    `eventlog.readers.spark.table_functions`. On Spark Connect it does nothing else.
+
+    Raises:
+        InvalidInput: the Python that was named for the workers of a local session cannot load
+            eventlog.
+    """
+    prepare_workers(spark)
+    register_functions(spark)
 
 
 def _engine(
@@ -165,7 +245,21 @@ def _through_python(
     given, schema = parse_spark_options(options), to_spark(plan.schema)
     wanted, memory = declared(schema), given.memory_bytes
     work = share_out_scan(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
-    activate(spark)
+    return _in_tasks(spark, work, schema, options)
+
+
+def _in_tasks(
+    spark: SparkSession, work: Work, schema: StructType, options: Mapping[str, str]
+) -> DataFrame:
+    """Return the rows of shares of work, each read by a task.
+
+    Args:
+        spark: the session.
+        work: the work.
+        schema: its columns.
+        options: the same query for the data source, which Spark Connect uses.
+    """
+    prepare_workers(spark)
     if hasattr(spark, "_jvm"):
         # One partition for each share. Spark has no size for rows that are passed this way, so
         # it does not take the table for a small one and broadcast it.

@@ -34,14 +34,10 @@ _SIGNS = ("DATA_SOURCE_NOT_FOUND", "ModuleNotFoundError", "ImportError")
 _sharing: WeakSet[SparkSession] = WeakSet()
 
 
-def activate(spark: SparkSession) -> None:
+def prepare_workers(spark: SparkSession) -> None:
     """Make the data source `eventlog` available to Spark in this thread.
 
-    PySpark makes a session active only in the thread that creates it: a job that saves from its own
-    threads must call this in each of them first. Spark starts its workers with the `python3` on the
-    path, whatever Python the driver runs: in a local session this makes them use the driver's,
-    unless PYSPARK_PYTHON names another one. `read`, and the functions of `eventlog.writers.spark`,
-    call this themselves. On Spark Connect it does nothing.
+    See `eventlog.readers.spark.activate`, which does this first. On Spark Connect it does nothing.
 
     Raises:
         InvalidInput: the Python that was named for the workers of a local session cannot load

@@ -89,6 +89,22 @@ def upsert_and_read(spark, uri, storage):
     return {way: sorted((r.id, r.name) for r in frame.collect()) for way, frame in frames.items()}
 
 
+def call_functions(spark, uri, storage):
+    """What the functions of SQL return of a table, and the changes as a frame."""
+    from eventlog.readers.spark import activate, read_changes  # noqa: PLC0415 - after Absent
+
+    activate(spark)
+    given = ", ".join(f"'{name}', '{value}'" for name, value in storage.items())
+    place = f"'{uri}', storage => map({given})"
+    calls = {"history": place, "segments": place, "changes": f"{place}, start => 1"}
+    counts = {
+        name: spark.sql(f"SELECT * FROM eventlog_{name}({call})").count()
+        for name, call in calls.items()
+    }
+    frame = read_changes(spark, uri, 1, storage_options=storage)
+    return counts | {"frame": frame.count()}
+
+
 def ids(frame):
     return sorted(row.id for row in frame.collect())
 
@@ -97,6 +113,9 @@ def main():
     with client() as (spark, places, said):
         said["places"] = {
             uri: save_and_read(spark, uri, storage) for uri, storage in places.items()
+        }
+        said["calls"] = {
+            uri: call_functions(spark, uri, storage) for uri, storage in places.items()
         }
         said["keyed"] = {
             uri: upsert_and_read(spark, f"{uri}-keyed", storage) for uri, storage in places.items()

@@ -85,6 +85,9 @@ def test_a_client_writes_and_reads_any_version_also_of_keys(client, roots):
         table = Table.open(uri, storage_options=storage)
         assert readers.scan(table).to_table().num_rows == 60
         assert table.head().version == 2
+        segments = len(table.head().segments())
+        wanted = {"history": 3, "segments": segments, "changes": 20, "frame": 20}
+        assert found["calls"][uri] == wanted
     # Of a keyed table each key once, as it was written last, but for those that were deleted.
     kept = [[n, "old"] for n in range(10)]
     new = [[n, "new"] for n in range(12, 30)]

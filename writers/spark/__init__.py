@@ -26,7 +26,7 @@ from eventlog.model.records import App
 from eventlog.query.moments import Moment
 from eventlog.readers.spark.spark_options import located
 from eventlog.readers.spark.types import arrow_schema
-from eventlog.readers.spark.workers import activate, explained
+from eventlog.readers.spark.workers import explained, prepare_workers
 from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
@@ -385,7 +385,7 @@ def _merge_rows(
     check_source(given, start, merging.on, inserts=merging.inserts)
     wanted = conformed(given, start.schema)
     values = values_of(start.stored_schema, given, wanted, merging)
-    activate(df.sparkSession)
+    prepare_workers(df.sparkSession)
     source = in_table_types(df, wanted, start.layout.time_column, evolved).persist()
     try:
         where = None if merging.deletes_others else bounds_of(source, wanted, merging.on)
@@ -510,7 +510,7 @@ def _save(
     )
     if job.done is not None:
         return job.done
-    activate(df.sparkSession)
+    prepare_workers(df.sparkSession)
     # Numbered, because mapInArrow would take a name with a dot for a path.
     numbered = df.toDF(*map(str, range(len(df.columns))))
     with explained():

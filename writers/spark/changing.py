@@ -20,7 +20,7 @@ from eventlog import Snapshot, Table
 from eventlog.model.actions import Add, Update
 from eventlog.model.entries import Segment
 from eventlog.readers.spark.shares import DEFAULT_TARGET_BYTES, OPEN_BYTES, SHARE
-from eventlog.readers.spark.workers import activate, explained
+from eventlog.readers.spark.workers import explained, prepare_workers
 from eventlog.segments.fragments import Reading
 from eventlog.segments.vectors import VectorReader
 from eventlog.staging.encoding import Recipe
@@ -209,7 +209,7 @@ def run_shares(
 
 def frame_of(spark: SparkSession, shares: Sequence[bytes]) -> DataFrame:
     """Return a frame of shares, each in a partition of its own where Spark allows it."""
-    activate(spark)
+    prepare_workers(spark)
     listed = [(bytearray(share),) for share in shares]
     if hasattr(spark, "_jvm"):
         parts = spark.sparkContext.parallelize(listed, max(1, len(listed)))
