@@ -8,20 +8,18 @@ at `publish`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from eventlog.arguments import choice, whole
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.publishing.delta.publisher import DeltaPublisher, unpublish_delta
-from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
+from eventlog.publishing.delta.publisher import unpublish_delta
+from eventlog.publishing.following import FORMATS, StandingPublisher, publications
 from eventlog.publishing.iceberg.iceberg_removal import unpublish_iceberg
 from eventlog.publishing.publication import Publication
 from eventlog.table.table import Table
 
-__all__ = ["Publication", "publish", "unpublish"]
-
-_FORMATS = ("delta", "iceberg")
+__all__ = ["Publication", "follow", "publish", "unpublish"]
 
 
 def publish(
@@ -62,16 +60,58 @@ def publish(
         VersionNotReplicated: this copy lacks a version.
         VersionVacuumed: `first` is below the horizon.
     """
-    choice(format, "format", _FORMATS)
+    choice(format, "format", FORMATS)
     last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)
     begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
     session = _opened(table, storage_options).session
-    if format == "iceberg":
-        publisher = IcebergPublisher(session, scheme=scheme, format_version=format_version)
-        return publisher.publish(begin, last)
-    if scheme is not None or format_version is not None:
-        raise InvalidInput("Delta has neither format versions nor schemes: leave them out")
-    return DeltaPublisher(session).publish(begin, last)
+    publisher = StandingPublisher(
+        session, format, first=begin, scheme=scheme, format_version=format_version
+    )
+    return publisher.step(last=last)
+
+
+def follow(
+    table: Table | str | os.PathLike[str],
+    format: str,  # noqa: A002
+    *,
+    first: int | None = None,
+    every_s: float = 1.5,
+    format_version: int | None = None,
+    scheme: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Iterator[Publication]:
+    """Publish the versions of a table, and from then on each one soon after its commit.
+
+    Yields what is published: at once, and whenever versions were. It ends with an error, or when
+    the caller leaves the loop; another call goes on. Several at once do no harm. Between commits it
+    sends one GET each `every_s` seconds, soon after a commit more, and one a minute. Where the
+    store does not answer, it waits for it.
+
+    Args:
+        table: the table, or its URI.
+        format: `delta` or `iceberg`.
+        first: where a new publication begins; at the oldest version that vacuum keeps if None.
+        every_s: the longest time between two looks for a commit, in seconds; at least 0.1.
+        format_version: see `publish`.
+        scheme: see `publish`.
+        storage_options: for a URI; see `eventlog.store.options`.
+
+    Raises:
+        Corrupt: the log does not add up, or there is a publication of another table, or by another
+            program; its object is named.
+        InvalidInput: a version that the format cannot describe, which is said by name, and what to
+            do; those below it are published. Or an argument is wrong; or there are more than 10,000
+            versions and no `first`.
+        TableNotFound: the table was removed or replaced.
+        VersionNotReplicated: this copy lacks a version.
+    """
+    choice(format, "format", FORMATS)
+    begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
+    if not isinstance(every_s, int | float) or not 0.1 <= every_s <= 86_400:
+        raise InvalidInput(f"every_s is {every_s!r}: give the seconds, 0.1 to 86,400")
+    session = _opened(table, storage_options).session
+    options = {"scheme": scheme, "format_version": format_version}
+    return publications(session, format, begin, every_s, **options)
 
 
 def unpublish(
@@ -96,7 +136,7 @@ def unpublish(
         InvalidInput: what lies there was published by another program.
         Unavailable: the store does not answer; call it again.
     """
-    choice(format, "format", _FORMATS)
+    choice(format, "format", FORMATS)
     session = _opened(table, storage_options).session
     if format == "iceberg":
         return unpublish_iceberg(session, run=not dry_run)

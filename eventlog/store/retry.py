@@ -5,7 +5,13 @@ The caller must make sure that the request is idempotent.
 
 from __future__ import annotations
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_never,
+)
 from tenacity.retry import retry_base
 
 from eventlog.clock import Clock
@@ -23,12 +29,14 @@ def wait_s(tries: int, drawn: float) -> float:
     return float(longest * (0.5 + drawn / 2))
 
 
-def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = None) -> Retrying:
+def retrying(
+    clock: Clock, *, tries: int | None = MAX_TRIES, when: retry_base | None = None
+) -> Retrying:
     """Return the policy for one request. After the last try its error is raised unchanged.
 
     Args:
         clock: for the pauses and their jitter.
-        tries: the maximum number of tries.
+        tries: the maximum number of tries; None: without an end.
         when: the condition for a retry; if None, a missing or unclear answer (`Unavailable`).
     """
 
@@ -37,7 +45,7 @@ def retrying(clock: Clock, *, tries: int = MAX_TRIES, when: retry_base | None = 
 
     return Retrying(
         retry=retry_if_exception_type(Unavailable) if when is None else when,
-        stop=stop_after_attempt(tries),
+        stop=stop_never if tries is None else stop_after_attempt(tries),
         wait=wait,
         sleep=clock.sleep,
         reraise=True,

@@ -165,4 +165,18 @@ PUBLICATIONS = (
         never,
         "test_the_delta_log_of_another_program_is_not_cut",
     ),
+    mutant(
+        "publisher-that-knows-too-much",
+        "V2",
+        "a publisher that goes along notices that what it put before is gone",
+        never,
+        "test_a_vacuum_or_an_end_of_the_publication_meanwhile_is_no_obstacle",
+    ),
+    mutant(
+        "replaced-table-not-noticed",
+        "W9",
+        "a publisher that goes along notices that its table was replaced",
+        skip,
+        "test_a_table_that_was_replaced_ends_it",
+    ),
 )

@@ -126,6 +126,7 @@ FUNCTIONS_OF_ONE_NAME = {
     "upsert": _DOOR,
     "branches": _VERB,
     "diff": _VERB,
+    "follow": "a table by its copy, and a table by its publication",
     "fsck": _VERB,
     "merge": _VERB,
     "pin": _VERB,

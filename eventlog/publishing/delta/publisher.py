@@ -100,26 +100,18 @@ class DeltaPublisher:
         known = self._known(listing, head)
         if known is not None and known < start:  # a vacuum overtook the publication
             known = None
+        if known is None:
+            self._written = {}
         done, reached = 0, start - 1 if known is None else known
         begin = start if known is None else min(known, target)
         for step in versions.version_steps(self._log, begin, target):
-            version = step.after.version
             if done and not more():
                 break
-            self._check_schema(step)
-            if known is not None and version <= known:
-                self._compare(step)
-            elif known is None and version == start and self._lacks_old_vectors(step):
-                start = version + 1
+            if known is None and step.after.version == start and self._lacks_old_vectors(step):
+                start += 1
                 continue
-            else:
-                self._put_version(step, start)
-                done += 1
-            reached = max(reached, version)
-            # A publisher that was killed may have put the commit without its checkpoint.
-            named = version in listing.checkpoints and (listing.hinted or 0) >= version
-            if checkpoints.is_due(version, start) and version > start and not named:
-                self.put_checkpoint(step.after)
+            done += self._put_version(step, start, reached, listing)
+            reached = max(reached, step.after.version)
         if reached < start:
             raise InvalidInput(
                 f"version {target} is not published yet: it changes deletion vectors which only "
@@ -288,13 +280,33 @@ class DeltaPublisher:
             raise self._other(delta_commits.delta_commit_key(newest), newest)
         return newest
 
-    def _put_version(self, step: VersionStep, start: int) -> None:
-        version = step.after.version
-        if version == start and checkpoints.is_due(version, start):
-            self.put_checkpoint(step.after)  # before the commit, which is no table by itself
-        key, body = delta_commits.delta_commit_key(version), self.expected(step)
-        if not self._put(self._store.put_if_absent, key, body):
-            self._compare(step, body)
+    def _put_version(
+        self, step: VersionStep, start: int, known: int, listing: DeltaListing
+    ) -> bool:
+        """Put a version, and its checkpoint if it is due; return whether it was not known before.
+
+        Args:
+            step: the version.
+            start: where the publication begins.
+            known: the newest version that is published, which is compared.
+            listing: of the publication.
+        """
+        version, snapshot = step.after.version, step.after
+        self._check_schema(step)
+        is_due, is_new = checkpoints.is_due(version, start), version > known
+        if is_due and version == start and is_new:
+            self.put_checkpoint(snapshot)  # before the commit, which is no table by itself
+        if is_new:
+            key, body = delta_commits.delta_commit_key(version), self.expected(step)
+            if not self._put(self._store.put_if_absent, key, body):
+                self._compare(step, body)
+        else:
+            self._compare(step)
+        # A publisher that was killed may have put the commit without its checkpoint.
+        named = version in listing.checkpoints and (listing.hinted or 0) >= version
+        if is_due and version > start and not named:
+            self.put_checkpoint(snapshot)
+        return is_new
 
     def _compare(self, step: VersionStep, body: bytes | None = None) -> None:
         """Check that a version is published as this log has it.

@@ -60,7 +60,7 @@ def check_readable(schema: Schema, written: Mapping[int, Schema | None], version
                 f"version {version} is not published as Delta: {which} was renamed, replaced, "
                 f"widened or added with a default after segments were written (schema {number}), "
                 "and Delta's readers would return nulls for it. Once a compaction or an overwrite "
-                "has written all rows again, publish from that version on; or publish the table "
-                "as Iceberg",
+                "has written all rows again, take the publication back (`eventlog unpublish`) and "
+                "publish from that version on (`--from`); or publish the table as Iceberg",
                 version=version,
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -48,7 +48,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     snapshot_id,
     tags_of,
 )
-from eventlog.publishing.publication import Publication
+from eventlog.publishing.publication import Publication, always
 from eventlog.session.session import Session
 from eventlog.state.small.holds import check_kept
 from eventlog.state.small.timing import effective_time
@@ -90,9 +90,10 @@ class IcebergPublisher:
             raise InvalidInput(f"Iceberg's format version {format_version!r} is not 2 or 3")
         self._session, self._store, self._log = session, session.store, session.log
         self._uri = session.uri
+        # Before the newest version is read: others publish what is committed meanwhile.
+        sizes = {row.key: row.size for row in session.store.list(PREFIX)}
         head = session.refresh()
         self._uuid = _uuid(session.store, head.header.table)
-        sizes = {row.key: row.size for row in session.store.list(PREFIX)}
         for key in sizes:
             # Writes that were refused leave other objects, which no reader sees.
             # against metadata-of-a-stranger-not-noticed
@@ -108,15 +109,35 @@ class IcebergPublisher:
         self._manifests = ManifestPublisher(session, objects or PublishedObjects(session, sizes))
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._oldest = max(head.meta.horizon, held_from(self._store.forks))
+        self._horizon = head.meta.horizon
         self._schemas: dict[int, Schema] = {}
 
-    def publish(self, first: int | None = None, last: int | None = None) -> Publication:
+    def is_current(self) -> bool:
+        """Return whether what this publisher knows of the objects holds still. Two small GETs.
+
+        It does not after a vacuum raised the horizon, nor once the publication was taken back.
+        """
+        if self._session.refresh().meta.horizon != self._horizon:
+            return False
+        try:
+            self._store.get(metadata_key(max(self.published, default=0)), length=1)
+        except KeyNotFound:
+            return False
+        return True
+
+    def publish(
+        self,
+        first: int | None = None,
+        last: int | None = None,
+        more: Callable[[], bool] = always,
+    ) -> Publication:
         """Publish versions, those that are published already left out.
 
         Args:
             first: the first one. None: the one after the newest that is published, or the oldest
                 that vacuum keeps.
             last: the last one; None: the newest.
+            more: asked before each further version; the rest is left out if it returns False.
 
         Raises:
             Corrupt: an object of another program is in the way, or the log is damaged.
@@ -133,6 +154,8 @@ class IcebergPublisher:
         put = 0
         try:
             for version in new:
+                if put and not more():
+                    break
                 self._publish(version)
                 put += 1
         finally:
@@ -189,7 +212,8 @@ class IcebergPublisher:
         own = self._snapshot(snapshot, put=True)
         if isinstance(own, str):
             raise InvalidInput(
-                f"version {version} cannot be published to Iceberg: {own}",
+                f"version {version} cannot be published to Iceberg: {own}. Later versions that can "
+                "are published with `--from`",
                 table=self._uri,
                 version=version,
             )

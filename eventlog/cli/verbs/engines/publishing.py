@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -9,7 +12,9 @@ import msgspec
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
-from eventlog.publishing import publish, unpublish
+from eventlog.errors import InvalidInput
+from eventlog.publishing import Publication, follow, publish, unpublish
+from eventlog.publishing.following import published
 from eventlog.quantities import count_text
 
 _format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["delta", "iceberg"]))
@@ -37,14 +42,51 @@ _format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["de
     type=click.Choice(["s3", "s3a", "s3n"]),
     help="Of Iceberg's URIs; by default that of the publication so far, else of the table.",
 )
-def publish_(place: Place, *, format_name: str, **options: Any) -> None:
+@click.option(
+    "--follow", "following", is_flag=True, help="Go on with each commit, until interrupted."
+)
+@click.option(
+    "--every", type=click.FloatRange(min=0.1, max=86_400), default=1.5, show_default=True,
+    help="With --follow: the longest time between two looks for a commit, in seconds.",
+)  # fmt: skip
+def publish_(
+    place: Place, *, format_name: str, following: bool, every: float, **options: Any
+) -> None:
     """Let other engines read the versions of the table at URI, in the metadata of FORMAT.
 
     FORMAT is delta or iceberg. Nothing is copied: `_delta_log/` or `metadata/` describes the same
     segments, and version 7 is version 7 there. Run it again after commits; it continues from what
-    is published.
+    is published. With --follow it does so by itself; SIGINT and SIGTERM end it.
     """
-    done = publish(place.open(), format_name, **options)
+    if not following:
+        _say(place, publish(place.open(), format_name, **options))
+        return
+    if options.pop("version") is not None:
+        raise InvalidInput("--follow goes on with every version: leave --version out")
+    table = place.open()
+    try:
+        with _interrupted_by_sigterm():
+            for done in follow(table, format_name, every_s=every, **options):
+                _say(place, done)
+    except KeyboardInterrupt:
+        there = published(table.session, format_name)
+        done_now = (
+            f"published as {format_name}, {there[0]} to {there[1]}" if there else "unpublished"
+        )
+        terminal.note(f"stopped: {table.uri} is {done_now}")
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what SIGINT does. Whatever it interrupts, what was published stays whole."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(place: Place, done: Publication) -> None:
     if place.as_json:
         terminal.json_line(msgspec.to_builtins(done))
         return
