@@ -228,5 +228,5 @@ def test_signals_end_it(tmp_path, format_name, number):
         append(t, events(2))
         assert "0 to 2: published 1 version" in program.stdout.readline()
         os.kill(program.pid, number)
-        assert program.communicate(timeout=120)[1].startswith("stopped: ")
+        assert program.communicate(timeout=200)[1].startswith("stopped: ")
     assert program.returncode == 0
