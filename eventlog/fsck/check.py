@@ -297,7 +297,7 @@ def _check_publications(session: Session, walk: Walk, findings: Findings, *, wan
     """Report what is published in other formats and differs from the log."""
     try:
         for problem in (*audit_delta(session), *audit_iceberg(session)) if wanted else ():
-            findings.add("error", problem.message, problem.key, problem.version)
+            findings.add(problem.severity, problem.message, problem.key, problem.version)
     except (Corrupt, NotFound) as error:
         if not walk.unfit:
             findings.add("error", error.message, error.key, error.version)

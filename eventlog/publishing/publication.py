@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import unquote
+
+from eventlog.store.branching.roots import root_of
+from eventlog.store.port import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,18 @@ class PublicationProblem(NamedTuple):
     message: str
     key: str
     version: int | None
+    severity: Literal["error", "warning"] = "error"
+
+
+def engine_root(store: ObjectStore, prefix: str) -> str:
+    """Return the URI of a table's own root as other engines take it: they decode no path.
+
+    Args:
+        store: of the table.
+        prefix: of the table's own objects.
+    """
+    kind, _, rest = root_of(store, prefix).partition("://")
+    return f"{kind}://{unquote(rest) if kind == 'file' else rest}"
 
 
 def always() -> bool:

@@ -65,7 +65,21 @@ ICEBERG_PUBLICATIONS = (
         "V4",
         "the newest metadata is that of its version",
         never,
-        "test_metadata_of_a_stranger_is_noticed",
+        "test_metadata_of_a_stranger_is_noticed_below_the_horizon",
+    ),
+    mutant(
+        "hint-of-no-metadata-unreported",
+        "V4",
+        "fsck reports a hint that names no version",
+        never,
+        "test_a_hint_of_no_metadata_is_reported_and_put_again",
+    ),
+    mutant(
+        "refused-version-called-lost",
+        "V4",
+        "fsck reports only versions that can be published",
+        becomes("found is not None"),
+        "test_versions_that_are_not_published_for_a_reason_are_not_reported",
     ),
     mutant(
         "object-of-a-stranger-taken-for-ours",

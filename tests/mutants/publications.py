@@ -26,6 +26,27 @@ PUBLICATIONS = (
         "test_maps_of_structs_are_refused_by_name",
     ),
     mutant(
+        "path-that-delta-decodes",
+        "V4",
+        "what no engine finds is not published",
+        never,
+        "test_a_path_that_no_reader_of_delta_finds_is_refused_before_anything_is_put",
+    ),
+    mutant(
+        "hint-that-nothing-mends",
+        "V4",
+        "a damaged hint is put again, also where there is no checkpoint yet",
+        becomes("max(listing.checkpoints, default=None)"),
+        "test_a_hint_of_no_checkpoint_is_reported_and_put_again",
+    ),
+    mutant(
+        "hint-of-no-checkpoint-unreported",
+        "V4",
+        "fsck reports a hint that engines cannot pass",
+        never,
+        "test_a_hint_of_no_checkpoint_is_reported_and_put_again",
+    ),
+    mutant(
         "unguarded-publication",
         "V4",
         "no other program writes to a published table",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
@@ -36,9 +37,17 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     if lost is not None:
         key = delta_commits.delta_commit_key(lost)
         yield PublicationProblem("the published version is missing", key, lost)
+    publisher = DeltaPublisher(session, writes=False)
+    # against hint-of-no-checkpoint-unreported
+    if listing.is_hint_lost and publisher.named_checkpoint() < 0:
+        yield PublicationProblem(
+            "names no checkpoint that is there, without which engines cannot open the table: "
+            f"{command('publish', 'delta', session.uri)} puts it again",
+            checkpoints.HINT_KEY,
+            None,
+        )
     for version in (v for v in listing.commits if v > head.version):
         yield PublicationProblem(_WRONG, delta_commits.delta_commit_key(version), version)
-    publisher = DeltaPublisher(session, writes=False)
     for step in versions.version_steps(session.log, listing.commits[0], min(newest, head.version)):
         try:
             yield from _of_version(session, publisher, step, listing)

@@ -33,7 +33,7 @@ from eventlog.publishing.delta.delta_listing import (
 )
 from eventlog.publishing.delta.delta_schema import check_types
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
-from eventlog.publishing.publication import Publication, always
+from eventlog.publishing.publication import Publication, always, engine_root
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
 from eventlog.session.session import Session
@@ -94,10 +94,10 @@ class DeltaPublisher:
             self._session.snapshot(last)  # raises
         target = head.version if last is None else last
         self._check_table(head)
-        if listing.is_hint_lost:
-            self.mend_hint()
         start = self._start(listing, head, first, target)
         known = self._known(listing, head)
+        if listing.is_hint_lost:
+            self.mend_hint()
         if known is not None and known < start:  # a vacuum overtook the publication
             known = None
         if known is None:
@@ -136,7 +136,7 @@ class DeltaPublisher:
             body = self._store.get(key)
             if not same_state(checkpoints.described_rows(body), rows):
                 raise self._other(key, snapshot.version)
-        if snapshot.version <= self._named():  # against hint-of-an-older-checkpoint
+        if snapshot.version <= self.named_checkpoint():  # against hint-of-an-older-checkpoint
             return
         named = checkpoints.hint(snapshot.version, rows.num_rows, len(body))
         self._put(self._store.put_hint, checkpoints.HINT_KEY, named)
@@ -149,11 +149,13 @@ class DeltaPublisher:
 
         Two GETs if it is there; else a LIST of the Delta log, and a checkpoint is put again.
         """
-        if self._named() >= 0:
+        if self.named_checkpoint() >= 0:
             return
-        there = list_delta(self._store).checkpoints
-        if there:
-            self.put_checkpoint(self._session.snapshot(max(there)))
+        listing = list_delta(self._store)
+        # against hint-that-nothing-mends
+        there = max(listing.checkpoints or listing.commits[-1:], default=None)
+        if there is not None:
+            self.put_checkpoint(self._session.snapshot(there))
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""
@@ -161,7 +163,7 @@ class DeltaPublisher:
         vectors = self._vectors((keys.key_of(segment), segment) for segment in segments)
         return checkpoints.checkpoint_rows(snapshot, segments, vectors)
 
-    def _named(self) -> int:
+    def named_checkpoint(self) -> int:
         """Return the version of the checkpoint that the hint names; -1 if that is not there."""
         hinted = read_hint(self._store)
         if hinted is None or hinted < 0 or not has_checkpoint(self._store, hinted):
@@ -192,6 +194,13 @@ class DeltaPublisher:
             raise InvalidInput(
                 "a keyed table is not published yet: its segments have rows that later ones "
                 "replace. Copy its rows into a table without a key, and publish that",
+                table=self._uri,
+            )
+        # against path-that-delta-decodes
+        if "%" in engine_root(self._store, delta_commits.LOG_PREFIX):
+            raise InvalidInput(
+                "readers of Delta decode the path, and look in another place: publish a table "
+                "whose path has no '%'",
                 table=self._uri,
             )
         check_types(head.stored_schema)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
 from eventlog.publishing.iceberg.iceberg_removal import is_ours
 from eventlog.publishing.iceberg.manifest_publisher import (
+    HINT,
     PREFIX,
     PublishedObjects,
     Same,
@@ -17,6 +19,7 @@ from eventlog.publishing.iceberg.manifest_publisher import (
 )
 from eventlog.publishing.publication import PublicationProblem
 from eventlog.session.session import Session
+from eventlog.store.port import ObjectStore
 
 _WRONG = "is not what this table is published as: `eventlog unpublish`, and publish again"
 
@@ -49,6 +52,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
     """Yield what is wrong with the Iceberg publication of a table; nothing if there is none.
 
     One LIST, and if there is a publication one GET for each of its objects, and for each version.
+    One GET more for each version between them that is not published, and two for the hint.
 
     Raises:
         Corrupt: the log does not add up.
@@ -75,3 +79,34 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
         except (InvalidInput, KeyNotFound) as error:
             yield PublicationProblem(error.message, key, version)
     yield from objects.problems
+    for run in publisher.passed_over():
+        advice = command(
+            *("publish", "iceberg", session.uri, "--from", str(run[0]), "--version", str(run[-1]))
+        )
+        yield PublicationProblem(
+            f"{len(run)} versions from {run[0]} on are not published, though older and newer ones "
+            f"are: {advice} publishes them",
+            metadata_key(run[0]),
+            run[0],
+            "warning",
+        )
+    if not _names_metadata(session.store):  # against hint-of-no-metadata-unreported
+        yield PublicationProblem(
+            "names no version that is published: "
+            f"{command('publish', 'iceberg', session.uri)} puts it again",
+            HINT,
+            None,
+        )
+
+
+def _names_metadata(store: ObjectStore) -> bool:
+    """Return whether the hint names a metadata file that is there, or there is no hint."""
+    try:
+        named = store.get(HINT)
+    except KeyNotFound:
+        return True  # readers list, and the next call puts it
+    key = f"{PREFIX}v{named.decode(errors='replace')}.metadata.json"
+    try:
+        return parse_metadata_key(key) is not None and bool(store.get(key, length=1))
+    except KeyNotFound:
+        return False

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
@@ -48,7 +49,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     snapshot_id,
     tags_of,
 )
-from eventlog.publishing.publication import Publication, always
+from eventlog.publishing.publication import Publication, always, engine_root
 from eventlog.session.session import Session
 from eventlog.state.small.holds import check_kept
 from eventlog.state.small.timing import effective_time
@@ -180,6 +181,20 @@ class IcebergPublisher:
         for version in (min(first, target), target):
             check_kept(head.meta, head.version, version, self._uri, held=held)
         return range(first, target + 1)
+
+    def passed_over(self) -> Iterator[range]:
+        """Yield the versions between published ones that could be published, and are not."""
+        low, high = min(self.published, default=0), max(self.published, default=0)
+        missing = [v for v in range(max(self._oldest, low), high) if v not in self.published]
+        there = [
+            found.version
+            for found in map(self._there, missing)
+            # against refused-version-called-lost
+            if found is not None and self._problem(found) is None
+        ]
+        for _, run in groupby(enumerate(there), lambda pair: pair[1] - pair[0]):
+            successive = [version for _, version in run]
+            yield range(successive[0], successive[-1] + 1)
 
     def is_published(self, version: int, body: bytes) -> bool:
         """Return whether bytes are the metadata file of a version; as `expected` otherwise.
@@ -425,11 +440,9 @@ def _uuid(store: ObjectStore, table: str) -> str:
 
 def _location(store: ObjectStore, scheme: str | None) -> str:
     """Return the root URI of a table's own objects, as engines take it."""
-    own = root_of(store, PREFIX)
+    own = engine_root(store, PREFIX)
     kind, _, rest = own.partition("://")
-    if kind == "file":
-        own = f"file://{unquote(rest)}"  # engines do not decode
-    elif scheme is not None and kind not in _SCHEMES:
+    if kind != "file" and scheme is not None and kind not in _SCHEMES:
         raise InvalidInput(f"a table at {kind}:// has no other scheme: leave it out")
     if _UNSAFE.search(own):
         raise InvalidInput(

@@ -1,0 +1,113 @@
+"""What fsck reports of a publication that lost an object, and that its advice leads on."""
+
+import re
+import shlex
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+from support.builders import create, events
+from support.published import objects_of, path_of
+
+from eventlog.cli.program import build
+from eventlog.compaction import vacuum
+from eventlog.errors import InvalidInput
+from eventlog.fsck.check import fsck
+from eventlog.publishing import publish
+from eventlog.store.local import LocalStore
+from eventlog.writers import append
+
+CHECKPOINT, HINT = "_delta_log/_last_checkpoint", "metadata/version-hint.text"
+
+
+def published(tmp_path, format_name, appends=2, **options):
+    table = create(LocalStore(str(tmp_path)))
+    for number in range(appends):
+        append(table, events(2, day=number))
+    publish(table, format_name, **options)
+    return table
+
+
+def findings(table):
+    return [(f.severity, f.key, f.version) for f in fsck(table).findings]
+
+
+def follow_advice(table):
+    """Run the commands that the findings name."""
+    for finding in fsck(table).findings:
+        (advice,) = re.findall("`eventlog (.*)`", finding.message)
+        answer = CliRunner().invoke(build(), shlex.split(advice))
+        assert answer.exit_code == 0, answer.output
+
+
+def metadata(version):
+    return f"metadata/v{version}.metadata.json"
+
+
+def test_metadata_lost_between_others_is_reported_and_put_again(tmp_path):
+    table = published(tmp_path, "iceberg", 5)
+    whole = objects_of(table, "metadata/")
+    table.store.delete([metadata(v) for v in (1, 2, 4)])
+    assert publish(table, "iceberg").put == 0
+    assert findings(table) == [("warning", metadata(1), 1), ("warning", metadata(4), 4)]
+    follow_advice(table)
+    assert objects_of(table, "metadata/") == whole
+    assert findings(table) == []
+
+
+def test_versions_that_are_not_published_for_a_reason_are_not_reported(tmp_path):
+    table = published(tmp_path, "iceberg", 2)
+    table.pin("main", 1)  # which Iceberg calls the newest version
+    refused = table.refresh().version
+    with pytest.raises(InvalidInput, match="pin under another name"):
+        publish(table, "iceberg")
+    table.unpin("main")
+    publish(table, "iceberg", first=table.refresh().version)
+    assert findings(table) == []
+    append(table, events(1))
+    append(table, events(1))
+    publish(table, "iceberg", first=table.refresh().version)
+    assert findings(table) == [("warning", metadata(refused + 2), refused + 2)]
+    table.clock.advance(10**9)
+    vacuum(table, retention=timedelta(0), staging=timedelta(0), dry_run=False)
+    publish(table, "iceberg")
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "body"),
+    [(0, b'{"version":9999,"size":1}'), (1, b"[]")],
+    ids=["without a checkpoint", "with one"],
+)
+def test_a_hint_of_no_checkpoint_is_reported_and_put_again(tmp_path, first, body):
+    table = published(tmp_path, "delta", first=first)
+    table.store.put_hint(CHECKPOINT, body)
+    assert findings(table) == [("error", CHECKPOINT, None)]
+    follow_advice(table)
+    assert DeltaTable(path_of(table)).version() == 2
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize("body", [b"99", b"\xff"])
+def test_a_hint_of_no_metadata_is_reported_and_put_again(tmp_path, body):
+    table = published(tmp_path, "iceberg", 1)
+    table.store.put_hint(HINT, body)
+    assert findings(table) == [("error", HINT, None)]
+    follow_advice(table)
+    assert table.store.get(HINT) == b"1"
+    assert findings(table) == []
+
+
+def test_a_path_that_no_reader_of_delta_finds_is_refused_before_anything_is_put(tmp_path):
+    table = create(LocalStore(str(tmp_path / "per%20cent")))
+    append(table, events(2))
+    with pytest.raises(InvalidInput, match="whose path has no '%'"):
+        publish(table, "delta")
+    assert objects_of(table) == {}
+
+
+def test_paths_that_a_store_encodes_in_its_uri_are_published_as_delta(tmp_path):
+    table = published(tmp_path / "größe von allem", "delta", 1)
+    assert "%" in table.uri
+    assert DeltaTable(path_of(table)).version() == 1
