@@ -2,7 +2,8 @@
 
 AWS calls `handler`. An event names tables (`eventlog.compaction.aws.events`). Each is planned and
 rewritten, task by task, within limits of size and time. For remaining work the function sends a
-message to its own queue, or leaves it to the schedule.
+message to its own queue, or leaves it to the schedule. Before that it publishes the table for other
+engines, if it is asked to (`eventlog.compaction.aws.commit_publishing`).
 
 Events are delivered at least once, late, out of order and concurrently (hazard I4). This is safe: a
 task has the same id wherever it is planned, and takes effect once.
@@ -20,6 +21,7 @@ from typing import Any
 
 from eventlog import Table
 from eventlog.cache import Cache
+from eventlog.compaction.aws.commit_publishing import Published, TablePublishers
 from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
@@ -72,6 +74,7 @@ class Container:
         self._tables: Cache[str, Table] = Cache(
             MAX_OPEN, dropped=lambda uri: self._settled.pop(uri, None)
         )
+        self._publishers = TablePublishers(settings.publish, MAX_OPEN)
 
     def respond(self, event: Any, context: Context) -> dict[str, Any]:
         """Handle an event with these settings; see `handler`."""
@@ -85,10 +88,9 @@ class Container:
             log_event(logging.WARNING, "table not allowed", table=work.table)
             return True
         try:
-            if not self._is_news(work):
-                return True
-            progress = self._compact(work, budget)
-            if progress.unfinished:
+            published = self._publish(work, budget)
+            progress = self._compact(work, budget) if self._is_news(work) else Progress()
+            if progress.unfinished or published.behind:
                 self._resume(work, progress)
         except Exception as error:
             # A failure of one table must not block the others of the batch.
@@ -97,7 +99,12 @@ class Container:
             self._tables.forget(work.table)  # its cached state may be the cause
             self._settled.pop(work.table, None)
             return False
-        return not progress.errors
+        return not (progress.errors or published.failed)  # against failed-publication-forgotten
+
+    def _publish(self, work: LambdaWork, budget: Budget) -> Published:
+        if not self.settings.publish:
+            return Published()
+        return self._publishers.publish(self._table(work.table), work, budget)
 
     def _is_news(self, work: LambdaWork) -> bool:
         """Return whether any of the commits added rows, by their headers.

@@ -49,6 +49,7 @@ _PRUNED = re.compile(
     """,
     re.VERBOSE,
 )
+_PUBLISHES = re.compile(r"extra == ['\"]publish['\"]")
 # A library under several names; the loader uses one of them (its SONAME).
 _ALIAS = re.compile(r"(?P<stem>.*\.so)(?P<soname>\.\d+)?(\.\d+\.\d+)?")
 
@@ -115,11 +116,15 @@ def gather(tree: Path, *, arch: str, python: str, with_boto3: bool = False) -> N
 
 
 def requirements(left_out: Iterable[str] = ()) -> list[str]:
-    """Return this project's base dependencies, each with the version installed here."""
+    """Return the dependencies of a bundle, each with the version installed here.
+
+    They are this project's base dependencies, and what publishing needs.
+    """
     names = [
         match[0]
         for line in metadata.requires(eventlog.DISTRIBUTION) or ()
-        if "extra ==" not in line and (match := re.match(r"[A-Za-z0-9._-]+", line))
+        if ("extra ==" not in line or _PUBLISHES.search(line))
+        and (match := re.match(r"[A-Za-z0-9._-]+", line))
     ]
     return [f"{name}=={metadata.version(name)}" for name in names if name not in set(left_out)]
 

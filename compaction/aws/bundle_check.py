@@ -1,4 +1,4 @@
-"""Tests a bundle: makes a small table in a folder and compacts it with the function.
+"""Tests a bundle: makes a small table in a folder, publishes and compacts it with the function.
 
 Run by `eventlog.compaction.aws.bundle`, importing from the bundle only. It fails with a traceback
 if something is missing.
@@ -35,10 +35,10 @@ class _Invocation:
 
 
 def main() -> None:
-    """Compact three segments into one, and check that the rows are unchanged.
+    """Publish three segments, and compact them into one; check that the rows are unchanged.
 
     Raises:
-        DataLoss: they changed, or it is not one segment.
+        DataLoss: they changed, or it is not one segment, or nothing is published.
     """
     with TemporaryDirectory(prefix="eventlog-check-") as folder:
         table = Table.create(Path(folder) / "table", _SCHEMA, time_column="at")
@@ -46,10 +46,14 @@ def main() -> None:
             _append(table, number)
         before = scan(table).to_table()
         os.environ["EVENTLOG_TABLES"] = table.uri
+        os.environ["EVENTLOG_PUBLISH"] = '["delta", "iceberg"]'
         handler({"tables": [table.uri]}, _Invocation())
         segments = table.refresh().totals.segments
         if segments != 1 or scan(table).to_table().sort_by("number") != before.sort_by("number"):
             raise DataLoss(f"{_SEGMENTS} segments became {segments}", table=table.uri)
+        for prefix in ("_delta_log/", "metadata/"):
+            if not [*table.store.list(prefix, limit=1)]:
+                raise DataLoss(f"nothing is published under {prefix}", table=table.uri)
     # What a table on S3 needs, as far as it can be tested without a bucket.
     S3Store("s3://bucket/table")
     S3FileSystem(anonymous=True, region="us-east-1")

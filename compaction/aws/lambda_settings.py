@@ -9,6 +9,8 @@ No I/O: the environment is an argument.
                          or the Spark driver. At least four times the policy's target_bytes
     EVENTLOG_RESERVE_MS  time kept for the end: no task starts within it (20,000 ms)
     EVENTLOG_QUEUE_URL   the queue to which work that is left over goes
+    EVENTLOG_PUBLISH     `delta` or `iceberg`, or both as a JSON list: each commit is published for
+                         other engines (`eventlog.publishing`). None if it is not set
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from msgspec import Struct
 
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.errors import InvalidInput
+from eventlog.publishing.following import FORMATS
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -32,6 +35,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         max_bytes: `EVENTLOG_MAX_BYTES`.
         reserve_ms: `EVENTLOG_RESERVE_MS`.
         queue_url: `EVENTLOG_QUEUE_URL`; if None, remaining work waits for the schedule.
+        publish: `EVENTLOG_PUBLISH`, the formats.
     """
 
     allowed: tuple[str, ...]
@@ -39,6 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_bytes: int = 512 * MIB
     reserve_ms: int = 20_000
     queue_url: str | None = None
+    publish: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Settings:
@@ -61,6 +66,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             max_bytes=max_bytes,
             reserve_ms=_number(environ, "EVENTLOG_RESERVE_MS", 20_000),
             queue_url=environ.get("EVENTLOG_QUEUE_URL") or None,
+            publish=_formats(environ.get("EVENTLOG_PUBLISH", "").strip()),
         )
 
     def policy_within(self, memory_bytes: int) -> Policy:
@@ -83,6 +89,19 @@ def _allowed(text: str) -> tuple[str, ...]:
     if not uris or not all("://" in uri for uri in uris):
         raise InvalidInput("EVENTLOG_TABLES must list the URIs of the tables that events may open")
     return tuple(uris)
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    try:
+        named = msgspec.json.decode(text, type=list[str]) if text.startswith("[") else [text]
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"EVENTLOG_PUBLISH is not a list of formats in JSON: {error}") from None
+    formats = [name for name in named if name]
+    if not set(formats) <= set(FORMATS):
+        raise InvalidInput(
+            f"EVENTLOG_PUBLISH is {text[:80]!r}: give {', '.join(FORMATS)}, or a JSON list of them"
+        )
+    return tuple(dict.fromkeys(formats))
 
 
 def _policy(text: str) -> Policy:

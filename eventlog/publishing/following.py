@@ -39,6 +39,9 @@ class StandingPublisher:
         scheme: see `eventlog.publishing.publish`.
         format_version: see `eventlog.publishing.publish`.
 
+    Attributes:
+        session: of the table.
+
     Raises:
         InvalidInput: an argument is of Iceberg alone.
     """
@@ -54,7 +57,7 @@ class StandingPublisher:
     ) -> None:
         if format_name == "delta" and (scheme is not None or format_version is not None):
             raise InvalidInput("Delta has neither format versions nor schemes: leave them out")
-        self._session, self._format, self._first = session, format_name, first
+        self.session, self._format, self._first = session, format_name, first
         self._scheme, self._format_version = scheme, format_version
         self._delta = DeltaPublisher(session)
         self._iceberg: IcebergPublisher | None = None
@@ -79,7 +82,7 @@ class StandingPublisher:
             publisher = None
         if publisher is None:
             publisher = IcebergPublisher(
-                self._session, scheme=self._scheme, format_version=self._format_version
+                self.session, scheme=self._scheme, format_version=self._format_version
             )
         done = publisher.publish(self._first, last, more)
         self._first, self._iceberg = None, publisher

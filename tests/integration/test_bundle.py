@@ -110,6 +110,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path_factory, files):
 def test_what_goes_in_is_the_base_of_what_is_installed_here():
     wanted = bundle.requirements(bundle.IN_THE_RUNTIME)
     assert {line.partition("==")[0] for line in wanted} == {
+        "fastavro",
         "msgspec",
         "pyarrow",
         "pyroaring",

@@ -10,6 +10,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from support import builders, iam
+from support.deleting import delete_rows
 from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
 
 from eventlog import Table, errors
@@ -20,6 +21,7 @@ from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
+from eventlog.publishing import publish
 from eventlog.readers import scan
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
@@ -180,6 +182,17 @@ def copy_to(place):
     assert scan(Table(store)).to_table().num_rows == 18
 
 
+def publications(place):
+    """A publisher in both formats, with the deletes of rows and a checkpoint of its start."""
+    table = place.create("admin")
+    append(table, builders.events(4000))
+    (segment,) = builders.live(table.head())
+    delete_rows(table, {segment.id: range(0, 4000, 2)})
+    for name in ("delta", "iceberg"):
+        done = publish(place.open("publisher"), name, first=2)
+        assert (done.first, done.last) == (2, 2)
+
+
 def prepared(place):
     append(place.create("admin"), builders.events(6, days=3))
 
@@ -190,7 +203,8 @@ def run(role, place):
         read(place)
     else:
         runs = {"writer": write, "compactor": compact, "vacuum": vacuum}
-        (runs | {"replica-source": copy_from, "replica-target": copy_to})[role](place)
+        runs |= {"replica-source": copy_from, "replica-target": copy_to, "publisher": publications}
+        runs[role](place)
 
 
 @pytest.mark.sample(2)

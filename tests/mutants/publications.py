@@ -200,4 +200,11 @@ PUBLICATIONS = (
         skip,
         "test_a_table_that_was_replaced_ends_it",
     ),
+    mutant(
+        "failed-publication-forgotten",
+        "I4",
+        "a publication that failed is tried again with its message",
+        becomes("not progress.errors"),
+        "test_a_publication_that_fails_holds_nothing_up_and_comes_again",
+    ),
 )

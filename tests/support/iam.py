@@ -20,7 +20,15 @@ from xml.sax.saxutils import escape
 from eventlog.store.testing import local_server
 
 POLICIES = Path(__file__).parents[2] / "localstack" / "policies"
-ROLES = ("reader", "writer", "compactor", "vacuum", "replica-source", "replica-target")
+ROLES = (
+    "reader",
+    "writer",
+    "compactor",
+    "vacuum",
+    "replica-source",
+    "replica-target",
+    "publisher",
+)
 ADMIN = {"Version": "2012-10-17", "Statement": [
     {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]},
 ]}  # fmt: skip

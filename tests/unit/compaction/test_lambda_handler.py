@@ -570,7 +570,9 @@ def test_settings():
            "EVENTLOG_RESERVE_MS": "0", "EVENTLOG_QUEUE_URL": "q"}
     )  # fmt: skip
     assert (more.policy.target_bytes, more.max_bytes) == (4096, 16384)
-    assert (more.reserve_ms, more.queue_url) == (0, "q")
+    assert (more.reserve_ms, more.queue_url, more.publish) == (0, "q", ())
+    for text, formats in (("delta", ("delta",)), ('["iceberg", "delta"]', ("iceberg", "delta"))):
+        assert Settings.of(SETTINGS | {"EVENTLOG_PUBLISH": text}).publish == formats
     assert more.policy_within(1024 * MIB).check().max_task_bytes == 16384
 
 
@@ -587,6 +589,8 @@ def test_settings():
         ("EVENTLOG_MAX_BYTES", "1e9", "whole number"),
         ("EVENTLOG_MAX_BYTES", "1000", "four times"),
         ("EVENTLOG_RESERVE_MS", "-1", "whole number"),
+        ("EVENTLOG_PUBLISH", "paper", "delta, iceberg"),
+        ("EVENTLOG_PUBLISH", "[7]", "not a list of formats"),
     ],
 )
 def test_a_setting_that_is_wrong_is_said(name, text, said):

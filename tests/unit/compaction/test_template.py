@@ -22,6 +22,7 @@ GIVEN = {
     "Queue": "https://queue",
     "Policy": "{}",
     "MaxBytes": "536870912",
+    "Publish": "",
 }
 
 
@@ -158,6 +159,23 @@ def test_the_role_may_do_what_the_compactors_policy_says_and_nothing_else(below,
     assert not [a for a, allowed, _ in verdicts if allowed and "elsewhere" in a.resource]
 
 
+@pytest.mark.parametrize("below", ["", "/one"])
+def test_the_role_may_publish_what_the_publishers_policy_says(below, resources):
+    table = f"t{below}"
+    added = resolved(resources["Publications"]["Properties"]["PolicyDocument"])
+    table_role = policy(resources, "Table")
+    both = {"Statement": [*added["Statement"], *table_role["Statement"]]}
+    file = load("publisher", "b", table)
+    for part in ("_delta_log/_last_checkpoint", "metadata/version-hint.text", "_delta_log/x",
+                 "_delta_vectors/x", "metadata/x", "_log/x", "x"):  # fmt: skip
+        for action in ACTIONS:
+            for context in ({}, CONDITION):
+                request = Asked(f"s3:{action}", f"arn:aws:s3:::b/{table}/{part}", context)
+                expected = is_allowed(request, file) or is_allowed(request, table_role)
+                assert is_allowed(request, both) == expected, request
+    assert resources["Publications"]["Condition"] == "Publishes"
+
+
 def test_a_role_that_says_more_is_noticed(resources):
     role = copy.deepcopy(policy(resources, "Table"))
     role["Statement"][2].pop("Condition")
@@ -207,6 +225,8 @@ def like(pattern, text):
         (f"elsewhere/t/{keys.commit_key(7)}", False),
         (f"t/data/000000000001/2013-01-07/{'a' * 32}.parquet", False),
         (f"t/_frames/{'a' * 64}.parquet", False),
+        (f"t/_delta_log/{7:020d}.json", False),
+        ("t/metadata/v7.metadata.json", False),
     ],
 )
 def test_the_rule_lets_commits_through(key, announced, resources):
