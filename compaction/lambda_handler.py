@@ -21,7 +21,7 @@ from typing import Any
 
 from eventlog import Table
 from eventlog.cache import Cache
-from eventlog.compaction.aws.commit_publishing import Published, TablePublishers
+from eventlog.compaction.aws.commit_publishing import PublishingProgress, TablePublishers
 from eventlog.compaction.aws.events import LambdaWork, continuation, is_within
 from eventlog.compaction.aws.invocation import Warm, respond
 from eventlog.compaction.aws.json_lines import write_lines
@@ -101,9 +101,9 @@ class Container:
             return False
         return not (progress.errors or published.failed)  # against failed-publication-forgotten
 
-    def _publish(self, work: LambdaWork, budget: Budget) -> Published:
+    def _publish(self, work: LambdaWork, budget: Budget) -> PublishingProgress:
         if not self.settings.publish:
-            return Published()
+            return PublishingProgress()
         return self._publishers.publish(self._table(work.table), work, budget)
 
     def _is_news(self, work: LambdaWork) -> bool:

@@ -20,7 +20,7 @@ from eventlog.publishing.following import StandingPublisher
 logger = logging.getLogger(__name__)
 
 
-class Published(NamedTuple):
+class PublishingProgress(NamedTuple):
     """How far the publications of a table came in one invocation.
 
     Attributes:
@@ -47,7 +47,7 @@ class TablePublishers:
         )
         self._last: dict[tuple[str, str], int] = {}  # newest version that is published
 
-    def publish(self, table: Table, work: LambdaWork, budget: Budget) -> Published:
+    def publish(self, table: Table, work: LambdaWork, budget: Budget) -> PublishingProgress:
         """Publish a table up to its newest version, within the time that is left.
 
         Branches are left out. Nothing is sent for announcements of what is published already.
@@ -76,7 +76,7 @@ class TablePublishers:
                 logger.exception("publication failed", extra={"facts": facts})
                 self._publishers.forget(place)  # its state may be the cause
                 self._last.pop(place, None)
-        return Published(failed, behind)
+        return PublishingProgress(failed, behind)
 
     def _publish(self, table: Table, place: tuple[str, str], budget: Budget) -> bool:
         """Publish in one format; return whether the newest version was reached."""
