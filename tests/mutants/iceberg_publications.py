@@ -1,6 +1,6 @@
 """Mutants of what publishes versions as an Iceberg table."""
 
-from mutants.swap import always, becomes, mutant, never
+from mutants.swap import always, becomes, mutant, never, skip
 
 ICEBERG_PUBLICATIONS = (
     mutant(
@@ -117,5 +117,27 @@ ICEBERG_PUBLICATIONS = (
         "an audit compares each object of a publication",
         never,
         "test_an_audit_compares_each_object",
+    ),
+    mutant(
+        "purges",
+        "V4",
+        "programs that purge a table read all manifest lists, one of which is not there",
+        skip,
+        "test_a_purge_fails_before_it_deletes_anything",
+    ),
+    mutant(
+        "dropped-with-its-directory",
+        "V4",
+        "a catalog that would delete the directory finds no metadata",
+        never,
+        "test_the_barrier_is_there_before_a_version_is_and_after_it",
+        "test_a_barrier_that_is_lost_is_found_and_put_again",
+    ),
+    mutant(
+        "dropped-by-the-hint",
+        "V4",
+        "the hint is no number",
+        becomes("str(max(self.published)).encode()"),
+        "test_a_catalog_of_directories_finds_no_table_and_others_the_newest",
     ),
 )

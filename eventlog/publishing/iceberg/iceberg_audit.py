@@ -9,6 +9,8 @@ from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
 from eventlog.publishing.iceberg.iceberg_removal import is_ours
 from eventlog.publishing.iceberg.manifest_publisher import (
+    BARRIER,
+    BARRIER_BODY,
     HINT,
     PREFIX,
     PublishedObjects,
@@ -71,6 +73,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
     except (Corrupt, InvalidInput) as error:
         yield PublicationProblem(error.message, error.key or PREFIX, error.version)
         return
+    objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
     for version in published:
         key = metadata_key(version)
         try:
@@ -105,7 +108,7 @@ def _names_metadata(store: ObjectStore) -> bool:
         named = store.get(HINT)
     except KeyNotFound:
         return True  # readers list, and the next call puts it
-    key = f"{PREFIX}v{named.decode(errors='replace')}.metadata.json"
+    key = f"{PREFIX}{named.decode(errors='replace')}.metadata.json"
     try:
         return parse_metadata_key(key) is not None and bool(store.get(key, length=1))
     except KeyNotFound:

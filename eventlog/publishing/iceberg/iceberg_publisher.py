@@ -22,6 +22,8 @@ from eventlog.model.entries import Schema
 from eventlog.model.records import Transaction
 from eventlog.publishing import versions
 from eventlog.publishing.iceberg.manifest_publisher import (
+    BARRIER,
+    BARRIER_BODY,
     HINT,
     PREFIX,
     ManifestPublisher,
@@ -46,6 +48,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     listed_versions,
     metadata_bytes,
     operation_of,
+    published_snapshots,
     snapshot_id,
     tags_of,
 )
@@ -98,7 +101,8 @@ class IcebergPublisher:
         for key in sizes:
             # Writes that were refused leave other objects, which no reader sees.
             # against metadata-of-a-stranger-not-noticed
-            if key.endswith(".metadata.json") and parse_metadata_key(key) is None:
+            other = key.endswith(".metadata.json") and parse_metadata_key(key) is None
+            if other and key != BARRIER:
                 raise stranger_error(self._uri, key)
         self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
         if self.published and max(self.published) > head.version:
@@ -153,6 +157,8 @@ class IcebergPublisher:
         wanted = self._wanted(first, last)
         new = [version for version in wanted if version not in self.published]
         put = 0
+        if BARRIER not in self._manifests.objects.sizes:  # against dropped-with-its-directory
+            self._manifests.objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
         try:
             for version in new:
                 if put and not more():
@@ -204,8 +210,8 @@ class IcebergPublisher:
         if body == self.expected(version):
             return True
         try:
-            listed = {s["sequence-number"] for s in json.loads(body)["snapshots"]}
-        except (ValueError, KeyError, TypeError, RecursionError):
+            listed = {s["sequence-number"] for s in published_snapshots(json.loads(body))}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False
         return body == self.expected(version, listed)
 
@@ -415,7 +421,7 @@ class IcebergPublisher:
     def _put_hint(self, *, changed: bool) -> None:
         if not self.published:
             return
-        wanted = str(max(self.published)).encode()
+        wanted = f"v{max(self.published)}".encode()  # against dropped-by-the-hint
         store = self._store
         if not changed:
             try:

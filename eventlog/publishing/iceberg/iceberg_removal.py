@@ -14,13 +14,17 @@ from typing import Any
 from eventlog.display import command
 from eventlog.errors import InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.manifest_publisher import (
+    BARRIER,
     HINT,
     PREFIX,
     is_published_key,
     parse_metadata_key,
 )
 from eventlog.publishing.iceberg.translation.avro_files import DELETES, avro_records
-from eventlog.publishing.iceberg.translation.table_metadata import VERSION_PROPERTY
+from eventlog.publishing.iceberg.translation.table_metadata import (
+    VERSION_PROPERTY,
+    published_snapshots,
+)
 from eventlog.session.session import Session
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
@@ -53,7 +57,7 @@ def unpublish_iceberg(session: Session, *, run: bool) -> tuple[str, ...]:
                 table=store.uri,
             )
         found = [key for key in found if is_published_key(key)]
-    order = {HINT: 0, **dict.fromkeys(files, 2)}
+    order = {HINT: 0, **dict.fromkeys(files, 2), BARRIER: 3}
     doomed = tuple(sorted(found, key=lambda key: order.get(key, 1)))
     if run and doomed:
         store.delete(doomed)
@@ -113,13 +117,13 @@ def _only_below(store: ObjectStore, files: Mapping[int, str], horizon: int) -> s
     kept = {
         snapshot["manifest-list"]
         for version in versions
-        for snapshot in documents[version].get("snapshots", ())
+        for snapshot in published_snapshots(documents[version])
         if version >= horizon and snapshot["sequence-number"] >= horizon
     }
     lists = {
         snapshot["manifest-list"]
         for version in versions
-        for snapshot in documents[version].get("snapshots", ())
+        for snapshot in published_snapshots(documents[version])
         if version < horizon
     } - kept
     below = lists | _named(store, lists, location)

@@ -60,6 +60,14 @@ from eventlog.store.retry import retrying
 
 PREFIX = "metadata/"
 HINT = "metadata/version-hint.text"
+# Catalogs of directories delete the whole directory with a table that is dropped. They take the
+# highest number for the newest version, unless the hint is a number, and then find no metadata.
+# pyiceberg and DuckDB read `v7` in the hint as the name of a file.
+BARRIER = "metadata/v999999999.gz.metadata.json"
+BARRIER_BODY = (
+    b"No metadata: a DROP TABLE by a catalog of directories would delete the table with its log. "
+    b"Open the file of a version, v<N>.metadata.json, or register it in another catalog.\n"
+)
 _METADATA = re.compile(r"metadata/v(0|[1-9]\d{0,11})\.metadata\.json", re.ASCII)
 _LIST = re.compile(r"(metadata/snap-[0-9a-f]{32})\.avro", re.ASCII)
 _MANIFEST = re.compile(r"(metadata/manifest-[0-9a-f]{32})-(\d)-(\d+)-(\d+)\.avro", re.ASCII)
@@ -83,7 +91,7 @@ def parse_metadata_key(key: str) -> int | None:
 
 def is_published_key(key: str) -> bool:
     """Return whether a key under `metadata/` has the form of a publisher's."""
-    return key == HINT or any(
+    return key in {HINT, BARRIER} or any(
         form.fullmatch(key) for form in (_METADATA, _LIST, _MANIFEST, _DELETES)
     )
 

@@ -7,7 +7,7 @@ Source: Iceberg's spec, section "Table Metadata".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventlog.format.keys import MAX_VERSION
@@ -32,6 +32,10 @@ GUARD = {
     # Bounds enclose values and need not be values: no answer to min() and max().
     "write.metadata.metrics.default": "counts",
 }
+# A snapshot of no version, whose manifest list is no object. Programs that purge a table read all
+# manifest lists before they delete anything, and not all of them look at `gc.enabled`.
+GUARD_SNAPSHOT = MAX_VERSION + 2
+_LAST_MS = 253_402_300_799_999  # of the year 9999
 VERSION_PROPERTY = "eventlog.version"
 MAIN = "main"  # Iceberg's name for the newest snapshot
 _BRANCH_PINS = "branch:"
@@ -127,6 +131,8 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         tags: versions by the names of their tags; those that are not listed are left out.
     """
     last = snapshots[-1]
+    listed = [_snapshot(s, times[s.version], format_version) for s in snapshots]
+    listed.append(_guard_snapshot(location, last.schema.id, format_version))  # against purges
     document = {
         "format-version": format_version,
         "table-uuid": table_uuid,
@@ -144,7 +150,7 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         "properties": {**GUARD, VERSION_PROPERTY: str(last.version)},
         "current-snapshot-id": snapshot_id(last.version),
         "refs": _refs(snapshots, tags),
-        "snapshots": [_snapshot(s, times[s.version], format_version) for s in snapshots],
+        "snapshots": listed,
         "snapshot-log": [
             {"snapshot-id": snapshot_id(s.version), "timestamp-ms": times[s.version]}
             for s in snapshots
@@ -154,6 +160,35 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     if format_version > 2:
         document["next-row-id"] = 0  # rows have no ids: as in a table that was format 2 before
     return compact_json(document).encode()
+
+
+def published_snapshots(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the snapshots of a metadata file that are versions.
+
+    Raises:
+        KeyError: a snapshot has no id.
+        TypeError: the document is no metadata file.
+    """
+    for snapshot in document.get("snapshots", ()):
+        if snapshot["snapshot-id"] != GUARD_SNAPSHOT:
+            yield snapshot
+
+
+def _guard_snapshot(location: str, schema_id: int, format_version: int) -> dict[str, Any]:
+    return {
+        "snapshot-id": GUARD_SNAPSHOT,
+        "sequence-number": 0,
+        # After all versions: DuckDB looks for the version of a time in this list.
+        "timestamp-ms": _LAST_MS,
+        "manifest-list": f"{location}/metadata/{NO_FORMAT}",
+        "summary": {"operation": "append"},
+        "schema-id": schema_id,
+        **_row_ids(format_version),
+    }
+
+
+def _row_ids(format_version: int) -> dict[str, int]:
+    return {"first-row-id": 0, "added-rows": 0} if format_version > 2 else {}
 
 
 def _refs(snapshots: Sequence[PublishedSnapshot], tags: Mapping[str, int]) -> dict[str, Any]:
@@ -169,7 +204,6 @@ def _refs(snapshots: Sequence[PublishedSnapshot], tags: Mapping[str, int]) -> di
 
 def _snapshot(one: PublishedSnapshot, time_ms: int, format_version: int) -> dict[str, Any]:
     parent = {"parent-snapshot-id": snapshot_id(one.version - 1)} if one.version else {}
-    row_ids = {"first-row-id": 0, "added-rows": 0} if format_version > 2 else {}
     return {
         "snapshot-id": snapshot_id(one.version),
         **parent,
@@ -178,7 +212,7 @@ def _snapshot(one: PublishedSnapshot, time_ms: int, format_version: int) -> dict
         "manifest-list": one.manifest_list,
         "summary": dict(one.facts),
         "schema-id": one.schema.id,
-        **row_ids,
+        **_row_ids(format_version),
     }
 
 
