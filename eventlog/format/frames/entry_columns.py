@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput
-from eventlog.format import codec
+from eventlog.format import codec, keys
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name, parse_chunk
 from eventlog.model.entries import ColumnStats, Segment, Slice, StoredBitmap, Tail, Vector
@@ -209,6 +209,21 @@ def chunk_names(starts: list[int], ends: list[int]) -> list[str]:
         return [chunk_name(start, end) for start, end in zip(starts, ends, strict=True)]
     except (InvalidInput, TypeError) as error:
         raise Corrupt(f"a frame object has an invalid time chunk: {error}") from None
+
+
+def object_keys(table: pa.Table) -> list[str]:
+    """Return the keys of the objects of entries, in row order.
+
+    Raises:
+        Corrupt: an entry has the bounds of no time chunk.
+    """
+    epochs, starts, ends, ids = (
+        table.column(name).to_pylist() for name in ("epoch", "chunk_start", "chunk_end", "id")
+    )
+    return [
+        f"{keys.SEGMENTS_PREFIX}{epoch:012d}/{chunk}/{id_.hex()}.parquet"
+        for epoch, chunk, id_ in zip(epochs, chunk_names(starts, ends), ids, strict=True)
+    ]
 
 
 def check_filled(table: pa.Table, names: Iterable[str]) -> None:

@@ -7,17 +7,18 @@ depend on the version alone; its bytes also on the release of Arrow.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import UnsetType
 
 from eventlog.errors import Corrupt
-from eventlog.format import keys
+from eventlog.format.deletion_vectors import vector_hash
+from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.entries import Segment
-from eventlog.publishing.delta.delta_commits import Vectors, in_commit_time, vector_name
+from eventlog.publishing.delta.delta_commits import Vectors, in_commit_time
 from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
 from eventlog.publishing.delta.statistics import StatisticsWriter
 
@@ -94,15 +95,14 @@ def is_due(version: int, first: int) -> bool:
     return version > 0 and (version == first or version % CHECKPOINT_EVERY == 0)
 
 
-def checkpoint_rows(snapshot: Snapshot, segments: Sequence[Segment], vectors: Vectors) -> pa.Table:
+def checkpoint_rows(snapshot: Snapshot, entries: pa.Table, vectors: Vectors) -> pa.Table:
     """Return the actions that a version consists of, as the rows of a checkpoint.
 
     Args:
         snapshot: of the version.
-        segments: its live segments.
+        entries: of its live segments, as `eventlog.format.frames.entry_columns` has them.
         vectors: theirs, by `vector_name`.
     """
-    statistics, time_ms = StatisticsWriter(snapshot), in_commit_time(snapshot)
     fields = metadata(snapshot)
     head: list[dict[str, Any]] = [
         {"protocol": protocol(snapshot)},
@@ -114,9 +114,8 @@ def checkpoint_rows(snapshot: Snapshot, segments: Sequence[Segment], vectors: Ve
             }
         },
     ]
-    keyed = sorted(((keys.key_of(segment), segment) for segment in segments), key=_first)
     described = pa.Table.from_pylist(head, schema=_SCHEMA)
-    return pa.concat_tables([described, _adds(keyed, time_ms, statistics, vectors)])
+    return pa.concat_tables([described, _adds(snapshot, entries, vectors)])
 
 
 def checkpoint_bytes(rows: pa.Table) -> bytes:
@@ -138,34 +137,34 @@ def described_rows(body: bytes) -> pa.Table:
         raise Corrupt(f"the checkpoint does not decode: {error}") from None
 
 
-def _adds(
-    keyed: Sequence[tuple[str, Segment]],
-    time_ms: int,
-    statistics: StatisticsWriter,
-    vectors: Vectors,
-) -> pa.Table:
+def _adds(snapshot: Snapshot, entries: pa.Table, vectors: Vectors) -> pa.Table:
     """Return the rows of live segments, in columns: a table may have very many."""
-    count, named = len(keyed), [vector_name(segment, key) for key, segment in keyed]
+    paths = pa.array(entry_columns.object_keys(entries), pa.string())
+    order = pc.sort_indices(paths)
+    paths, entries = paths.take(order), entries.take(order)
+    count, none = len(paths), pa.array([], pa.string())
     columns = {
-        "path": [key for key, _ in keyed],
-        "partitionValues": pa.MapArray.from_arrays([0] * (count + 1), [], []).cast(_MAP),
-        "size": [segment.bytes for _, segment in keyed],
-        "modificationTime": [time_ms] * count,
-        "dataChange": [False] * count,
-        "stats": [statistics.text(segment) for _, segment in keyed],
-        "deletionVector": [name and vectors[name].descriptor() for name in named],
+        "path": paths,
+        "partitionValues": pa.MapArray.from_arrays([0] * (count + 1), none, none),
+        "size": entries.column("bytes").combine_chunks(),
+        "modificationTime": pa.repeat(pa.scalar(in_commit_time(snapshot)), count),
+        "dataChange": pa.repeat(pa.scalar(False), count),
+        "stats": StatisticsWriter(snapshot).texts(entries),
+        "deletionVector": pa.array(_descriptors(paths, entries, vectors), _VECTOR),
     }
-    arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, _ADD.field(name).type)
-        for name, values in columns.items()
-    ]
-    adds = pa.StructArray.from_arrays(arrays, fields=[*_ADD])
+    adds = pa.StructArray.from_arrays([columns[f.name] for f in _ADD], fields=[*_ADD])
     others = [adds if f.name == "add" else pa.nulls(count, f.type) for f in _SCHEMA]
     return pa.Table.from_arrays(others, schema=_SCHEMA)
 
 
-def _first(pair: tuple[str, Segment]) -> str:
-    return pair[0]
+def _descriptors(
+    paths: pa.Array, entries: pa.Table, vectors: Vectors
+) -> list[dict[str, Any] | None]:
+    found: list[dict[str, Any] | None] = [None] * len(paths)
+    for row, vector in enumerate(entry_columns.vectors(entries)):
+        if not isinstance(vector, UnsetType):
+            found[row] = vectors[paths[row].as_py(), vector_hash(vector)].descriptor()
+    return found
 
 
 def hinted_version(body: bytes) -> int:

@@ -159,9 +159,13 @@ class DeltaPublisher:
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""
-        segments = entry_columns.to_segments(snapshot.entries())
-        vectors = self._vectors((keys.key_of(segment), segment) for segment in segments)
-        return checkpoints.checkpoint_rows(snapshot, segments, vectors)
+        entries = snapshot.entries()
+        vectors = {}
+        if "vector_rows" in entries.column_names:
+            marked = entries.filter(entries.column("vector_rows").is_valid())
+            segments = entry_columns.to_segments(marked)
+            vectors = self._vectors((keys.key_of(segment), segment) for segment in segments)
+        return checkpoints.checkpoint_rows(snapshot, entries, vectors)
 
     def named_checkpoint(self) -> int:
         """Return the version of the checkpoint that the hint names; -1 if that is not there."""

@@ -16,6 +16,9 @@ import json.encoder
 import re
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import DAY_US
 from eventlog.model.entries import Column, Segment
@@ -55,6 +58,29 @@ class StatisticsWriter:
                 )
         return f'{{{members},"tightBounds":false}}'
 
+    def texts(self, entries: pa.Table) -> pa.Array:
+        """Return the statistics of entries, each as `text` does, in columns.
+
+        Args:
+            entries: as `eventlog.format.frames.entry_columns` has them.
+        """
+        rows = entries.column("rows").cast(pa.string()).combine_chunks()
+        plain = _joined('{"numRecords":', rows, ',"tightBounds":false}')
+        names = [f"{part}_{self._column.id}" for part in ("min", "max", "nulls")]
+        if not {*names} <= {*entries.column_names}:
+            return plain
+        lows, highs, nulls = (entries.column(name).combine_chunks() for name in names)
+        if not pa.types.is_integer(lows.type):
+            return plain
+        low = _bound_texts(self._column, lows, up=False)
+        high = _bound_texts(self._column, pc.fill_null(highs, 0), up=True)
+        bounds = _joined(
+            *('{"numRecords":', rows, f',"minValues":{{{self._name}:', low),
+            *(f'}},"maxValues":{{{self._name}:', high),
+            *(f'}},"nullCount":{{{self._name}:', nulls.cast(pa.string()), '},"tightBounds":false}'),
+        )
+        return pc.coalesce(bounds, plain)  # a part that is null makes the whole null
+
 
 def statistics_columns(snapshot: Snapshot) -> str:
     """Return the value of the property `COLUMNS` in a version: its time column's quoted name."""
@@ -81,6 +107,30 @@ def bound_text(column: Column, bound: int, *, up: bool) -> str | None:
     # against maximum-cut-to-milliseconds
     moment = _moment(-(-bound // 1000) if up else bound // 1000)
     return moment and f'"{moment}{"Z" if column.type == "timestamp" else ""}"'
+
+
+def _bound_texts(column: Column, bounds: pa.Array, *, up: bool) -> pa.Array:
+    """Return bounds of times as `bound_text` does, in a column."""
+    unit = DAY_US if column.type == "date" else 1000
+    ms = pc.divide(bounds, unit)  # towards zero
+    off = pc.less(pc.multiply(ms, unit), bounds), pc.greater(pc.multiply(ms, unit), bounds)
+    if column.type == "date":
+        ms = pc.multiply(pc.subtract(ms, off[1].cast(pa.int64())), DAY_US // 1000)
+    elif up:
+        ms = pc.add(ms, off[0].cast(pa.int64()))
+    else:
+        ms = pc.subtract(ms, off[1].cast(pa.int64()))
+    has_form = pc.and_(pc.greater_equal(ms, _FIRST_MS), pc.less_equal(ms, _LAST_MS))
+    ms = pc.if_else(has_form, ms, pa.scalar(None, pa.int64()))
+    moments = ms.cast(pa.timestamp("ms")).cast(pa.string())  # "2013-01-07 05:00:00.000"
+    if column.type == "date":
+        return _joined('"', pc.utf8_slice_codeunits(moments, 0, 10), '"')
+    zone = "Z" if column.type == "timestamp" else ""
+    return _joined('"', pc.replace_substring(moments, " ", "T"), f'{zone}"')
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
 
 
 def _moment(ms: int) -> str | None:

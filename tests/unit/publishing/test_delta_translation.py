@@ -8,8 +8,9 @@ from msgspec import UNSET, structs
 from support.builders import HASH, create
 
 from eventlog.format import keys
+from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Add, Drop, Replace
-from eventlog.model.entries import Column, Correction, Segment, Vector
+from eventlog.model.entries import Column, ColumnStats, Correction, Segment, Vector
 from eventlog.model.records import Transaction
 from eventlog.publishing.delta.checkpoints import is_due
 from eventlog.publishing.delta.delta_commits import (
@@ -19,7 +20,7 @@ from eventlog.publishing.delta.delta_commits import (
     vector_name,
 )
 from eventlog.publishing.delta.delta_vectors import DeltaVector, z85
-from eventlog.publishing.delta.statistics import bound_text
+from eventlog.publishing.delta.statistics import StatisticsWriter, bound_text
 from eventlog.publishing.versions import Exchange, VersionStep, exchanges
 from eventlog.state.fold import Effect, segment_of
 
@@ -41,6 +42,34 @@ def test_bounds_enclose_and_what_has_no_form_is_left_out(stored, bound, low, hig
     column = Column(1, "c", stored)
     assert bound_text(column, bound, up=False) == low
     assert bound_text(column, bound, up=True) == high
+
+
+EDGES = [0, 1, -1, 999, -999, 1000, -1000, DAY_US, -DAY_US, -62_135_596_800_000_000]
+EDGES += [-62_135_596_800_000_001, 253_402_300_799_999_000, 253_402_300_799_999_001]
+
+
+@pytest.mark.parametrize("stored", ["date", "timestamp", "timestamp_ntz"])
+def test_statistics_in_columns_are_those_of_each_segment(stored):
+    column = Column(2, 'the "time"', stored)
+    snapshot = SimpleNamespace(
+        layout=SimpleNamespace(time_column=column.name),
+        stored_schema=SimpleNamespace(columns=(column,)),
+    )
+    writer = StatisticsWriter(snapshot)
+    bounds = [(low, high) for low in EDGES for high in EDGES]
+    if stored == "date":
+        bounds = [(low // DAY_US * DAY_US, high // DAY_US * DAY_US) for low, high in bounds]
+    segments = [
+        Segment(
+            f"{number:032x}", "2013-01-07", number, number, 0, number, 9, HASH, 0,
+            (ColumnStats(2, *pair, number % 3),) if number % 7 else (),
+        )
+        for number, pair in enumerate(bounds)
+    ]  # fmt: skip
+    for some in (segments, segments[:1]):  # also without statistics
+        entries = entry_columns.from_segments(some)
+        assert writer.texts(entries).to_pylist() == [writer.text(segment) for segment in some]
+        assert entry_columns.object_keys(entries) == [keys.key_of(segment) for segment in some]
 
 
 def test_base_85_is_that_of_its_specification():
