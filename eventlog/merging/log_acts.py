@@ -541,8 +541,9 @@ def divided_segments(source: Sequence[AppliedStep], target: Sequence[AppliedStep
     """Return the ids of the segments that both logs changed, and of whose rows one deleted some.
 
     And of those of which a unit of work deleted rows, since the other log may have done it, too.
-    One that came with deleted rows counts as changed: its deletes came with it. Left out are those
-    with rows of a unit that each log did by itself: the other log has these rows elsewhere.
+    One that came with deleted rows counts as changed: its deletes came with it. Of the latter those
+    are left out that have rows of a unit that each log did by itself, and that one log alone
+    changed: the other log has these rows elsewhere.
 
     Args:
         source: the commits of one log.
@@ -558,10 +559,12 @@ def divided_segments(source: Sequence[AppliedStep], target: Sequence[AppliedStep
         for log in (theirs, ours)
     )
     by_both = shrunk.intersection(*changed)
-    by_units = (act.exchanged for act in acts if kept(act.units))
+    by_units = set[str]().union(*(act.exchanged for act in acts if kept(act.units)))
     # against segments-of-a-unit-that-both-did-divided
     apart = _own_doings(theirs, target) | _own_doings(ours, source)
-    return by_both.union(*by_units) - apart
+    # Of a segment that both logs have, the positions are the same.
+    # against segments-that-both-have-not-divided
+    return by_both | (by_units - apart)
 
 
 def _own_doings(acts: Sequence[Act], other: Sequence[AppliedStep]) -> set[str]:
@@ -646,27 +649,93 @@ def dropped_segments(acts: Iterable[Act]) -> dict[str, Act]:
     """Return the segments whose rows a log has dropped, each with the transaction that did so.
 
     A rewrite does not drop rows. What a union of two states drops is left out, since it does not
-    show which rows it dropped.
+    show which rows it dropped. Of a rewritten segment all rows are dropped once all segments with
+    some of them are (`shrunk_segments` has those of which others are left).
 
     Args:
         acts: the transactions of the log, in order.
     """
-    made: dict[str, list[str]] = {}
-    gone: dict[str, Act] = {}
-    for act in acts:
-        if act.merges_slices or act.rewrites:
-            for segment in act.adds:
-                inputs = [drop.id for drop in act.drops if drop.chunk == segment.chunk]
-                made[segment.id] = inputs
-            continue
-        pending = [] if act.is_state else [drop.id for drop in act.drops]
+    return _DroppedRows(acts).gone
+
+
+def shrunk_segments(acts: Iterable[Act]) -> dict[str, Act]:
+    """Return the rewritten segments of whose rows a log may have dropped some, and not all.
+
+    Each has the last transaction that did so. Nothing tells which of several segments that a
+    rewrite made has which rows, nor which rows are those that a vector of one of them deletes.
+
+    Args:
+        acts: the transactions of the log, in order.
+    """
+    return _DroppedRows(acts).shrunk
+
+
+class _DroppedRows:
+    """The segments whose rows a log has dropped, through rewrites.
+
+    Args:
+        acts: the transactions of the log, in order.
+
+    Attributes:
+        gone: the segments of which all rows are dropped, each with the last transaction of these.
+        shrunk: the rewritten segments of which some rows may be dropped, and others are left.
+    """
+
+    def __init__(self, acts: Iterable[Act]) -> None:
+        self.gone: dict[str, Act] = {}
+        self.shrunk: dict[str, Act] = {}
+        self._inputs: dict[str, list[str]] = {}  # by segment: those that were rewritten into it
+        self._outputs: dict[str, set[str]] = {}  # by segment: those that may have its rows
+        for act in acts:
+            if act.merges_slices or act.rewrites:
+                for segment in act.adds:
+                    inputs = [drop.id for drop in act.drops if drop.chunk == segment.chunk]
+                    self._relate(segment.id, inputs)
+            else:
+                self._relate_forms(act)
+                if not act.is_state:
+                    self._drop(act)
+                self._bring_back(act)
+
+    def _relate(self, output: str, inputs: list[str]) -> None:
+        self._inputs[output] = inputs
+        for name in inputs:
+            self._outputs.setdefault(name, set()).add(output)
+
+    def _relate_forms(self, act: Act) -> None:
+        """Note that another form of a segment has the rows of it that are left."""
+        # against form-of-rewritten-rows-taken-for-all-of-them
+        before = {segment_id(drop.id): drop.id for drop in act.drops if not is_part(drop.id)}
+        for name in act.deletes:
+            was = before.get(segment_id(name))
+            if was in self._inputs:
+                self._relate(name, self._inputs[was])
+        self._bring_back(act)
+
+    def _drop(self, act: Act) -> None:
+        pending = [drop.id for drop in act.drops]
         while pending:
             name = pending.pop()
-            pending += made.get(name, ())
-            gone[name] = act
-        for segment in act.adds:
-            gone.pop(segment.id, None)
-    return gone
+            inputs = self._inputs.get(name, ())
+            # against rewritten-rows-dropped-with-some-of-them
+            if all(output in self.gone for output in self._outputs.get(name, ())):
+                self.gone[name] = act
+                self.shrunk.pop(name, None)
+                pending += inputs
+            else:
+                self.shrunk[name] = act
+                pending += (i for i in inputs if i not in self.shrunk)
+
+    def _bring_back(self, act: Act) -> None:
+        """Note that segments are live again, with the rows of those that became part of them."""
+        pending = [segment.id for segment in act.adds]
+        while pending:
+            name = pending.pop()
+            dropped = self.gone.pop(name, None)
+            if dropped is not None:
+                pending += self._inputs.get(name, ())
+                if any(output in self.gone for output in self._outputs.get(name, ())):
+                    self.shrunk[name] = dropped
 
 
 def old_rows(acts: Iterable[Act], new: Iterable[Act]) -> set[str]:

@@ -54,7 +54,7 @@ class Book:
         gone: for each row that was removed, the changes that did so.
         changes: for each change that it has, the days of the rows that it added.
         at_once: for each, whether it or one that was committed with it added rows.
-        doers: for each unit of work that it has, the side whose doing of it that is.
+        doers: for each unit of work that it has, the sides of whose doings it may have segments.
     """
 
     def __init__(self):
@@ -63,8 +63,11 @@ class Book:
     def shown(self):
         return {n: row for n, row in self.rows.items() if n not in self.gone}
 
-    def excludes(self, other):
-        """Whether both removed one row, and one of them put others in its place; or may have."""
+    def excludes(self, other, twice=frozenset()):
+        """Whether both removed one row, and one of them put others in its place; or may have.
+
+        Of rows that each has in segments of its own, `twice`, nothing tells that they are the same.
+        """
         does = may = False
         for row in self.gone.keys() & other.gone.keys():
             mine = self.gone[row] - other.changes.keys()
@@ -73,7 +76,7 @@ class Book:
                 # An update may have put the row into another day, which nobody compares.
                 day = self.rows[row][2]
                 days = [self.changes[c] for c in mine] + [other.changes[c] for c in theirs]
-                does |= any(day in some for some in days)
+                does |= row not in twice and any(day in some for some in days)
                 may |= any(self.at_once[c] for c in mine) or any(other.at_once[c] for c in theirs)
         return does, may
 
@@ -85,7 +88,8 @@ class Book:
             at_once = dict.fromkeys(new, any(at_once.values()))
         self.at_once |= at_once
         self.rows |= other.rows
-        self.doers = other.doers | self.doers
+        for name, sides in other.doers.items():
+            self.doers[name] = self.doers.get(name, set()) | sides
         self.changes |= other.changes
         for row, by in other.gone.items():
             self.gone[row] = self.gone.get(row, set()) | by
@@ -209,6 +213,7 @@ class RowRing:
         theirs, ours = self.books[source], self.books[target]
         before = two.handle().head().version
         excluded, may_be = self.excluded(theirs, ours)
+        there, here = ({*rows_of(side)} for side in (one, two))
         publish = one.branch is not None and target == 0 and self.chance.random() < 0.5
         run = lambda **options: (
             two.handle().merge(one.branch, **options)
@@ -228,6 +233,10 @@ class RowRing:
             ours.take(theirs, done.commits)
             self.counts["merged"] += 1
             self.counts["united"] += bool(done.transactions and done.skipped)
+        after = {*rows_of(two)}
+        # A row has another value for each change, so this holds whatever anybody has chosen.
+        assert there & here <= after, "rows are gone that both sides show"
+        assert after <= there | here, "rows came back that neither side shows"
         if self.exact:
             self.compare(target)
             self.feed(two, before)
@@ -326,7 +335,7 @@ class UnitRing(RowRing):
         else:
             append(self.sides[side].handle(), table_of(rows), **options)
         self.changed(side, gone, rows, name)
-        book.doers[name] = side
+        book.doers[name] = {side}
 
     def new_unit(self, side):
         if not self.units or self.chance.random() < 0.3:
@@ -347,13 +356,11 @@ class UnitRing(RowRing):
 
     def excluded(self, theirs, ours):
         """Where each side did a unit itself, changes of its rows may be a conflict."""
-        does, may = super().excluded(theirs, ours)
+        both = theirs.doers.keys() & ours.doers.keys()
+        apart = [self.units[n] for n in both if len(theirs.doers[n] | ours.doers[n]) > 1]
         gone = theirs.gone.keys() | ours.gone.keys()
-        for name in theirs.doers.keys() & ours.doers.keys():
-            rows, names = self.units[name]
-            is_one = theirs.doers[name] == ours.doers[name]
-            may |= not is_one and bool(names or not gone.isdisjoint(rows))
-        return does, may
+        does, may = theirs.excludes(ours, {row for rows, _ in apart for row in rows})
+        return does, may or any(names or not gone.isdisjoint(rows) for rows, names in apart)
 
 
 def predicate(names):

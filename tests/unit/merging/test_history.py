@@ -1,11 +1,15 @@
 """What is known of what a log did: units of work, originals, segments that are gone."""
 
-import pytest
-from support.acts import Log, name_of
+from dataclasses import replace
 
-from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments
+import msgspec
+import pytest
+from support.acts import CHUNK, Log, name_of
+from support.builders import HASH
+
+from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments, shrunk_segments
 from eventlog.merging.sequences import common_runs, joined_runs, runs_without
-from eventlog.model.actions import AppReset, Restore, SetOrigin
+from eventlog.model.actions import AppReset, Drop, Restore, SetOrigin
 
 
 @pytest.mark.parametrize(
@@ -69,3 +73,39 @@ def test_rows_are_gone_by_the_act_that_dropped_them_through_rewrites():
     overwrite = log.act(adds=["new"], drops=["z"])
     gone = dropped_segments(act for step in log.steps for act in step.acts)
     assert gone == {name_of(name): overwrite for name in "xyz"}
+
+
+def acts_of(log):
+    return [act for step in log.steps for act in step.acts]
+
+
+def test_of_rewritten_rows_those_in_a_segment_that_is_left_are_not_dropped():
+    log = Log("a")
+    log.rewrite(["x", "y"], ["p", "q"])
+    first = log.act(drops=["p"])
+    assert dropped_segments(acts_of(log)) == {name_of("p"): first}
+    assert shrunk_segments(acts_of(log)) == {name_of(name): first for name in "xy"}
+    second = log.act(drops=["q"])
+    assert shrunk_segments(acts_of(log)) == {}
+    gone = {name_of(name): second for name in "qxy"}
+    assert dropped_segments(acts_of(log)) == gone | {name_of("p"): first}
+    log.act(adds=["q"])
+    assert dropped_segments(acts_of(log)) == {name_of("p"): first}
+    assert shrunk_segments(acts_of(log)) == {name_of(name): second for name in "xy"}
+
+
+def test_a_form_of_a_rewritten_segment_has_the_rows_that_are_left():
+    log = Log("a")
+    log.rewrite(["x", "y"], ["z"])
+    whole = name_of("z")
+    rest = f"{whole}:{HASH}"
+    act = log.act(adds=["z"], drops=["z"])
+    form = msgspec.structs.replace(act.adds[0], id=rest)
+    act = replace(act, adds=(form,), deletes=frozenset([rest]), exchanged=frozenset([whole]))
+    acts = [*acts_of(log)[:-1], act]
+    assert dropped_segments(acts) == {whole: act}
+    assert shrunk_segments(acts) == {name_of(name): act for name in "xy"}
+    last = replace(log.act(), drops=(Drop(rest, CHUNK, ""),))
+    gone = {rest: last, whole: act} | {name_of(name): last for name in "xy"}
+    assert dropped_segments([*acts, last]) == gone
+    assert shrunk_segments([*acts, last]) == {}

@@ -72,9 +72,10 @@ class ExpectedRows:
         there, here = self._source.live(chunks), self._target.live(chunks)
         if not self._once and _objects(there) == _objects(here) == _objects(after):
             return False  # slices of the same objects stay, whatever their segments are called
-        if self._source.is_doubtful(there) or self._target.is_doubtful(here):
-            return False
         theirs, ours, result = map(self._contents.of_all, (there, here, after))
+        if self._source.is_doubtful(there) or self._target.is_doubtful(here):
+            # against rows-that-both-show-dropped-in-doubt
+            return self._once and not (theirs & ours) <= result
         # against rows-replaced-by-a-unit-that-is-undone-dropped
         if self._source.replaced(theirs, ours, self._target):
             return True

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eventlog.keyed.repetition import repeated
-from eventlog.merging.log_acts import Act, KnownCommits, Units, dropped_segments
+from eventlog.merging.log_acts import (
+    Act,
+    KnownCommits,
+    Units,
+    dropped_segments,
+    shrunk_segments,
+)
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Meta
 
@@ -156,13 +162,15 @@ def _dropped_by_units(side: Side, other: Side, other_units: Units) -> tuple[set[
                 dropped_there.setdefault(drop.id, act.version)
     gone: set[str] = set()
     doubtful: set[str] = set()
-    for name, act in dropped_segments(side.acts).items():
+    shrunk = shrunk_segments(side.acts)
+    for name, act in (shrunk | dropped_segments(side.acts)).items():
         # against rows-restored-in-a-third-log-dropped
         known = act.version <= other.seen or other.has.has(act)
         twins = other_units.shared(act) if act.unit and not known else ()
         # against restored-above-a-unit-dropped-by-the-other
         twins = [t for t in twins if dropped_there.get(name, t.version + 1) > t.version]
-        if any(twin.unit is not None for twin in twins):
+        # against rewritten-rows-of-a-unit-taken-for-all
+        if name not in shrunk and any(twin.unit is not None for twin in twins):
             gone.add(name)
         elif twins:  # against restored-at-once-with-a-unit-dropped
             doubtful.add(name)
