@@ -20,6 +20,8 @@ class Publication:
         first: the oldest published version.
         last: the newest one.
         put: how many versions this call published; 0 if all were.
+        location: the URI that engines open: `metadata/` of Iceberg lies there. That of a branch is
+            below its id, so that a branch of the same name that is made later is another table.
     """
 
     table: str
@@ -27,6 +29,7 @@ class Publication:
     first: int
     last: int
     put: int
+    location: str
 
 
 class PublicationProblem(NamedTuple):

@@ -379,7 +379,7 @@ MERGES = (
         "R19.10 G4",
         "a merge leaves two logs alone that show the same rows",
         never,
-        "test_g4_copies_that_agree_are_left_as_they_are",
+        "test_g4_copies_that_got_a_unit_of_work_from_different_ones_are_left_as_they_are",
     ),
     mutant(
         "restored-above-a-unit-dropped-by-it",

@@ -119,7 +119,8 @@ class DeltaPublisher:
                 table=self._uri,
                 version=target,
             )
-        return Publication(self._uri, _FORMAT, start, reached, done)
+        location = engine_root(self._store, _LOG)
+        return Publication(self._uri, _FORMAT, start, reached, done, location)
 
     def put_checkpoint(self, snapshot: Snapshot) -> None:
         """Put the checkpoint of a version, and let the hint name it.

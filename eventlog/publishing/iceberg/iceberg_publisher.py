@@ -167,7 +167,8 @@ class IcebergPublisher:
                 put += 1
         finally:
             self._put_hint(changed=put > 0)
-        return Publication(self._uri, "iceberg", min(self.published), max(self.published), put)
+        first, newest = min(self.published), max(self.published)
+        return Publication(self._uri, "iceberg", first, newest, put, self.location)
 
     def _wanted(self, first: int | None, last: int | None) -> range:
         head, held = self._session.refresh(), held_from(self._store.forks)

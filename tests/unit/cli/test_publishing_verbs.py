@@ -25,6 +25,7 @@ def test_a_table_is_published_and_taken_back(tmp_path):
     told = run("publish", "delta", t.uri, "--json")[1]
     assert json.loads(told) == {
         "table": t.uri, "format": "delta", "first": 1, "last": 3, "put": 1,
+        "location": t.uri,
     }  # fmt: skip
     assert "1 to 3: nothing new" in run("publish", "delta", t.uri)[1]
     code, told, note = run("unpublish", "delta", t.uri)
@@ -45,8 +46,8 @@ def test_a_table_is_published_to_iceberg_in_a_format_and_taken_back(tmp_path):
     code, _, note = run("publish", "iceberg", t.uri, "--format-version", "2")
     assert code == 2
     assert "eventlog unpublish iceberg" in note
-    assert run("unpublish", "iceberg", t.uri)[1] == "6 objects would be deleted\n"
-    assert run("unpublish", "iceberg", t.uri, "--run")[1] == "6 objects deleted\n"
+    assert run("unpublish", "iceberg", t.uri)[1] == "7 objects would be deleted\n"
+    assert run("unpublish", "iceberg", t.uri, "--run")[1] == "7 objects deleted\n"
     assert not [*t.store.list("metadata/")]
 
 
