@@ -131,6 +131,9 @@ def test_the_option_merge_schema_evolves_the_table(events, local_uri, save, way)
         save(wide, local_uri)
     save(wide, local_uri, mergeSchema="true")
     assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "list"]
+    with pytest.raises(Exception, match="'name'"):  # text does not become a number
+        save(events(2).selectExpr("id", "ts", "1L as name"), local_uri, mergeSchema="true")
+    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "list"]
     with pytest.raises(Exception, match="mergeSchema must be true or false"):
         save(wide, local_uri, mergeSchema="yes")
 

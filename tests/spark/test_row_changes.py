@@ -104,6 +104,15 @@ def test_rows_that_a_predicate_selects_are_overwritten(events, table, rows_of, s
     assert names_of(rows_of(table)) == left
 
 
+@pytest.mark.data_source
+def test_sql_deletes_rows_by_an_overwrite_without_rows(table, rows_of, spark):
+    options = f"path '{table}', replaceWhere \"id >= 10 AND name != 'name-12'\""
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW doomed USING eventlog OPTIONS ({options})")
+    spark.sql("INSERT OVERWRITE doomed SELECT * FROM doomed WHERE false")
+    left = {i: name for i, name in wanted(40).items() if i < 10 or i == 12}
+    assert names_of(rows_of(table)) == left
+
+
 def test_rows_that_do_not_pass_the_predicate_are_refused(events, table, rows_of):
     with pytest.raises(PythonException, match="do not pass the predicate"):
         overwrite(events(2, first=30), table, where="id < 31")
