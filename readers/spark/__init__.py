@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -35,9 +36,16 @@ from eventlog.readers.spark.engines import (
 from eventlog.readers.spark.expressions import pack_expression
 from eventlog.readers.spark.jvm import through_jvm
 from eventlog.readers.spark.jvm.lateness import late_columns
-from eventlog.readers.spark.shares import SHARE, Work, share_out_scan
+from eventlog.readers.spark.shares import (
+    SEGMENT_COLUMNS,
+    SHARE,
+    Work,
+    check_segment_columns,
+    share_out_scan,
+)
 from eventlog.readers.spark.spark_options import (
     MEMORY,
+    SEGMENTS,
     STORAGE_PREFIX,
     located,
     parse_spark_options,
@@ -66,6 +74,7 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     branch: str | None = None,
     memory_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    segment_columns: bool = False,
 ) -> DataFrame:
     """Return a DataFrame of one version of a table.
 
@@ -86,8 +95,7 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
         spark: the session.
         uri: the table's root.
         columns: names of the columns to read, in this order; all if None.
-        where: SQL text or a pyarrow expression that selects rows. Times without an offset are UTC,
-            whatever the session's zone is. A pyarrow expression needs engine `arrow`.
+        where: SQL text (times without an offset are UTC), or for `arrow` a pyarrow expression.
         version: as for `eventlog.readers.scan`, like `timestamp` and `overflow`.
         timestamp: the time whose version to read.
         overflow: `error`, or `null`.
@@ -95,6 +103,7 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
         branch: the name of a branch of the table to read instead.
         memory_bytes: bound on the rows that a task of engine `arrow` holds; see `readers.scan`.
         storage_options: see `eventlog.store.options`.
+        segment_columns: see option `segmentColumns` of `eventlog.readers.spark.source`.
 
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot read this; the message names it.
@@ -106,13 +115,12 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
     plan = _plan(snapshot, columns, where, overflow)
-    if _engine(spark, table.uri, plan, engine, storage_options) == "arrow":
-        options = _options(plan, columns, where, storage_options or {}, memory_bytes)
-        place = {"tableId": snapshot.header.table, "path": str(located(uri, branch))}
-        return _through_python(spark, snapshot, plan, options | place)
-    # Spark does not compare the files with the sizes in the log.
-    check_sizes(table.store, plan.in_scan_order(), plan.version)
-    return through_jvm(spark, table.store, plan, late_columns(snapshot, plan))
+    engine = _engine_of_segments(engine, snapshot) if segment_columns else engine
+    if _engine(spark, table.uri, plan, engine, storage_options) == "jvm":
+        return _through_spark(spark, table, snapshot, plan)
+    options = _options(plan, columns, where, storage_options or {}, memory_bytes)
+    options |= {"tableId": snapshot.header.table, "path": str(located(uri, branch))}
+    return _through_python(spark, snapshot, plan, options, located=segment_columns)
 
 
 def read_changes(  # noqa: PLR0913, PLR0917 - the same question as in readers.changes
@@ -214,6 +222,20 @@ def activate(spark: SparkSession) -> None:
     register_functions(spark)
 
 
+def _engine_of_segments(engine: Engine, snapshot: Snapshot) -> Engine:
+    """Return the engine that reads rows with the columns of their segments.
+
+    Raises:
+        InvalidInput: the rows can have none, or another engine was asked for.
+    """
+    check_segment_columns(snapshot)
+    if engine == "jvm":
+        raise InvalidInput(
+            "engine 'jvm' does not read segment_columns: leave engine out, or give engine='arrow'"
+        )
+    return "arrow"
+
+
 def _engine(
     spark: SparkSession,
     root: str,
@@ -231,8 +253,22 @@ def _engine(
     return engine
 
 
+def _through_spark(
+    spark: SparkSession, table: Table, snapshot: Snapshot, plan: ScanPlan
+) -> DataFrame:
+    """Return the rows that Spark's own reader reads. Raises: DataLoss, as `read`."""
+    # Spark does not compare the files with the sizes in the log.
+    check_sizes(table.store, plan.in_scan_order(), plan.version)
+    return through_jvm(spark, table.store, plan, late_columns(snapshot, plan))
+
+
 def _through_python(
-    spark: SparkSession, snapshot: Snapshot, plan: ScanPlan, options: Mapping[str, str]
+    spark: SparkSession,
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    options: Mapping[str, str],
+    *,
+    located: bool,
 ) -> DataFrame:
     """Return the rows that tasks read through pyarrow.
 
@@ -241,10 +277,15 @@ def _through_python(
         snapshot: the version.
         plan: the segments to read.
         options: the same query for the data source.
+        located: whether rows have the columns of their segments.
     """
-    given, schema = parse_spark_options(options), to_spark(plan.schema)
-    wanted, memory = declared(schema), given.memory_bytes
-    work = share_out_scan(given.path, given.storage, snapshot, plan, wanted, memory_bytes=memory)
+    options = {**options, SEGMENTS: "true"} if located else options
+    given = parse_spark_options(options)
+    schema = to_spark(pa.schema([*plan.schema, *SEGMENT_COLUMNS]) if located else plan.schema)
+    path, storage, wanted = given.path, given.storage, declared(schema)
+    work = share_out_scan(
+        path, storage, snapshot, plan, wanted, memory_bytes=given.memory_bytes, located=located
+    )
     return _in_tasks(spark, work, schema, options)
 
 

@@ -30,9 +30,10 @@ from eventlog.readers.spark.shares import (
     check_schema,
     check_schema_columns,
     where_of,
+    without_columns_of,
 )
 from eventlog.readers.spark.spark_options import SparkOptions
-from eventlog.readers.spark.types import declared, to_spark
+from eventlog.readers.spark.types import declared
 from eventlog.segments.batches import retyped
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
@@ -77,8 +78,12 @@ def schema_of(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def table_columns(schema: StructType) -> StructType:
-    """Return a schema without the columns that only changes have."""
-    return StructType([field for field in schema.fields if field.name not in COLUMNS.names])
+    """Return a schema without the columns that only changes have.
+
+    Raises:
+        InvalidInput: one of these has another type than in changes.
+    """
+    return without_columns_of(schema, COLUMNS)
 
 
 def of_options(given: SparkOptions, schema: StructType, last: Snapshot) -> ChangeWork:
@@ -137,7 +142,6 @@ def share_out_changes(
         InvalidInput: the schema has columns that there are not, or that have another type.
     """
     check_schema(table_columns(schema), columns)
-    _check_own(schema)
     memory_bytes = DEFAULT_MEMORY_BYTES if memory_bytes is None else memory_bytes
     name = columns.header.table
     reading = reading_of(plans[0], table, name, DEFAULT_BATCH_ROWS, memory_bytes)
@@ -145,17 +149,6 @@ def share_out_changes(
     steps = [step for plan in plans for step in plan.steps]
     shares = [pickle.dumps(share) for share in _shares(steps, target_bytes)]
     return ChangeWork(replace(reading, times=times), declared(schema), shares)
-
-
-def _check_own(schema: StructType) -> None:
-    known = to_spark(COLUMNS)
-    for field in schema.fields:
-        if field.name in COLUMNS.names and known[field.name].dataType != field.dataType:
-            wanted = known[field.name].dataType.simpleString()
-            raise InvalidInput(
-                f"the schema has column {field.name!r} as {field.dataType.simpleString()}, but its "
-                f"type is {wanted}"
-            )
 
 
 def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:

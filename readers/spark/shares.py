@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
+from eventlog.format import keys
 from eventlog.keyed.rule import MergeRule
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import SliceReader
@@ -28,6 +29,7 @@ from eventlog.readers.spark.workers import keeps_rows_without_columns
 from eventlog.segments.fragments import Reading, ahead_of
 from eventlog.state.scan import ScanPlan
 from eventlog.state.version import VersionState
+from eventlog.store.branching.roots import root_of
 from eventlog.store.location import open_store
 
 DEFAULT_TARGET_BYTES = 128 * 2**20
@@ -36,6 +38,9 @@ DEFAULT_TARGET_BYTES = 128 * 2**20
 NEAR_AHEAD_BYTES = 16 * 2**20
 # The cost of opening one segment, as the number of bytes read in the same time.
 OPEN_BYTES = 2**20
+# The columns of a row's segment that a reader may ask for.
+FILE, VERSION = "_file", "_version"
+SEGMENT_COLUMNS = pa.schema([(FILE, pa.string()), (VERSION, pa.int64())])
 SHARE = "share binary"  # the schema of what `Work.rows` reads, as Spark spells it
 _segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
 
@@ -125,6 +130,38 @@ class ScanWork(Work):
             yield from SliceReader(self.reading, self.rule).batches(slice_shares.decode_runs(share))
 
 
+@dataclass(frozen=True, slots=True)
+class LocatedWork(Work):
+    """The rows of one version of a table without a key, with the segments that have them.
+
+    Attributes:
+        reading: how segments become batches of the table's columns.
+        schema: those, and some of `SEGMENT_COLUMNS`, as Spark expects them of every batch.
+        shares: the segments of each task, as JSON.
+    """
+
+    reading: Reading
+    schema: pa.Schema
+    shares: Sequence[bytes]
+
+    def without_shares(self) -> LocatedWork:
+        """Return the same without shares."""
+        return replace(self, shares=())
+
+    def batches(self, share: bytes) -> Iterator[pa.RecordBatch]:
+        """See `Work.batches`."""
+        for segment, batch in self.reading.located(_segments.decode(share)):
+            key = keys.key_of(segment)
+            own = {FILE: f"{root_of(self.reading.store, key)}/{key}", VERSION: segment.version}
+            columns = [
+                batch.column(field.name)
+                if field.name in self.reading.schema.names
+                else pa.repeat(pa.scalar(own[field.name], field.type), batch.num_rows)
+                for field in self.schema
+            ]
+            yield pa.record_batch(columns, schema=self.schema)
+
+
 def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
     uri: str,
     storage_options: Mapping[str, str] | None,
@@ -133,7 +170,9 @@ def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
     wanted: pa.Schema,
     target_bytes: int = DEFAULT_TARGET_BYTES,
     memory_bytes: int | None = None,
-) -> ScanWork:
+    *,
+    located: bool = False,
+) -> ScanWork | LocatedWork:
     """Return the work of a plan.
 
     Args:
@@ -144,18 +183,23 @@ def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
         wanted: the columns for Spark, in this order, as `declared` or `check_schema` returns them.
         target_bytes: stored bytes per share.
         memory_bytes: about how many bytes of Arrow data a task holds; None: the default.
+        located: whether `wanted` has some of `SEGMENT_COLUMNS`.
     """
     store = open_store(uri, storage_options)
     _ = store.forks  # sent along with a branch, so that no task reads it
-    reading = replace(Reading.of(store, plan, snapshot.header.table), schema=wanted)
+    read = wanted
+    if located:
+        read = pa.schema([field for field in wanted if field.name not in SEGMENT_COLUMNS.names])
+    reading = replace(Reading.of(store, plan, snapshot.header.table), schema=read)
     if memory_bytes is not None:
         reading = replace(reading, ahead_bytes=ahead_of(memory_bytes))
     elif reading.store.near and plan.rule is None:  # merging reads logs again where it has less
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     if plan.rule is not None:
         return ScanWork(reading, _of_slices(plan, target_bytes), plan.rule)
-    shares = pack_shares(plan.in_scan_order(), target_bytes)
-    return ScanWork(reading, [msgspec.json.encode(share) for share in shares])
+    packed = pack_shares(plan.in_scan_order(), target_bytes)
+    shares = [msgspec.json.encode(share) for share in packed]
+    return LocatedWork(reading, wanted, shares) if located else ScanWork(reading, shares)
 
 
 def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:
@@ -209,6 +253,46 @@ def check_schema_columns(given: SparkOptions, schema: StructType) -> None:
             f"the schema has columns {', '.join(schema.names)}, but option columns has "
             f"{', '.join(columns)}"
         )
+
+
+def check_segment_columns(snapshot: Snapshot) -> None:
+    """Check that the rows of a version can have `SEGMENT_COLUMNS`.
+
+    Raises:
+        InvalidInput: the table has a key, or columns of these names.
+    """
+    if snapshot.merge_rule is not None:
+        raise InvalidInput(
+            "in a keyed table a row may be merged from several segments, so it has no _file and no "
+            "_version: leave segmentColumns out; eventlog.readers.spark.read_changes returns the "
+            "version of each change"
+        )
+    for name in snapshot.schema.names:
+        if name.lower() in SEGMENT_COLUMNS.names:  # Spark tells no capitals apart
+            raise InvalidInput(
+                f"the table has a column {name!r} of its own: leave segmentColumns out"
+            )
+
+
+def without_columns_of(schema: StructType, own: pa.Schema) -> StructType:
+    """Return a schema without the columns that are not the table's, which have their types.
+
+    Args:
+        schema: the schema.
+        own: those columns; nothing is said of others.
+
+    Raises:
+        InvalidInput: one of them has another type.
+    """
+    known = to_spark(own)
+    for field in schema.fields:
+        if field.name in own.names and known[field.name].dataType != field.dataType:
+            wanted = known[field.name].dataType.simpleString()
+            raise InvalidInput(
+                f"the schema has column {field.name!r} as {field.dataType.simpleString()}, but its "
+                f"type is {wanted}"
+            )
+    return StructType([field for field in schema.fields if field.name not in own.names])
 
 
 def where_of(given: SparkOptions) -> Where | None:

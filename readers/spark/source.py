@@ -15,6 +15,8 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   its disk.
 - `tableId`: the id that the table must have (`Table.id`).
 - `overflow` (`error`): `null`: a null in place of a sum that does not fit its column.
+- `segmentColumns` (false): give each row `_file`, the file that it is read from, and `_version`,
+  the version whose commit added that file's segment. Not for keyed tables.
 - `readChanges` (false): read the changes of rows (`eventlog.readers.changes`): columns of the
   table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
   `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
@@ -43,24 +45,28 @@ from eventlog.log.snapshot import plan_scan
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
+    SEGMENT_COLUMNS,
     Pinned,
     Work,
     check_schema,
     check_schema_columns,
+    check_segment_columns,
     open_snapshot,
     share_out_scan,
     where_of,
+    without_columns_of,
 )
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
     OVERWRITE_NAMES,
     READ_VERSION,
+    SEGMENTS,
     STARTING_NAMES,
     STREAM_READ_NAMES,
     SparkOptions,
     parse_spark_options,
 )
-from eventlog.readers.spark.types import to_spark
+from eventlog.readers.spark.types import declared, to_spark
 from eventlog.state import scan
 
 
@@ -104,8 +110,11 @@ def load_schema(options: Mapping[str, str]) -> tuple[Pinned, StructType]:
     if given.reads_changes:
         return Pinned(snapshot.state), to_spark(changes.schema_of(snapshot, columns))
     scan.question(snapshot.state, columns, where_of(given))  # a wrong filter fails here, not later
-    schema = to_spark(scan.project(snapshot.schema, columns, snapshot.stored_schema))
-    return Pinned(snapshot.state), schema
+    read = scan.project(snapshot.schema, columns, snapshot.stored_schema)
+    if given.segment_columns:
+        check_segment_columns(snapshot)
+        read = pa.schema([*read, *SEGMENT_COLUMNS])
+    return Pinned(snapshot.state), to_spark(read)
 
 
 def make_reader(
@@ -135,16 +144,20 @@ def make_reader(
         tuple(name for name in OVERWRITE_NAMES if name != READ_VERSION),
         "is for overwrites: a read takes version, timestamp and where; leave the option out",
     )
-    check_schema_columns(given, schema)
+    located = given.segment_columns
+    columns = without_columns_of(schema, SEGMENT_COLUMNS) if located else schema
+    check_schema_columns(given, columns)
     snapshot = open_snapshot(given, pinned)
-    wanted = check_schema(schema, snapshot)
-    plan = plan_scan(snapshot, columns=schema.names, where=where_of(given))
+    wanted = check_schema(columns, snapshot)
+    if located:
+        check_segment_columns(snapshot)
+        wanted = declared(schema)
+    plan = plan_scan(snapshot, columns=columns.names, where=where_of(given))
     plan = replace(plan, rule=reader_rule(plan.rule, given.overflow))
-    target_bytes = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
+    target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
+    path, storage, memory = given.path, given.storage, given.memory_bytes
     return EventLogReader(
-        share_out_scan(
-            given.path, given.storage, snapshot, plan, wanted, target_bytes, given.memory_bytes
-        )
+        share_out_scan(path, storage, snapshot, plan, wanted, target, memory, located=located)
     )
 
 
@@ -155,7 +168,7 @@ def _change_reader(
     streaming = tuple(name for name in STREAM_READ_NAMES if name not in STARTING_NAMES)
     given.refuse(streaming, "is for streams: leave the option out")
     given.refuse(
-        ("version", "timestamp", *OVERWRITE_NAMES),
+        ("version", "timestamp", SEGMENTS, *OVERWRITE_NAMES),
         "is not for changes: give startingVersion and endingVersion, or the times",
     )
     for one, other in (STARTING_NAMES, CHANGES_NAMES):

@@ -16,6 +16,7 @@ from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 
+SEGMENTS = "segmentColumns"  # of reads of a version
 READ_NAMES = (
     "version",
     "timestamp",
@@ -26,6 +27,7 @@ READ_NAMES = (
     "tableId",
     "overflow",
     "readChanges",
+    SEGMENTS,
 )
 # Of reads of changes, as a batch.
 CHANGES_NAMES = ("endingVersion", "endingTimestamp")
@@ -134,6 +136,15 @@ class SparkOptions:
             InvalidInput: option `readChanges` is neither true nor false.
         """
         return self.flag("readChanges", default=False)
+
+    @property
+    def segment_columns(self) -> bool:
+        """Whether rows have columns of the segment that they are read from.
+
+        Raises:
+            InvalidInput: option `segmentColumns` is neither true nor false.
+        """
+        return self.flag(SEGMENTS, default=False)
 
     def columns(self, name: str = "columns") -> list[str] | None:
         """Return an option that lists columns, comma-separated or as a JSON list of names.

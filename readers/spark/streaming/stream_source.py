@@ -55,6 +55,7 @@ from eventlog.readers.spark.shares import (
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
     MEMORY,
+    SEGMENTS,
     WRITE_NAMES,
     SparkOptions,
     parse_spark_options,
@@ -453,6 +454,7 @@ def make_stream_reader(
     given.refuse(
         tuple(name for name in WRITE_NAMES if name != MEMORY), "is for writes: leave the option out"
     )
+    given.refuse((SEGMENTS,), "is for batch reads: leave the option out")
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
     given.refuse(CHANGES_NAMES, "is for batch reads: a stream reads what comes; leave it out")
