@@ -1,6 +1,7 @@
 """The streaming source: each appended row once, through the reader as Spark calls it, and Spark."""
 
 import datetime as dt
+import json
 import logging
 import random
 import shutil
@@ -136,6 +137,30 @@ def test_limits_are_kept_also_after_a_restart(table):
     assert by_bytes.all_ids == [*range(40)]
     assert all(len(batch) <= 4 for batch in list(by_bytes.ids.values())[:-1])
     assert len(by_bytes.ids[len(by_bytes.ids) - 1]) == 10  # a version is one batch at least
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxVersionsPerTrigger": "1"}])
+def test_the_newest_version_is_reported_for_the_progress_of_a_query(table, limits):
+    query = Query(table.uri, startingVersion="0", **limits).start()
+    for first in (30, 40, 50):
+        append(table, rows(*range(first, first + 10)))
+        query.trigger()
+        reported = query.reader.reportLatestOffset()
+        assert reported == {"table": table.id, "version": table.refresh().version}
+    behind = reported["version"] - query.ends[-1]["version"]
+    assert (behind > 2) == bool(limits)
+
+
+def test_a_report_costs_one_request_and_ends_no_query(s3, bucket):
+    table = Table.create(f"s3://{bucket}/table", SCHEMA, time_column="ts")
+    append(table, rows(0))
+    query = Query(table.uri, startingVersion="0", maxVersionsPerTrigger="1").start()
+    query.trigger()
+    with s3.measure() as counts:
+        query.reader.reportLatestOffset()
+    assert (counts.list, counts.get) == (1, 0)
+    table.store.delete([found.key for found in table.store.list("_log/")])
+    assert query.reader.reportLatestOffset()["version"] == 1
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
@@ -489,6 +514,9 @@ def stream(spark, table, tmp_path):
 def test_spark_reads_what_is_available_and_a_restart_goes_on(stream, table):
     done = stream({"availableNow": True}, startingVersion=0, maxVersionsPerTrigger=2)
     assert [batch["numInputRows"] for batch in done] == ([20, 10] if TOLD else [30])
+    if TOLD:
+        reported = [json.loads(batch["sources"][0]["latestOffset"]) for batch in done]
+        assert [one["version"] for one in reported] == [table.refresh().version] * 2
     append(table, rows(*range(30, 50)))
     run(table, policy=SMALL)
     done = stream({"processingTime": "0 seconds"}, columns="id,ts,name")

@@ -21,6 +21,9 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of
 Where a stream begins is decided by its first run; its checkpoint decides from then on. The columns
 are those at `load()`.
 
+From Spark 4.2 on the progress of a query shows the newest version of the table (`latestOffset`),
+beside the one that its last batch reads up to (`endOffset`).
+
 Spark 4.0 and 4.1 do not pass a source the end of the last batch. There the first batch of each run
 reads all that there is, whatever the limits; the batches after it keep to them.
 """
@@ -29,6 +32,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -142,6 +146,10 @@ class EventLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxFiles(limits.versions)
         return ReadAllAvailable()
 
+    def reportLatestOffset(self) -> _Record:  # noqa: N802 - Spark's name
+        """Return the offset at the newest version, which the progress of a query shows."""
+        return self._source.newest().record()
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to the version that is the newest one now, and no further."""
         self._target = self._source.tail.start.version
@@ -248,6 +256,17 @@ class Source:
         commit_hash = self.tail.known_hash(version)
         commit = None if commit_hash is None else commit_hash[: progress.COMMIT_DIGITS]
         return Offset(self.table_id, version, commit=commit)
+
+    def newest(self) -> Offset:
+        """Return the offset at the newest version of the table.
+
+        Costs one LIST if batches are limited. A batch without limits has looked for new versions.
+        """
+        version = self.tail.newest
+        if self.limits != progress.UNLIMITED:
+            with suppress(EventLogError):  # no reason to end a query: its next batch finds out
+                version = max(version, self.table.session.log.head_version())
+        return Offset(self.table_id, version)
 
     def _check_commit(self, offset: Offset) -> None:
         """See `progress.check_last_read`."""
