@@ -7,7 +7,7 @@ of a time to a date drops what does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -63,9 +63,7 @@ def can_read(physical: str, logical: str, wanted: str) -> bool:
     return bool(kind["scale"] <= scale and integer_digits <= precision - scale)
 
 
-def match_columns(
-    parquet: Any, stored: pa.Schema, columns: Iterable[Column], unnumbered: Mapping[str, str]
-) -> dict[str, int]:
+def match_columns(parquet: Any, stored: pa.Schema, columns: Iterable[Column]) -> dict[str, int]:
     """Return where the columns of a table lie in a segment's file, which has them by field id.
 
     The names in the file do not count, and columns that the table does not have are not looked at.
@@ -73,8 +71,7 @@ def match_columns(
     Args:
         parquet: the Parquet schema in the footer.
         stored: the same as an Arrow schema.
-        columns: the table's columns.
-        unnumbered: the types of the columns that have no field id, by name: those of log segments.
+        columns: the table's columns, and those of logs.
 
     Returns:
         By the name of the column in the table, its place among the top-level columns of the file.
@@ -86,27 +83,20 @@ def match_columns(
     found: dict[str, int] = {}
     seen = set[int]()
     at = 0
-    kind: ColumnType | None
     for place, field in enumerate(stored):
         count = leaf_count(field.type)
         number = field_id(field)
-        if number is None:
-            name, kind = field.name, unnumbered.get(field.name)
-            if kind is None:  # against column-without-an-id
-                raise DataLoss(f"column {field.name!r} of the object has no field id")
-        else:
-            column = wanted.get(number)
-            name, kind = (column.name, column.type) if column else ("", None)
-            if number in seen:
-                raise DataLoss(f"the object has two columns of field id {number}, {field.name!r}")
-            seen.add(number)
-        if kind is not None:
-            if name in found:
-                raise DataLoss(f"the object has two columns {name!r}")
-            found[name] = place
+        if number is None:  # against column-without-an-id
+            raise DataLoss(f"column {field.name!r} of the object has no field id")
+        if number in seen:
+            raise DataLoss(f"the object has two columns of field id {number}, {field.name!r}")
+        seen.add(number)
+        column = wanted.get(number)
+        if column is not None:
+            kind, found[column.name] = column.type, place
             if not _fits(field.type, kind, parquet, at):
                 raise DataLoss(
-                    f"column {name!r} of the object is {_named(parquet, at, count)}, which "
+                    f"column {column.name!r} of the object is {_named(parquet, at, count)}, which "
                     f"does not become {type_text(kind)[:200]} without loss"
                 )
         at += count

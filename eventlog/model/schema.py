@@ -20,7 +20,7 @@ from eventlog.model.columns.column_types import (
     stored_type,
     type_problem,
 )
-from eventlog.model.columns.ids import LAST, all_ids, first_ids
+from eventlog.model.columns.ids import LAST, OF_LOGS, all_ids, first_ids
 from eventlog.model.columns.named_checks import checks_problem
 from eventlog.model.entries import Column, Schema
 
@@ -84,10 +84,10 @@ def to_arrow(schema: Schema) -> pa.Schema:
 def with_field_ids(rows: pa.Schema, schema: Schema) -> pa.Schema:
     """Return the schema of rows with the ids of columns and fields in its metadata (`FIELD_ID`).
 
-    Parquet's writer stores them. Columns that the table does not have, such as `_op`, get none.
+    Parquet's writer stores them.
 
     Args:
-        rows: the schema of the rows.
+        rows: the schema of the rows, with columns of the table, and those of logs (`OF_LOGS`).
         schema: the table's.
     """
     columns = {column.name: column for column in schema.columns}
@@ -96,6 +96,8 @@ def with_field_ids(rows: pa.Schema, schema: Schema) -> pa.Schema:
         if column := columns.get(field.name):
             kind, metadata = arrow_type(column.type, ids=True), {FIELD_ID: str(column.id)}
             field = pa.field(field.name, kind, field.nullable, metadata)  # noqa: PLW2901
+        elif number := OF_LOGS.get(field.name):
+            field = field.with_metadata({FIELD_ID: str(number)})  # noqa: PLW2901
         fields.append(field)
     return pa.schema(fields)
 

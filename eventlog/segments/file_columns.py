@@ -17,10 +17,11 @@ from eventlog.format.conversion import field_id, file_fields, leaf_count, match_
 from eventlog.keyed.rule import OP, VERSION
 from eventlog.model.columns.column_types import InnerField, arrow_type, inner_fields
 from eventlog.model.columns.defaults import decode_default
-from eventlog.model.entries import ColumnType, Schema
+from eventlog.model.columns.ids import OF_LOGS
+from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.segments.batches import has_text, without_columns
 
-_OF_LOGS = {OP: "string", VERSION: "int64"}  # their columns without a field id
+_OF_LOGS = (Column(OF_LOGS[OP], OP, "string"), Column(OF_LOGS[VERSION], VERSION, "int64"))
 
 
 class FileColumns:
@@ -42,8 +43,8 @@ class FileColumns:
 
     def __init__(self, parquet: Any, schema: Schema, *, keyed: bool) -> None:
         self.stored = parquet.to_arrow_schema()
-        more = _OF_LOGS if keyed else {}
-        self.places = match_columns(parquet, self.stored, schema.columns, more)
+        more = _OF_LOGS if keyed else ()
+        self.places = match_columns(parquet, self.stored, (*schema.columns, *more))
         self._columns = {column.name: column for column in schema.columns}
 
     def check_present(self, needed: Iterable[str]) -> None:

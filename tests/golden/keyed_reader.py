@@ -10,6 +10,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from golden.reader import OP_ID
 from support.keyed_model import answer
 
 TOP = 999_999_999_999
@@ -203,7 +204,8 @@ class Reader:
             else exact(found[c["name"]], c["type"])
             for c in columns
         }
-        ops = table.column("_op").to_pylist() if "_op" in table.column_names else None
+        marks = there.get(str(OP_ID).encode())
+        ops = None if marks is None else marks.to_pylist()
         values["_op"] = [op or "u" for op in ops or [None] * table.num_rows]
         types = {c["name"]: c["type"] for c in columns}
         keyed = state["layout"]["keyed"]

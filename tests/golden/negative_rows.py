@@ -8,6 +8,7 @@ import pyarrow as pa
 from golden import checks, reader
 from golden.forge import Forge, log_key, with_cell
 from golden.negative_log import LOST, REFUSE, SAME, UNSUPPORTED, set_in
+from golden.reader import OP_ID
 
 Value = dict[str, Any]
 
@@ -232,7 +233,8 @@ def segments() -> list[Value]:
     def operation(rows: pa.Table) -> pa.Table:
         if "_op" in rows.column_names:
             return with_cell("_op", "D")(rows)
-        return rows.append_column("_op", pa.array(["D"] * rows.num_rows))
+        field = pa.field("_op", pa.string(), metadata={b"PARQUET:field_id": str(OP_ID).encode()})
+        return rows.append_column(field, pa.array(["D"] * rows.num_rows))
 
     def raised(made: Value) -> None:
         made["state"]["horizon"] = 99

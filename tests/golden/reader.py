@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 TOP = 999_999_999_999
 FEATURES = {"keyed", "merged", "split", "vectors"}
 PRIME = 2**256
+OP_ID, VERSION_ID = 2**31 - 201, 2**31 - 202  # field ids of columns of logs (section 2.10)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_800_000
 KIB, MIB = 2**10, 2**20
 
@@ -1082,7 +1083,7 @@ class Reader:
         numbers = [one["id"] for one in (*columns["columns"], *inner)]
         need(len({*numbers}) == len(numbers), "R7.2")
         need({*columns.get("retired", [])}.isdisjoint(numbers), "R7.2")
-        need(all(0 < number < 2**31 - 200 for number in numbers), "R7.2")
+        need(all(0 < number < VERSION_ID for number in numbers), "R7.2")
         known = {column["id"] for column in columns["columns"]}
         need({arranged["time_column"], *arranged["order_by"]} <= known, "4.3")
         structs = [one["type"].get("struct") for one in inner if isinstance(one["type"], dict)]
@@ -1124,10 +1125,10 @@ class Reader:
         except (pa.ArrowException, OSError, ValueError):
             raise Lost("4.3") from None
         intact(table.num_rows == one["rows"], "2.10")
-        if keyed is not None and "_op" in table.column_names:
-            intact(set(table.column("_op").to_pylist()) <= {None, "u", "d"}, "R15.6")
         made = []
-        found = by_id(table, () if keyed is None else ("_op", "_version"))
+        found = by_id(table)
+        if keyed is not None and OP_ID in found:
+            intact(set(found[OP_ID].to_pylist()) <= {None, "u", "d"}, "R15.6")
         for column in columns:
             intact(column["id"] in found or column["nullable"], "4.3")
             there = found.get(column["id"])
@@ -1219,14 +1220,12 @@ def bitmap32(body, at):
     return found, at
 
 
-def by_id(table, unnumbered):
+def by_id(table):
     """The columns of a file by their field ids."""
     found = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         number = (field.metadata or {}).get(b"PARQUET:field_id")
-        if number is None:
-            intact(field.name in unnumbered, "R7.10")
-            continue
+        intact(number is not None, "R7.10")
         intact(int(number) not in found, "4.3")
         found[int(number)] = column
     return found

@@ -217,7 +217,7 @@ def _schemas(table):
     yield layout, shared, "two columns of one id"
     first, *rest = stored.columns
     far = replaced(first, id=2**31 - 200)
-    yield layout, replaced(stored, columns=(far, *rest)), "not 1 to 2147483447"
+    yield layout, replaced(stored, columns=(far, *rest)), "not 1 to 2147483445"
     yield layout, replaced(stored, retired=(first.id,)), "an id that is retired"
     yield (
         layout,

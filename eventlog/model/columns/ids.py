@@ -22,7 +22,10 @@ from eventlog.model.entries import Column, ColumnType, Schema
 
 TOP = 0  # the parent of columns
 FIRST_ADDED = 2**30  # the least id that an added column or field can get
-LAST = 2**31 - 201  # the greatest id: Iceberg keeps those above for itself
+LAST = 2**31 - 203  # the greatest id of a column of a table
+# Those of the columns that segments of keyed tables may have beside the table's. Iceberg keeps the
+# ids above these for itself.
+OF_LOGS = {"_op": 2**31 - 201, "_version": 2**31 - 202}
 
 
 def added_id(parent: int, name: str, taken: Collection[int]) -> int:

@@ -114,7 +114,7 @@ def fits(stored: pa.DataType, wanted) -> bool:
     pq.write_table(with_ids(pa.table({"x": pa.nulls(1, stored)}), Schema(1, columns)), body)
     file = pq.ParquetFile(body)
     try:
-        match_columns(file.schema, file.schema_arrow, columns, {})
+        match_columns(file.schema, file.schema_arrow, columns)
     except DataLoss as error:
         return re.search("column 'x' of the object is .* without loss", error.message) is None
     return True
@@ -145,9 +145,9 @@ def test_other_physical_types_of_decimals_and_int96_are_told_apart():
     )
     file = pq.ParquetFile(body)
     assert file.schema.column(0).physical_type == "INT32"
-    assert match_columns(file.schema, file.schema_arrow, [d], {}) == {"d": 0}
+    assert match_columns(file.schema, file.schema_arrow, [d]) == {"d": 0}
     with pytest.raises(DataLoss, match="INT96"):
-        match_columns(file.schema, file.schema_arrow, [t], {})
+        match_columns(file.schema, file.schema_arrow, [t])
 
 
 LOSSY = {
