@@ -20,13 +20,13 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import whole
 from eventlog.errors import DataLoss, InvalidInput
 from eventlog.keyed.rule import reader_rule
+from eventlog.keyed.slices import grouped
 from eventlog.log.snapshot import plan_scan
 from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers import lost_segments
 from eventlog.readers.keyed import SliceReader
-from eventlog.readers.keyed.cuts import grouped
 from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream, needed
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of

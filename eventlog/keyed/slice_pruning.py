@@ -31,6 +31,14 @@ def is_plain(run: Run) -> bool:
     return all(run.first <= base.first and base.last <= run.last for base in run.base)
 
 
+def rows_needed(runs: Iterable[Run]) -> list[Run]:
+    """Return runs with the segments whose rows are needed to read all rows of these runs.
+
+    Without rows above the base late rows change nothing: they are neither read nor counted.
+    """
+    return [run if run.logs else replace(run, placed=run.base) for run in runs]
+
+
 def prune_runs(
     runs: Sequence[Run], predicate: Predicate | None, rule: MergeRule, time: Column
 ) -> list[Run]:
@@ -42,8 +50,7 @@ def prune_runs(
         rule: the table's merge rule.
         time: its event-time column.
     """
-    # Without rows above the base late rows change nothing: they are neither read nor counted.
-    needed = [run if run.logs else replace(run, placed=run.base) for run in runs]
+    needed = rows_needed(runs)
     if predicate is None:
         return needed
     wanted = buckets(predicate, rule)

@@ -149,6 +149,24 @@ def _is_taken_in(one: Placed, merged: Iterable[tuple[int, int, int]]) -> bool:
     return False
 
 
+def grouped(runs: Sequence[Run]) -> list[list[Run]]:
+    """Return the runs in groups that share no segment, in their order."""
+    groups: list[list[Run]] = []
+    group_of: dict[str, int] = {}
+    for run in runs:
+        shared = sorted({group_of[s.id] for s in run.segments if s.id in group_of})
+        at = shared[0] if shared else len(groups)
+        if not shared:
+            groups.append([])
+        for other in shared[1:]:
+            groups[at] += groups[other]
+            groups[other] = []
+        groups[at].append(run)
+        for member in groups[at]:
+            group_of.update((s.id, at) for s in member.segments)
+    return [group for group in groups if group]
+
+
 def segments_of(of_runs: Iterable[Run], *kinds: SliceKind) -> list[Placed]:
     """Return the segments of some kinds in runs, each once, in the order in which they apply."""
     chosen = {p.segment.id: p for run in of_runs for p in run.placed if p.kind in kinds}

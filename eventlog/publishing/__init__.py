@@ -53,6 +53,7 @@ def publish(
     Raises:
         Corrupt: the log does not add up, or there is a publication of another table, or by another
             program; its object is named.
+        DataLoss: a segment of a keyed table is missing or damaged.
         InvalidInput: the format cannot describe the table, which is said by name; or an argument is
             wrong; or there are more than 10,000 versions and no `first`.
         Unavailable: the store does not answer; call it again.

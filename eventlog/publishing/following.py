@@ -119,7 +119,8 @@ def publications(
     yield done
     looks = 0
     while True:
-        while retry(_newest, session) > done.last:
+        # against follower-that-spins
+        while retry(_newest, session) > done.last + done.behind:
             done, looks = _step(publisher, retry, clock), 0
             yield done
         clock.sleep(min(every_s, _SHORTEST_S * _GROWTH ** min(looks, _MOST_GROWTHS)))

@@ -22,6 +22,8 @@ class Publication:
         put: how many versions this call published; 0 if all were.
         location: the URI that engines open: `metadata/` of Iceberg lies there. That of a branch is
             below its id, so that a branch of the same name that is made later is another table.
+        behind: how many of the versions that were asked for come after the newest published one:
+            their rows are merged of several stored ones, which no other format can say.
     """
 
     table: str
@@ -30,6 +32,7 @@ class Publication:
     last: int
     put: int
     location: str
+    behind: int = 0
 
 
 class PublicationProblem(NamedTuple):

@@ -12,10 +12,10 @@ from itertools import accumulate, groupby, pairwise
 
 from eventlog.keyed.placement import slice_of, span
 from eventlog.keyed.rule import MergeRule
-from eventlog.keyed.slices import Run, readable_runs
+from eventlog.keyed.slices import Run, grouped, readable_runs
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.readers.keyed.cuts import filled, grouped, in_parts
+from eventlog.readers.keyed.cuts import filled, in_parts
 
 
 @dataclass(frozen=True, slots=True)

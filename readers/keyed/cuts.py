@@ -179,24 +179,6 @@ def _unit_ranges(runs: Sequence[Run]) -> list[tuple[int, int]]:
     return ranges
 
 
-def grouped(runs: Sequence[Run]) -> list[list[Run]]:
-    """Return the runs in groups that share no segment, in their order."""
-    groups: list[list[Run]] = []
-    group_of: dict[str, int] = {}
-    for run in runs:
-        shared = sorted({group_of[s.id] for s in run.segments if s.id in group_of})
-        at = shared[0] if shared else len(groups)
-        if not shared:
-            groups.append([])
-        for other in shared[1:]:
-            groups[at] += groups[other]
-            groups[other] = []
-        groups[at].append(run)
-        for member in groups[at]:
-            group_of.update((s.id, at) for s in member.segments)
-    return [group for group in groups if group]
-
-
 def in_parts(runs: Sequence[Run], most_bytes: float) -> list[list[Run]]:
     """Return runs of one chunk in parts whose logs and late rows take at most so many bytes.
 

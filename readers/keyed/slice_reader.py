@@ -22,8 +22,8 @@ from eventlog.keyed.log_rows import as_log, row_buckets
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slice_pruning import is_plain
-from eventlog.keyed.slices import Run, segments_of
-from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, grouped, in_one_table, unit_of
+from eventlog.keyed.slices import Run, grouped, segments_of
+from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, in_one_table, unit_of
 from eventlog.readers.keyed.portions import Portion
 from eventlog.readers.keyed.segment_rows import (
     AT,

@@ -329,14 +329,6 @@ def test_branches_are_refused_by_name():
         publish(Table.open("", store=t.store, branch="audit"), "delta")
 
 
-def test_keyed_tables_are_refused_by_name():
-    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), *events().schema])
-    t = create(schema=schema, key="k")
-    with pytest.raises(InvalidInput, match="a keyed table is not published yet"):
-        publish(t, "delta")
-    assert not objects_of(t)
-
-
 def test_maps_of_structs_are_refused_by_name():
     pair = pa.struct([("x", pa.int32())])
     t = create(schema=events().schema.append(pa.field("odd", pa.map_(pair, pa.int32()))))

@@ -21,7 +21,7 @@ from eventlog.publishing import follow, publish, unpublish
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
 FORMATS = pytest.mark.parametrize("format_name", ["delta", "iceberg"])
 PREFIX = {"delta": "_delta_log/", "iceberg": "metadata/"}
@@ -230,3 +230,14 @@ def test_signals_end_it(tmp_path, format_name, number):
         os.kill(program.pid, number)
         assert program.communicate(timeout=200)[1].startswith("stopped: ")
     assert program.returncode == 0
+
+
+def test_versions_that_are_passed_over_are_looked_at_once():
+    t = create(key="name", properties={"merge": "partial"})
+    upsert(t, events(2))
+    clock = ActingClock(lambda: upsert(t, events(1)), nothing)
+    found = follow(Table(t.store, clock), "iceberg")
+    assert next(found).behind == 1
+    assert next(found).behind == 2
+    with pytest.raises(Crash):
+        next(found)

@@ -40,7 +40,7 @@ from eventlog.readers import scan
 from eventlog.state import keyframe
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
-from eventlog.writers import append, delete, upsert
+from eventlog.writers import append, delete
 
 
 def publish(table, first=None, last=None, **options):
@@ -566,13 +566,6 @@ def test_the_form_of_a_publication_stays():
 def test_arguments_that_are_wrong(options, message):
     with pytest.raises(InvalidInput, match=message):
         publish(create(), **options)
-
-
-def test_keyed_tables_are_refused():
-    table = create(key="name", buckets=2)
-    upsert(table, events(2))
-    with pytest.raises(InvalidInput, match="has a key"):
-        publish(table)
 
 
 @pytest.mark.parametrize("name", ["a%20b", "a#b"])

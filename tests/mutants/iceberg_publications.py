@@ -47,11 +47,11 @@ ICEBERG_PUBLICATIONS = (
         "test_schemas_that_cannot_be_said_are_refused_by_name",
     ),
     mutant(
-        "keyed-rows-in-iceberg",
-        "R15.6",
-        "the segments of a keyed table have rows that no reader may show",
+        "made-rows-in-iceberg",
+        "R15.8",
+        "a version whose rows are merged of several stored ones is not published",
         never,
-        "test_keyed_tables_are_refused",
+        "test_rows_that_are_stored_nowhere_are_refused_or_passed_over",
     ),
     mutant(
         "metadata-of-a-stranger-not-noticed",

@@ -31,6 +31,10 @@ from support.evolution_chain import (  # noqa: E402 - likewise
     rare_columns,
 )
 from support.held_histories import play_held, rare_held  # noqa: E402 - likewise
+from support.keyed_publications import (  # noqa: E402 - likewise
+    play_anywhere,
+    rare_publications,
+)
 from support.merged_schemas import play_schemas, rare_schemas  # noqa: E402 - likewise
 from support.random_histories import play, rare  # noqa: E402 - likewise
 from support.row_rings import (  # noqa: E402 - likewise
@@ -43,6 +47,7 @@ from support.row_rings import (  # noqa: E402 - likewise
 MAX_TOLD = 5
 KINDS = {
     "keyed": (play, rare),
+    "published": (play_anywhere, rare_publications),
     "rows": (play_changes, rare_changes),
     "columns": (play_columns, rare_columns),
     "keyed-columns": (play_keyed_columns, rare_columns),

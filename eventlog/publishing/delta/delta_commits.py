@@ -78,6 +78,12 @@ def delta_commit(step: VersionStep, vectors: Vectors) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def without_files(body: bytes) -> bytes:
+    """Return the lines of a Delta commit that are no actions of files."""
+    lines = body.splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith((b'{"add"', b'{"remove"')))
+
+
 def publisher_of(body: bytes) -> tuple[str | None, str | None]:
     """Return the ids of the table and of the commit in a Delta commit; None for what is not there.
 

@@ -17,6 +17,7 @@ from eventlog.model.columns.column_types import all_fields, inner_fields
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.records import VECTORS_FEATURE
 from eventlog.publishing.delta.statistics import COLUMNS, statistics_columns
+from eventlog.publishing.positions import published_schema
 
 GUARD = "eventlog.readOnly"
 _READER_FEATURES = ("deletionVectors", "timestampNtz")
@@ -62,7 +63,7 @@ def check_types(schema: Schema) -> None:
 
 def protocol(snapshot: Snapshot) -> dict[str, Any]:
     """Return the action `protocol` of a version: what its readers must know, and the guard."""
-    schema = snapshot.stored_schema
+    schema = published_schema(snapshot)
     needs = {
         "deletionVectors": _has_vectors(snapshot),
         "timestampNtz": any("timestamp_ntz" in _types_in(c) for c in schema.columns),
@@ -82,7 +83,7 @@ def protocol(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _has_vectors(snapshot: Snapshot) -> bool:
-    return VECTORS_FEATURE in snapshot.header.features
+    return snapshot.merge_rule is not None or VECTORS_FEATURE in snapshot.header.features
 
 
 def metadata(snapshot: Snapshot) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def metadata(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "id": "-".join((table[:8], table[8:12], table[12:16], table[16:20], table[20:])),
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema_string(snapshot.stored_schema),
+        "schemaString": schema_string(published_schema(snapshot)),
         "partitionColumns": [],
         "configuration": settings,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eventlog.display import command
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.delta_commits import LOG_PREFIX
@@ -48,24 +48,33 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
         )
     for version in (v for v in listing.commits if v > head.version):
         yield PublicationProblem(_WRONG, delta_commits.delta_commit_key(version), version)
+    publisher.first = listing.first
+    # In a keyed table the rows that the version before showed are needed.
+    merged_from = max(listing.first, head.meta.horizon) + 1 if head.merge_rule else 0
     for step in versions.version_steps(session.log, listing.commits[0], min(newest, head.version)):
+        version = step.after.version
+        files = not version or version >= merged_from
         try:
-            yield from _of_version(session, publisher, step, listing)
-        except KeyNotFound as error:
-            version = step.after.version
+            yield from _of_version(session, publisher, step, listing, files=files)
+        except (DataLoss, KeyNotFound) as error:
             # What a vacuum deleted, or will: of versions that are not kept.
             if version >= session.refresh().meta.horizon:
                 yield PublicationProblem(error.message, error.key or LOG_PREFIX, version)
 
 
 def _of_version(
-    session: Session, publisher: DeltaPublisher, step: VersionStep, listing: DeltaListing
+    session: Session,
+    publisher: DeltaPublisher,
+    step: VersionStep,
+    listing: DeltaListing,
+    *,
+    files: bool,
 ) -> Iterator[PublicationProblem]:
     version = step.after.version
     if version in listing.commits:
         key = delta_commits.delta_commit_key(version)
         try:
-            if not publisher.is_published(step, session.store.get(key)):
+            if not publisher.is_published(step, session.store.get(key), files=files):
                 yield PublicationProblem(_WRONG, key, version)
         except InvalidInput as error:
             yield PublicationProblem(error.message, key, version)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 
 import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog.display import command
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, VersionNotFound
+from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound, VersionNotFound
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
-from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema, Segment
 from eventlog.publishing import versions
@@ -33,6 +33,7 @@ from eventlog.publishing.delta.delta_listing import (
 )
 from eventlog.publishing.delta.delta_schema import check_types
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
+from eventlog.publishing.positions import ShownRows, shows_stored_rows
 from eventlog.publishing.publication import Publication, always, engine_root
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
@@ -57,7 +58,9 @@ class DeltaPublisher:
     def __init__(self, session: Session, *, writes: bool = True) -> None:
         self._session, self._store, self._log = session, session.store, session.log
         self._uri, self._writes = session.uri, writes
+        self._shown = ShownRows(session.store)
         self._written: dict[int, Schema | None] = {}
+        self.first: int | None = None
         self._put = retrying(session.clock)
 
     def publish(
@@ -76,8 +79,9 @@ class DeltaPublisher:
             head = self._session.refresh()
             try:
                 return self._publish(listing, head, first, last, more)
-            except KeyNotFound:
-                # A vacuum took back what this publisher had listed, or vectors of old versions.
+            except (DataLoss, KeyNotFound):
+                # A vacuum took back what this publisher had listed, or vectors or segments of old
+                # versions.
                 # against overtaken-by-a-vacuum
                 if self._session.refresh().meta.horizon <= head.meta.horizon:
                     raise
@@ -94,7 +98,7 @@ class DeltaPublisher:
             self._session.snapshot(last)  # raises
         target = head.version if last is None else last
         self._check_table(head)
-        start = self._start(listing, head, first, target)
+        start = self.first = self._start(listing, head, first, target)
         known = self._known(listing, head)
         if listing.is_hint_lost:
             self.mend_hint()
@@ -160,7 +164,7 @@ class DeltaPublisher:
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""
-        entries = snapshot.entries()
+        entries = self._shown.entries(snapshot)
         vectors = {}
         if "vector_rows" in entries.column_names:
             marked = entries.filter(entries.column("vector_rows").is_valid())
@@ -176,7 +180,12 @@ class DeltaPublisher:
         return hinted
 
     def expected(self, step: VersionStep) -> bytes:
-        """Return Delta's commit of a version."""
+        """Return Delta's commit of a version.
+
+        Raises:
+            DataLoss: a segment of a keyed table is missing or damaged.
+        """
+        step = replace(step, exchanges=()) if self._is_bare(step) else self._shown.step(step)
         entries = (
             (exchange.key, entry)
             for exchange in step.exchanges
@@ -184,6 +193,15 @@ class DeltaPublisher:
             if entry is not None
         )
         return delta_commits.delta_commit(step, self._vectors(entries))
+
+    def _is_bare(self, step: VersionStep) -> bool:
+        """Return whether the commit of a version lacks files.
+
+        That of the first version of a keyed table does: which rows the version before showed may be
+        known no longer, and its checkpoint has all files.
+        """
+        version = step.after.version
+        return version > 0 and version == self.first and step.after.merge_rule is not None
 
     def _check_table(self, head: Snapshot) -> None:
         """Refuse by name the tables that a Delta log cannot describe."""
@@ -194,11 +212,12 @@ class DeltaPublisher:
                 f"{command('merge', self._uri)}",
                 table=self._uri,
             )
-        layout = head.meta.layout
-        if layout is not None and keyed_of(layout) is not None:  # against keyed-published-as-it-is
+        rule = head.merge_rule
+        if rule is not None and not shows_stored_rows(rule):  # against made-rows-published-as-delta
             raise InvalidInput(
-                "a keyed table is not published yet: its segments have rows that later ones "
-                "replace. Copy its rows into a table without a key, and publish that",
+                f"a table with merge={rule.kind} is not published as Delta: its readers are shown "
+                "rows that are stored nowhere. Publish its compacted versions as Iceberg, or a "
+                "copy of its rows without a key",
                 table=self._uri,
             )
         # against path-that-delta-decodes
@@ -330,10 +349,12 @@ class DeltaPublisher:
         """
         key = delta_commits.delta_commit_key(step.after.version)
         there = self._store.get(key)
-        if there != body and not self.is_published(step, there):
+        # Which rows of a keyed table are hidden is left to `fsck`: to compare it costs a merge.
+        merged = body is not None or step.after.merge_rule is None
+        if there != body and not self.is_published(step, there, files=merged):
             raise self._other(key, step.after.version, there, step.after.header.table)
 
-    def is_published(self, step: VersionStep, there: bytes) -> bool:
+    def is_published(self, step: VersionStep, there: bytes, *, files: bool = True) -> bool:
         """Return whether bytes are Delta's commit of a version.
 
         The first version that vacuum keeps may name vectors which only the one before had. If these
@@ -342,10 +363,15 @@ class DeltaPublisher:
         Args:
             step: the version.
             there: the bytes.
+            files: whether its actions of files are compared, too.
 
         Raises:
+            DataLoss: a segment of a keyed table is missing or damaged.
             KeyNotFound: a vector of a version that is kept is missing.
         """
+        if not files or self._is_bare(step):
+            bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
+            return delta_commits.without_files(there) == bare
         try:
             return there == self.expected(step)
         except KeyNotFound:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from eventlog.display import command
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
 from eventlog.publishing.iceberg.iceberg_removal import is_ours
 from eventlog.publishing.iceberg.manifest_publisher import (
@@ -74,13 +74,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
         yield PublicationProblem(error.message, error.key or PREFIX, error.version)
         return
     objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
-    for version in published:
-        key = metadata_key(version)
-        try:
-            if not publisher.is_published(version, session.store.get(key)):
-                yield PublicationProblem(f"the object {_WRONG}", key, version)
-        except (InvalidInput, KeyNotFound) as error:
-            yield PublicationProblem(error.message, key, version)
+    yield from _of_metadata(session, publisher, published)
     yield from objects.problems
     for run in publisher.passed_over():
         advice = command(
@@ -100,6 +94,23 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
             HINT,
             None,
         )
+
+
+def _of_metadata(
+    session: Session, publisher: IcebergPublisher, published: Iterable[int]
+) -> Iterator[PublicationProblem]:
+    """Yield what is wrong with the metadata files of versions."""
+    horizon = session.refresh().meta.horizon
+    for version in published:
+        key = metadata_key(version)
+        try:
+            if not publisher.is_published(version, session.store.get(key)):
+                yield PublicationProblem(f"the object {_WRONG}", key, version)
+        except (InvalidInput, KeyNotFound) as error:
+            yield PublicationProblem(error.message, key, version)
+        except DataLoss as error:
+            if version >= horizon:  # below it a vacuum may have deleted the segments
+                yield PublicationProblem(error.message, key, version)
 
 
 def _names_metadata(store: ObjectStore) -> bool:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from eventlog.display import command
 from eventlog.errors import InvalidInput, KeyNotFound, VersionNotFound, VersionNotReplicated
@@ -52,6 +52,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     snapshot_id,
     tags_of,
 )
+from eventlog.publishing.positions import ShownRows, published_schema, shows_stored_rows
 from eventlog.publishing.publication import Publication, always, engine_root
 from eventlog.session.session import Session
 from eventlog.state.small.holds import check_kept
@@ -111,7 +112,12 @@ class IcebergPublisher:
         self.location = _location(session.store, scheme or _scheme_of(before))
         self.format_version = format_version or before.get("format-version", 2)
         self._check_same(before)
-        self._manifests = ManifestPublisher(session, objects or PublishedObjects(session, sizes))
+        self._shown = ShownRows(session.store)
+        there = objects or PublishedObjects(session, sizes)
+        self._manifests = ManifestPublisher(session, there, self._shown)
+        rule = head.merge_rule
+        self._makes_rows = rule is not None and not shows_stored_rows(rule)
+        self._made: dict[int, bool] = {}
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._oldest = max(head.meta.horizon, held_from(self._store.forks))
         self._horizon = head.meta.horizon
@@ -156,19 +162,25 @@ class IcebergPublisher:
         self._compare_newest()
         wanted = self._wanted(first, last)
         new = [version for version in wanted if version not in self.published]
-        put = 0
+        put, reached = 0, max(self.published, default=-1)
         if BARRIER not in self._manifests.objects.sizes:  # against dropped-with-its-directory
             self._manifests.objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
         try:
             for version in new:
                 if put and not more():
                     break
+                reached = max(reached, version)
+                if version != last and self._is_left_out(version):
+                    continue
                 self._publish(version)
                 put += 1
         finally:
             self._put_hint(changed=put > 0)
+        if not self.published:
+            self.expected(wanted[-1])  # raises
         first, newest = min(self.published), max(self.published)
-        return Publication(self._uri, "iceberg", first, newest, put, self.location)
+        behind = max(0, reached - newest)
+        return Publication(self._uri, "iceberg", first, newest, put, self.location, behind)
 
     def _wanted(self, first: int | None, last: int | None) -> range:
         head, held = self._session.refresh(), held_from(self._store.forks)
@@ -271,7 +283,7 @@ class IcebergPublisher:
         return known
 
     def _described(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot:
-        stored = snapshot.stored_schema
+        stored = published_schema(snapshot)
         shown = to_iceberg(stored, self.format_version)
         form = Translation.of(
             stored, _time_column(snapshot), shown, self._place, self.format_version
@@ -281,7 +293,8 @@ class IcebergPublisher:
             snapshot.version, snapshot.header.time, uri, stored, self._facts(snapshot, deletes)
         )
 
-    def _facts(self, snapshot: Snapshot, deletes: int) -> Mapping[str, str]:
+    def _facts(self, snapshot: Snapshot, deletes: int | None) -> Mapping[str, str]:
+        """Return the summary of a snapshot; without totals if the deletes are not known."""
         changes, totals = snapshot.header.changes, snapshot.totals
         deleted = 0 if isinstance(totals.deleted, UnsetType) else totals.deleted
         taken: Sequence[Transaction] = ()
@@ -290,15 +303,22 @@ class IcebergPublisher:
         numbers = {
             "added-data-files": changes.adds,
             "deleted-data-files": changes.drops,
+        }
+        counts = {
             "total-data-files": totals.segments,
             "total-records": totals.rows + deleted,
             "total-files-size": totals.bytes,
-            "total-delete-files": deletes,
+            "total-delete-files": deletes or 0,
             "total-position-deletes": deleted,
             "total-equality-deletes": 0,
         }
+        if deletes is not None:
+            numbers |= counts
+        operation = operation_of(changes, taken)
+        if deletes is None and operation == "append" and changes.adds:
+            operation = "overwrite"  # the rows may have the keys of others
         return {
-            "operation": operation_of(changes, taken),
+            "operation": operation,
             **{name: str(number) for name, number in numbers.items()},
             VERSION_PROPERTY: str(snapshot.version),
             "eventlog.operation": changes.operation,
@@ -309,10 +329,10 @@ class IcebergPublisher:
         stored, layout = snapshot.stored_schema, snapshot.meta.layout
         if layout is None:
             return "it has no layout"
-        if layout.keyed is not UNSET:  # against keyed-rows-in-iceberg
+        if self._is_made(snapshot):  # against made-rows-in-iceberg
             return (
-                "the table has a key, so that what a row shows depends on others: publish a copy "
-                "of its rows in a table without one"
+                "its readers are shown rows that are merged of several stored ones: compact the "
+                "table, and publish the version that this makes"
             )
         if MAIN in tags_of(snapshot.meta):
             return f"Iceberg calls the newest version {MAIN!r}: pin under another name than that"
@@ -320,6 +340,16 @@ class IcebergPublisher:
         if problem is None and self.format_version < 3 and has_wall_times(stored):
             problem = self._widened(snapshot)
         return problem
+
+    def _is_left_out(self, version: int) -> bool:
+        """Return whether a version that was not asked for by its number is not published."""
+        if self._makes_rows and version not in self._made:
+            self._made[version] = self._is_made(self._resolved(version))
+        return self._made.get(version, False)
+
+    def _is_made(self, snapshot: Snapshot) -> bool:
+        """Return whether a version may show rows that are stored nowhere."""
+        return self._makes_rows and any(chunk.merged for chunk in self._shown.slices(snapshot))
 
     def _widened(self, snapshot: Snapshot) -> str | None:
         """Return why segments with dates cannot be read as ones with timestamps, or None."""
@@ -352,7 +382,7 @@ class IcebergPublisher:
         return self._schemas.get(number)
 
     def _metadata(self, snapshot: Snapshot, listed: list[PublishedSnapshot]) -> bytes:
-        stored, meta = snapshot.stored_schema, snapshot.meta
+        stored, meta = published_schema(snapshot), snapshot.meta
         time_column = _time_column(snapshot)
         types = {column.id: column.type for column in stored.columns}
         schemas = {s.schema.id: s.schema for s in listed}

@@ -7,9 +7,9 @@ not written again; one that appears meanwhile is compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -19,11 +19,12 @@ from eventlog.format import entry_order, keys
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.entries import Segment
+from eventlog.model.entries import Segment, deleted_rows
 from eventlog.model.records import Leaf
 from eventlog.publishing.iceberg.translation.avro_files import (
     DATA,
     DELETES,
+    avro_records,
     compact_json,
     manifest_list_bytes,
     same_avro,
@@ -32,6 +33,7 @@ from eventlog.publishing.iceberg.translation.manifest_groups import (
     Group,
     by_spec,
     data_groups,
+    hidden_group,
     lost,
     vector_group,
 )
@@ -52,9 +54,11 @@ from eventlog.publishing.iceberg.translation.position_deletes import (
     same_positions,
     vector_puffin,
 )
+from eventlog.publishing.positions import ChunkSlices, ShownRows
 from eventlog.segments.vectors import VectorReader
 from eventlog.session.session import Session
 from eventlog.state import keyframe
+from eventlog.state.delta import drop_of
 from eventlog.store.parallel import each
 from eventlog.store.retry import retrying
 
@@ -155,14 +159,20 @@ class ManifestPublisher:
     Args:
         session: of the table.
         objects: what lies there.
+        shown: the rows that versions of a keyed table show.
     """
 
-    def __init__(self, session: Session, objects: PublishedObjects) -> None:
+    def __init__(self, session: Session, objects: PublishedObjects, shown: ShownRows) -> None:
         self.objects, self._store, self._log = objects, session.store, session.log
+        self._shown = shown
         self._records: dict[str, list[dict[str, Any]]] = {}  # by the name of a group
 
-    def manifest_list(self, snapshot: Snapshot, form: Translation, *, put: bool) -> tuple[str, int]:
+    def manifest_list(
+        self, snapshot: Snapshot, form: Translation, *, put: bool
+    ) -> tuple[str, int | None]:
         """Return the URI of the manifest list of a version, and the number of its delete files.
+
+        That number is None in a keyed table: only a merge of its keys would show it.
 
         Args:
             snapshot: the version.
@@ -171,26 +181,36 @@ class ManifestPublisher:
 
         Raises:
             Corrupt: an object of another program is in the way; or a leaf or a vector is damaged.
+            DataLoss: a segment of a keyed table is missing or damaged.
             Unavailable: the store does not answer.
         """
         base, delta = snapshot.base, snapshot.delta
-        gone = self._gone(snapshot)
-        groups = data_groups(base, delta, gone)
+        keyed = snapshot.merge_rule is not None
+        slices = [*self._shown.slices(snapshot)] if keyed else []
+        unread = {s.id: s for chunk in slices for s in chunk.unread}
+        groups = data_groups(base, delta, self._gone(snapshot, unread.values()), unread)
         records = each(lambda group: self._data(group, form, put=put), groups)
         found = [record for some in records for record in some]
         for group in self._vectors(snapshot):
             found += self._deletes(group, form, snapshot, put=put)
-        name = form.name(compact_json([record["manifest_path"] for record in found]))
+        hiding = [HidingManifest.of(chunk, form) for chunk in slices if chunk.merged]
+        uris = [record["manifest_path"] for record in found]
+        name = form.name(compact_json([*uris, *(form.place(one.key) for one in hiding)]))
         key = f"{PREFIX}snap-{name}.avro"
         if put and key not in self.objects.sizes:
+            for one in hiding:
+                found += self._hides(one, form, snapshot)
             self.objects.put(key, manifest_list_bytes(found, form.format_version), same_avro)
+        if keyed:
+            return form.place(key), None
         deletes = sum(r["existing_files_count"] for r in found if r["content"] == DELETES)
         return form.place(key), deletes
 
-    def _gone(self, snapshot: Snapshot) -> dict[str, frozenset[str]]:
-        """Return the ids of the segments that each leaf lost."""
-        base = snapshot.base
+    def _gone(self, snapshot: Snapshot, unread: Iterable[Segment]) -> dict[str, frozenset[str]]:
+        """Return the ids of the segments that each leaf lost, and of those that are not read."""
+        base, adds = snapshot.base, snapshot.delta.adds
         drops = lost(base, snapshot.delta)
+        drops += [drop_of(segment) for segment in unread if segment.id not in adds]
         if base is None or not drops:
             return {}
         places = [entry_order.entry_key(drop.chunk, drop.id) for drop in drops]
@@ -267,6 +287,32 @@ class ManifestPublisher:
                 self._records[name] = known
         return known
 
+    def _hides(
+        self, manifest: HidingManifest, form: Translation, snapshot: Snapshot
+    ) -> list[dict[str, Any]]:
+        """Return the record of the manifest of a time chunk's hidden rows; none if there are none.
+
+        The manifest is put unless it is there. If it is, its keys need not be merged.
+        """
+        key, known = manifest.key, self._records.get(manifest.key)
+        if known is None:
+            if key in self.objects.sizes:
+                files = [entry["data_file"] for entry in avro_records(self._store.get(key))]
+                counts = len(files), sum(file["record_count"] for file in files)
+            else:
+                hidden = self._shown.with_vectors(snapshot, manifest.slices)
+                counts = len(hidden), sum(deleted_rows(s.vector) for s in hidden)
+                if hidden:
+                    group = manifest.group._replace(segments=hidden_group("", hidden).segments)
+                    deletes = self._delete_files(group, form, snapshot)
+                    body = delete_manifest(group, manifest.facts.spec, form, deletes)
+                    self.objects.put(key, body, same_avro)
+            facts = manifest.facts._replace(files=counts[0], rows=counts[1])
+            size = self.objects.sizes.get(key, 0)
+            known = [list_record(form.place(key), size, facts)] if counts[0] else []
+            self._records[key] = known
+        return known
+
     def _record(
         self,
         group: Group,
@@ -311,6 +357,31 @@ class ManifestPublisher:
             return DeleteFile(uri, size, PUFFIN_OFFSET, int(listed[2]))
 
         return dict(zip((s.id for s in segments), each(file_of, segments), strict=True))
+
+
+class HidingManifest(NamedTuple):
+    """The manifest of the rows of one time chunk that a version of a keyed table does not show.
+
+    Its key is known before these rows are.
+
+    Attributes:
+        slices: of the chunk.
+        group: the segments of which rows may be hidden.
+        facts: of the manifest, as if it had files of all of them.
+        key: of the manifest.
+    """
+
+    slices: ChunkSlices
+    group: Group
+    facts: ManifestFacts
+    key: str
+
+    @classmethod
+    def of(cls, slices: ChunkSlices, form: Translation) -> HidingManifest:
+        """Return the manifest of a time chunk."""
+        group = hidden_group(slices.name, slices.segments)
+        facts = facts_of(group, form.spec(slices.segments[0]), DELETES)
+        return cls(slices, group, facts, manifest_key(form.name(group.key), facts))
 
 
 def stranger_error(uri: str, key: str) -> Corrupt:

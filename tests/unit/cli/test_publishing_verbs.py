@@ -7,7 +7,7 @@ from support.builders import events
 
 from eventlog import Table
 from eventlog.cli.program import build
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
 
 def run(*arguments):
@@ -25,7 +25,7 @@ def test_a_table_is_published_and_taken_back(tmp_path):
     told = run("publish", "delta", t.uri, "--json")[1]
     assert json.loads(told) == {
         "table": t.uri, "format": "delta", "first": 1, "last": 3, "put": 1,
-        "location": t.uri,
+        "location": t.uri, "behind": 0,
     }  # fmt: skip
     assert "1 to 3: nothing new" in run("publish", "delta", t.uri)[1]
     code, told, note = run("unpublish", "delta", t.uri)
@@ -49,6 +49,15 @@ def test_a_table_is_published_to_iceberg_in_a_format_and_taken_back(tmp_path):
     assert run("unpublish", "iceberg", t.uri)[1] == "7 objects would be deleted\n"
     assert run("unpublish", "iceberg", t.uri, "--run")[1] == "7 objects deleted\n"
     assert not [*t.store.list("metadata/")]
+
+
+def test_versions_whose_rows_are_made_are_counted(tmp_path):
+    merged = {"key": "name", "properties": {"merge": "partial"}}
+    t = Table.create(str(tmp_path), events().schema, time_column="at", **merged)
+    upsert(t, events(2))
+    code, told, note = run("publish", "iceberg", t.uri)
+    assert (code, told) == (0, f"{t.uri} is published as iceberg, 0 to 0: published 1 version\n")
+    assert note.startswith("1 later version cannot be published: their rows are merged")
 
 
 def test_options_of_iceberg_are_refused_of_delta(tmp_path):

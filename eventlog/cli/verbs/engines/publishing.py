@@ -92,6 +92,12 @@ def _say(place: Place, done: Publication) -> None:
         return
     now = f"published {count_text(done.put, 'version')}" if done.put else "nothing new"
     terminal.say(f"{done.table} is published as {done.format}, {done.first} to {done.last}: {now}")
+    if done.behind:
+        later = count_text(done.behind, "later version")
+        terminal.note(
+            f"{later} cannot be published: their rows are merged of several stored ones until the "
+            "table is compacted"
+        )
 
 
 @click.command("unpublish")

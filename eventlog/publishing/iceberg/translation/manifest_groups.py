@@ -8,7 +8,7 @@ a manifest has is known before the manifest is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -62,14 +62,19 @@ def lost(base: KeyFrame | None, delta: Delta) -> list[Drop]:
 
 
 def data_groups(
-    base: KeyFrame | None, delta: Delta, gone: Mapping[str, frozenset[str]]
+    base: KeyFrame | None,
+    delta: Delta,
+    gone: Mapping[str, frozenset[str]],
+    unread: Collection[str] = (),
 ) -> list[Group]:
-    """Return the groups of the live segments of a version.
+    """Return the groups of the live segments of a version that show rows.
 
     Args:
         base: the key frame that the version's commit names; None: there is none.
         delta: what changed since then.
-        gone: by the sha256 of a leaf the ids of its segments that are `lost`; absent if none.
+        gone: by the sha256 of a leaf the ids of its segments that are `lost` or unread; absent if
+            none.
+        unread: the ids of live segments no row of which is shown.
     """
     groups = []
     if base is not None:
@@ -78,12 +83,12 @@ def data_groups(
             if len(without) < leaf.segments:
                 key = "/".join(["leaf", leaf.sha256, *sorted(without)])
                 groups.append(Group(key, None, leaf=leaf, without=without))
-        dropped = {drop.id for drop in lost(base, delta)}
+        dropped = {drop.id for drop in lost(base, delta)}.union(unread)
         groups += _group("inline", (s for s in base.segments if s.id not in dropped))
     versions: dict[int, list[Segment]] = {}
     changed = revectored(base, delta)
     for number, segment in delta.adds.items():
-        if number not in changed:
+        if number not in changed and number not in unread:
             versions.setdefault(segment.version, []).append(segment)
     for version in sorted(versions):
         groups += _group("added", versions[version], added=True)
@@ -101,6 +106,16 @@ def vector_group(segments: Iterable[Segment]) -> Group | None:
         if not isinstance(s.vector, UnsetType)
     ]
     return Group("/".join(["vectors", *named]), found)
+
+
+def hidden_group(name: str, segments: Iterable[Segment]) -> Group:
+    """Return the group of the segments of one time chunk of which rows may be hidden.
+
+    Args:
+        name: stands for which rows are, so that it is known before they are.
+        segments: the segments.
+    """
+    return Group(f"hidden/{name}", _in_order(segments))
 
 
 def by_spec(group: Group, specs: Sequence[int]) -> list[tuple[int, Group]]:
