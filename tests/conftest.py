@@ -40,6 +40,15 @@ _SPARK = {
 }
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    gc.disable()  # it would look at thousands of tests again and again, none of which is garbage
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     tiers.assign(items)

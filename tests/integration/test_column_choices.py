@@ -258,7 +258,7 @@ IN_LISTS = [
 MAPS = [pa.map_(pa.string(), kind) for kind in (pa.int64(), pa.string())]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(4, verify=10)
 @pytest.mark.parametrize("name", ["q", "-q", "[q"])
 @pytest.mark.parametrize("kinds", [LISTS, STRUCTS, IN_LISTS, MAPS], ids=lambda k: str(k[0])[:6])
 def test_what_can_be_dropped_of_a_nested_column_of_two_types_is_named(both, kinds, name):

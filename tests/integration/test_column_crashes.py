@@ -92,7 +92,7 @@ def once_more(act, table, done):
     assert said is None or (done is not None and done in said)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(4, verify=10)
 @pytest.mark.parametrize(("name", "keyframe_commits", "how"), RUNS)
 def test_a_change_of_columns_that_dies_is_made_whole_or_not_at_all(name, keyframe_commits, how):
     act, done = OPERATIONS[name]

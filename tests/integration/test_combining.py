@@ -709,7 +709,7 @@ RACES = [
 ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(6, verify=12)
 @pytest.mark.parametrize(("verb", "effect", "who"), RACES)
 def test_a_fault_at_every_call_of_a_race(verb, effect, who):
     at = 1

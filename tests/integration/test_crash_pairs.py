@@ -151,7 +151,7 @@ def stops(first, second, keyframe_commits):
         yield stop, run
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(5, verify=10)
 @pytest.mark.parametrize(
     ("first", "second", "keyframe_commits"),
     [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.long) for pair in LONG)],
@@ -186,7 +186,7 @@ def part(fates):
     return 1 if FULL else 2000 if both else 300
 
 
-@pytest.mark.verify
+@pytest.mark.long
 def test_the_pairs_are_stopped_at_hundreds_of_points():
     if len(pairs) < len(PAIRS):
         pytest.skip("counts what the other tests of this file ran")

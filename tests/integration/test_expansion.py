@@ -96,7 +96,7 @@ def test_one_large_append_of_padded_text_is_readable():
 
 @pytest.mark.verify
 @pytest.mark.hazard("W4")
-@pytest.mark.parametrize("make", [padded, nested])
+@pytest.mark.parametrize("make", [pytest.param(padded, marks=pytest.mark.long), nested])
 def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):
     """Rows of 300 MB in one row group, in one dictionary: as earlier writers made them."""
     store = MemoryStore()

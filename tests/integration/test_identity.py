@@ -102,7 +102,7 @@ def old_handle(store: ObjectStore) -> Table:
     return table
 
 
-@pytest.mark.sample(34)
+@pytest.mark.sample(34, verify=60)
 @pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", SUCCESSORS)
 @pytest.mark.parametrize("verb", VERBS)

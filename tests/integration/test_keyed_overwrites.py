@@ -90,7 +90,7 @@ def arrive(t, *, deletes):
         upsert(t, rows((6, 1, 62, 1)))
 
 
-@pytest.mark.sample(6, verify=12)
+@pytest.mark.sample(6, verify=8)
 @pytest.mark.parametrize(("properties", "order"), RULES)
 @pytest.mark.parametrize("between", ["nothing", "split", "compaction"])
 def test_what_arrived_since_lies_above_it(properties, order, between):

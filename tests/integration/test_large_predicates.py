@@ -200,11 +200,19 @@ def test_a_connective_may_join_as_much_as_fits_into_a_text(few, where, holds):
 
 
 @pytest.mark.verify
-def test_reading_a_text_costs_in_proportion_to_it():
+@pytest.mark.parametrize(
+    "text_of",
+    [
+        lambda count: " OR ".join(f"n<>{n}" for n in range(count)),
+        lambda count: f"n + 1 IN ({','.join(map(str, range(count)))})",
+    ],
+    ids=["terms", "list"],
+)
+def test_reading_a_text_costs_in_proportion_to_it(text_of):
     stored = create(schema=SCHEMA).head().stored_schema
 
     def calls(count):
-        where = " OR ".join(f"n<>{n}" for n in range(count))
+        where = text_of(count)
         seen = [0]
 
         def note(*_):

@@ -163,13 +163,14 @@ def test_a_vacuum_between_a_publishers_calls_does_no_harm():
     assert meeting(21) > 21
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=1)
+@pytest.mark.parametrize("first", range(1, 5))
 @pytest.mark.usefixtures("often")
-def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm():
-    at = calls = 1
+def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(first):
+    at = calls = first
     while at <= calls:
         calls = max(calls, meeting(at))
-        at += 1
+        at += 4
     assert at > 30
 
 

@@ -84,6 +84,7 @@ class History:
         return chosen is not None
 
 
+@pytest.mark.sample(2, verify=3)
 @pytest.mark.parametrize("seed", range(5))
 def test_deletes_of_two_logs_are_merged_right_or_somebody_chooses(seed):
     chosen = set()
@@ -100,6 +101,7 @@ def test_deletes_of_two_logs_are_merged_right_or_somebody_chooses(seed):
     assert False in chosen
 
 
+@pytest.mark.sample(2, verify=2)
 @pytest.mark.parametrize("seed", range(4))
 def test_kept_versions_show_their_rows_whatever_is_vacuumed_and_restored(seed):
     for number in range(HISTORIES):

@@ -188,6 +188,10 @@ LONG = {
     "an unclear answer taken for a refusal",
     "analyses that know nothing of each other",
     "rewrites whose rows nobody counts",
+    "a doubt that is forgotten",
+    "adds below the fence",
+    "preconditions that always hold",
+    "sequences that count for nothing",
 }
 
 

@@ -7,7 +7,7 @@ from support.repeatable import EXAMPLES
 
 pytestmark = pytest.mark.usefixtures("in_turn")
 
-SEEDS = range(30)
+SEEDS = range(15)
 BLOCKS = 4
 LONG = max(EXAMPLES, 800)
 

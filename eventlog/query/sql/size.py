@@ -60,11 +60,14 @@ def check_size(tree: Any) -> None:
     failing = _can_fail(tree)
     # A node comes after its parent, so one pass is enough.
     counts: dict[int, _Copies] = {}
+    repeating: set[int] = set()
     size = 0
     for node in tree.walk(bfs=True):
         copies = counts.get(id(node.parent), _Copies())
         if id(node.parent) in counts:
-            copies = _repeated(node, copies, failing)
+            copies = _repeated(node, copies, repeating)
+        if node.key == "case" or any(id(item) in failing for item in _items(node)):
+            repeating.add(id(node))
         if id(node) not in failing:
             copies = replace(copies, failures=0)
         counts[id(node)] = copies
@@ -90,8 +93,14 @@ def _can_fail(tree: Any) -> set[int]:
     return found
 
 
-def _repeated(node: Any, above: _Copies, failing: AbstractSet[int]) -> _Copies:
-    """Return the copies of a node, given those of the node above it."""
+def _repeated(node: Any, above: _Copies, repeating: AbstractSet[int]) -> _Copies:
+    """Return the copies of a node.
+
+    Args:
+        node: of the tree.
+        above: the copies of the node above it.
+        repeating: the ids of the nodes, that one among them, whose failures repeat an operand.
+    """
     parent = node.parent
     times = (_LEFT if node.arg_key == "this" else _RIGHT).get(parent.key, 1)
     if parent.key == "cast" and "TIME" in str(getattr(parent.args["to"].this, "name", "")):
@@ -104,13 +113,12 @@ def _repeated(node: Any, above: _Copies, failing: AbstractSet[int]) -> _Copies:
         else:
             failures *= 2
     listed = _listed(node, parent)
-    repeats = parent.key == "case" or any(id(item) in failing for item in _items(parent))
     return _Copies(
         above.values * times,
         above.in_failures * times + above.failures * in_failure,
         failures,
         above.listed * listed,
-        above.listed_failures * (listed if repeats else 1),
+        above.listed_failures * (listed if id(parent) in repeating else 1),
     )
 
 

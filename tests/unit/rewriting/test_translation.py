@@ -96,6 +96,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(12, verify=18)
 @pytest.mark.parametrize("granularity", [None, "hour", "month"])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("before", [False, True], ids=["", "deleted before"])
