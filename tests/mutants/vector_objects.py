@@ -201,8 +201,15 @@ VECTOR_OBJECTS = (
         "rows-that-both-show-dropped-in-doubt",
         "R19.11 G3",
         "what both logs show stays, also where nothing tells what other rows are",
-        becomes("False"),
-        "test_rows_that_both_show_stay_where_nothing_tells_what_others_are",
+        becomes("set()"),
+        "test_rows_that_both_or_neither_show_stay_so_where_nothing_tells_what_others_are",
+    ),
+    mutant(
+        "rows-that-neither-shows-added-in-doubt",
+        "R19.11 G3",
+        "what neither log shows does not come back, also where nothing tells what other rows are",
+        becomes("set()"),
+        "test_rows_that_both_or_neither_show_stay_so_where_nothing_tells_what_others_are",
     ),
     mutant(
         "choice-between-doings-of-a-unit-asked-again",

@@ -147,11 +147,12 @@ def test_rows_that_a_union_brought_in_another_form_stay_as_they_are_in_both():
     assert right(source, target, "p", "p", "y") == [True, True]
 
 
-def test_rows_that_both_show_stay_where_nothing_tells_what_others_are():
+def test_rows_that_both_or_neither_show_stay_so_where_nothing_tells_what_others_are():
     source, target = Log("a"), Log("b")
     first, second = source.act(adds=["x"]), source.act(adds=["y"])
     carry(target, first, second, adds=["z"], union=PURE)
-    assert right(source, target, "p", "pz", "pxy", "z", "xy") == [True, True, False, False]
+    results = "pz", "pxy", "z", "xy", "pzr"
+    assert right(source, target, "p", *results) == [True, True, False, False, False]
 
 
 def test_rows_that_others_may_hide_stay_with_them_in_a_keyed_table():

@@ -74,8 +74,9 @@ class ExpectedRows:
             return False  # slices of the same objects stay, whatever their segments are called
         theirs, ours, result = map(self._contents.of_all, (there, here, after))
         if self._source.is_doubtful(there) or self._target.is_doubtful(here):
-            # against rows-that-both-show-dropped-in-doubt
-            return self._once and not (theirs & ours) <= result
+            lost = (theirs & ours) - result  # against rows-that-both-show-dropped-in-doubt
+            back = result - theirs - ours  # against rows-that-neither-shows-added-in-doubt
+            return self._once and bool(lost or back)
         # against rows-replaced-by-a-unit-that-is-undone-dropped
         if self._source.replaced(theirs, ours, self._target):
             return True
