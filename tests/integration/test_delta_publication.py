@@ -278,9 +278,10 @@ def test_a_publication_begins_at_the_horizon_and_a_vacuum_cuts_it(tmp_path):
     for number in range(6):
         append(t, events(3, day=number % 2, first=3 * number))
     compact_all(t)
-    publish(t, "delta")
     clock.sleep(3600)
     append(t, events(2, first=50))
+    append(t, events(2, first=60))
+    publish(t, "delta")
     report = vacuum(t, dry_run=True, retention=timedelta(minutes=30), staging=timedelta(minutes=30))
     before = objects_of(t)
     done = vacuum(t, dry_run=False, retention=timedelta(minutes=30), staging=timedelta(minutes=30))

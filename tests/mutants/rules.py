@@ -482,6 +482,13 @@ RULES = (
         "test_dicts_for_a_column_that_the_table_lacks_have_the_same_keys",
     ),
     mutant(
+        "half-loaded-library",
+        "W3",
+        "rows are taken whatever other threads load",
+        becomes("getattr(sys.modules[module], name) if module in sys.modules else None"),
+        "test_rows_are_appended_while_another_thread_loads_a_library",
+    ),
+    mutant(
         "value-of-another-kind-stored",
         "W3",
         "a value of Python is stored only in a column of its kind",

@@ -29,6 +29,18 @@ _TEXTS = (str, bytes, bytearray, memoryview, range)  # iterable, but not lists
 _EXACT = 2**53  # all integers up to here are floats without loss
 
 
+def is_of(rows: Any, module: str, name: str) -> bool:
+    """Return whether an object is of a class of a library, which need not be loaded.
+
+    Args:
+        rows: the object.
+        module: of the class. Another thread may just be loading it, for other rows.
+        name: of the class.
+    """
+    cls = getattr(sys.modules.get(module), name, None)  # against half-loaded-library
+    return cls is not None and isinstance(rows, cls)
+
+
 def check_objects(rows: Any, schema: pa.Schema) -> None:
     """Check that Arrow converts a frame's Python objects exactly.
 
@@ -105,10 +117,9 @@ def check_index(rows: Any) -> None:
     Raises:
         InvalidInput: it is.
     """
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(rows, pandas.DataFrame):
+    if not is_of(rows, "pandas", "DataFrame"):
         return
-    index = rows.index
+    pandas, index = sys.modules["pandas"], rows.index
     if isinstance(index, pandas.RangeIndex) and index.name in rows.columns:
         raise InvalidInput(
             f"{index.name!r} is a column of the pandas frame and also its index, a range: drop "
@@ -151,9 +162,9 @@ def _mixes_times(values: list[Any], kinds: set[str]) -> bool:
 
 def _object_columns(rows: Any) -> Iterator[Any]:
     """Yield a frame's columns in the order of its Arrow schema; None for dtypes but `object`."""
-    pandas = sys.modules.get("pandas")  # imported, if `rows` is a frame
-    if pandas is None or not isinstance(rows, pandas.DataFrame):
+    if not is_of(rows, "pandas", "DataFrame"):
         return
+    pandas = sys.modules["pandas"]
     for values in _columns(rows, pandas):
         dtype = values.dtype
         if isinstance(dtype, pandas.CategoricalDtype):

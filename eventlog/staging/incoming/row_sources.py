@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.staging.incoming.dict_values import Unfit, from_python, inferred
+from eventlog.staging.incoming.pandas_frames import is_of
 from eventlog.staging.incoming.problems import first_line
 
 
@@ -72,10 +73,9 @@ def as_stream(rows: Any, table: TableTypes | None = None) -> Any:
             # Its own reader: the one by pyarrow refuses deletion vectors and renamed columns.
             query = sys.modules[library].QueryBuilder().register("rows", rows)
             return pa.RecordBatchReader.from_stream(query.execute("SELECT * FROM rows"))
-        dataset = sys.modules.get("pyarrow.dataset")
-        if dataset is not None and isinstance(rows, dataset.Dataset):
+        if is_of(rows, "pyarrow.dataset", "Dataset"):
             return rows.scanner().to_reader()
-        if dataset is not None and isinstance(rows, dataset.Scanner):
+        if is_of(rows, "pyarrow.dataset", "Scanner"):
             return rows.to_reader()
     except (EventLogError, MemoryError):
         raise

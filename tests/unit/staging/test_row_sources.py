@@ -1,6 +1,8 @@
 """Rows in forms without an Arrow stream: what people have in a notebook."""
 
 import datetime as dt
+import sys
+import types
 
 import polars as pl
 import pyarrow as pa
@@ -31,6 +33,15 @@ def test_rows_are_appended_in_the_form_that_they_have(form):
     append(table, ROWS)
     append(table, FORMS[form](table))
     assert scan(table).to_table().sort_by("name") == pa.concat_tables([ROWS] * 2).sort_by("name")
+
+
+@pytest.mark.parametrize("module", ["pyarrow.dataset", "pandas"])
+def test_rows_are_appended_while_another_thread_loads_a_library(module, monkeypatch):
+    """Python puts a module into `sys.modules` before it has any of its names."""
+    monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+    table = create()
+    append(table, ROWS)
+    assert scan(table).to_table() == ROWS
 
 
 def test_rows_of_a_delta_table_are_appended(tmp_path):
