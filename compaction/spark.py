@@ -76,7 +76,7 @@ def spark_session() -> SparkSession:
 
     # Otherwise local workers would run whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkSession.builder.appName("eventlog compact").getOrCreate()
+    return SparkSession.builder.appName("eventlog").getOrCreate()
 
 
 def active() -> SparkSession:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt, InvalidInput, NotFound, TableNotFound
@@ -16,6 +17,7 @@ from eventlog.format import keys
 from eventlog.fsck.contents.checksums import Compared, compare_checksums
 from eventlog.fsck.contents.key_check import check_keys
 from eventlog.fsck.contents.key_rows import KeyColumns
+from eventlog.fsck.contents.row_check import ReadSegments, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.objects.sought_segments import (
@@ -38,6 +40,7 @@ from eventlog.state.small.holds import check_kept
 from eventlog.store.port import ObjectStore, store_time_ms
 from eventlog.table.table import Table
 
+DriverName = Literal["local", "spark"]
 _MAX_SOUGHT = 1000  # lost segments for which a fallback is searched, which reads segments and log
 _AROUND = "its compaction inputs still exist: `eventlog scan --fallback` reads its rows from them"
 
@@ -61,7 +64,7 @@ class _Segments:
     keys_checked: int | None = None
 
 
-def fsck(
+def fsck(  # noqa: PLR0913 - what may be checked, each by itself
     table: Table,
     *,
     objects: bool = True,
@@ -70,6 +73,7 @@ def fsck(
     start: int | None = None,
     version: int | None = None,
     repair: bool = False,
+    driver: DriverName = "local",
     progress: Progress | None = None,
 ) -> Report:
     """Check a table: chain, fold, every header, delta and key frame, segments, leftovers.
@@ -88,22 +92,23 @@ def fsck(
         version: check the segments of this version; of the newest if None.
         repair: write missing key frames, and one for the newest version if readers would otherwise
             have to skip a damaged one. Nothing is ever overwritten or deleted.
+        driver: `spark`: the executors of the active session read the segments for `checksums`.
         progress: called repeatedly with the phase, the work done and the total.
 
     Raises:
-        InvalidInput: there is no key frame to start from, or `version` is before it; or
-            `keys` of a table without a key.
+        InvalidInput: there is no key frame to start from, or `version` is before it; or `keys` of a
+            table without a key; or there is no such driver.
         TableNotFound: there is no commit under this root.
         Unavailable: the store does not answer; the result is unknown.
         UnsupportedFormat: the log needs a newer release.
         VersionNotFound: there is no such `version`.
         VersionVacuumed: `version` is below the horizon, where segments may be gone.
     """
+    read = _segment_reader(driver) if checksums else None
     links: Links = {}
     store = past_links(table.store, links)
     listed = _listed(store, links)
-    if version is not None and version < (start or 0):
-        raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
+    _check_folded(start, version)
     progress, findings = progress or (lambda *_: None), Findings()
     wanted = listed.head if version is None else version
     walk = _walked(store, listed, findings, start=start, version=wanted, progress=progress)
@@ -111,26 +116,51 @@ def fsck(
     columns = _key_columns(store, walk, findings) if keys else None
     segments = _Segments()
     if objects or checksums or keys:
-        sought = sought_segments(walk, wanted, findings)
         segments = _check_segments(
-            store, walk, sought, findings, columns=columns, checksums=checksums, progress=progress
+            store, walk, wanted, findings, columns=columns, read=read, progress=progress
         )
     _check_publications(Session(store, table.clock), walk, findings, wanted=objects)
     _check_time(store, walk, findings, table.clock)
-    for key, message in sorted(links.items()):  # objects behind them count as absent
-        findings.add("error", message, key)
+    _report_links(links, findings)
     repairs = repair_frames(walk, findings, table.clock) if repair else ()
     return _report(walk, findings, repairs, start=start or 0, frames=frames, segments=segments)
+
+
+def _check_folded(start: int | None, version: int | None) -> None:
+    """Check that the fold from `start` on comes to `version`. Raises: InvalidInput."""
+    if version is not None and version < (start or 0):
+        raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
+
+
+def _report_links(links: Links, findings: Findings) -> None:
+    """Report symbolic links. Objects behind them count as absent."""
+    for key, message in sorted(links.items()):
+        findings.add("error", message, key)
+
+
+def _segment_reader(driver: DriverName) -> ReadSegments:
+    """Return how segments are read.
+
+    Raises:
+        InvalidInput: there is no such driver, or no session of Spark.
+    """
+    if driver == "local":
+        return read_segments
+    if driver != "spark":
+        raise InvalidInput(f"driver must be local or spark, not {driver!r}")
+    from eventlog.readers.spark.audits import reader_on_executors  # noqa: PLC0415 - the extra may be missing
+
+    return reader_on_executors()
 
 
 def _check_segments(
     store: ObjectStore,
     walk: Walk,
-    sought: SoughtSegments,
+    version: int,
     findings: Findings,
     *,
     columns: KeyColumns | None,
-    checksums: bool,
+    read: ReadSegments | None,
     progress: Progress,
 ) -> _Segments:
     """Check the segments of a version, and the objects beside the log.
@@ -138,19 +168,26 @@ def _check_segments(
     Args:
         store: of the table.
         walk: the completed walk over the log.
-        sought: the segments.
+        version: the version.
         findings: receives the problems.
         columns: how keys are read; None: the keys are not checked.
-        checksums: also read the segments.
+        read: how segments are read; None: they are not.
         progress: see `fsck`.
     """
+    sought = sought_segments(walk, version, findings)
     is_placed = _check_places(sought, findings)
     listing = look_at_objects(store, walk, sought, findings, progress)
     compared, rows = Compared(), None
-    if checksums:
-        follow = columns is not None
+    if read is not None:
         compared = compare_checksums(
-            store, walk, sought, listing, findings, keys_follow=follow, progress=progress
+            store,
+            walk,
+            sought,
+            listing,
+            findings,
+            read=read,
+            keys_follow=columns is not None,
+            progress=progress,
         )
     lost = [*listing.lost, *compared.lost]
     if columns is not None and is_placed:

@@ -15,11 +15,14 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 from support.distribution import SHORT_JVM
 
 from eventlog import Table, readers
+from eventlog.format import keys
+from eventlog.writers import append
 
 pytestmark = pytest.mark.long  # six JVMs; test_write and test_read show the same on local[2]
 
@@ -108,20 +111,48 @@ def master(tmp_path):
         yield url
 
 
-def test_two_workers_write_and_read_what_the_driver_says(master, tmp_path, s3, bucket):
+@pytest.fixture
+def drive(master, tmp_path):
+    """A function: run a job as a driver with a home of its own; return what it printed."""
+
+    def run(job, given):
+        home = tmp_path / "driver"
+        environment = make_home(home)
+        done = subprocess.run(
+            [home / "bin" / "python3", job, master, json.dumps(given)],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=JOB_S,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_an_audit_has_the_same_report_where_an_executor_was_killed(drive, tmp_path, s3, bucket):
+    kinds = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
+    table = Table.create(f"s3://{bucket}/table", kinds, time_column="ts")
+    days = [{"id": n, "ts": 1357516800000000 + n * 86_400_000_000} for n in range(12)]
+    append(table, pa.Table.from_pylist(days, schema=kinds))
+    key = keys.key_of(table.refresh().segments()[5])
+    body = table.store.get(key)
+    table.store.delete([key])
+    table.store.put_if_absent(key, body[:-1] + b"x")
+    marker = tmp_path / "begun"
+    given = {"uri": table.uri, "storage": s3.storage_options(), "marker": str(marker)}
+    said_of = drive(JOB.with_name("audit_job.py"), given)
+    assert said_of["equal"]
+    assert [finding["key"] for finding in said_of["report"]["findings"]] == [key]
+    assert marker.read_text().count("begun") > 12  # the task of the killed executor began again
+
+
+def test_two_workers_write_and_read_what_the_driver_says(drive, tmp_path, s3, bucket):
     shared, remote = (tmp_path / "shared" / "table").as_uri(), f"s3://{bucket}/table"
     places = {shared: {}, remote: s3.storage_options()}
-    environment = make_home(tmp_path / "driver")
-    done = subprocess.run(
-        [tmp_path / "driver" / "bin" / "python3", JOB, master, json.dumps(places)],
-        cwd=tmp_path / "driver",
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=JOB_S,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = drive(JOB, places)
     assert {task["home"] for task in found["tasks"]} == {"worker-1", "worker-2"}
     for task in found["tasks"]:
         assert Path(task["folder"]).is_relative_to(tmp_path / task["home"])

@@ -44,6 +44,7 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
 
 # Module of the core -> (a package above it that a function of it imports when it is called, why).
 LATE_IMPORTS = {
+    "eventlog.fsck.check": ("readers", "executors of Spark read the segments, if asked for"),
     "eventlog.table.table": ("readers", "`add_check` looks at the rows that a reader is shown"),
     "eventlog.publishing.positions": ("readers", "its merge decides which rows are hidden"),
 }

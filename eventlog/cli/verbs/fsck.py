@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 import msgspec
 
@@ -31,6 +33,10 @@ from eventlog.quantities import count_text, size_text
     "--version", type=click.IntRange(min=0),
     help="Check the segments of this version instead of the newest.",
 )  # fmt: skip
+@click.option(
+    "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
+    help="Where --checksums reads: in this process, or on Spark's executors.",
+)  # fmt: skip
 @click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
 def fsck(
     place: Place,
@@ -40,6 +46,7 @@ def fsck(
     keys: bool,
     start: int | None,
     version: int | None,
+    driver: Literal["local", "spark"],
     repair: bool,
 ) -> int:
     """Check that the stored objects agree with the log; exit code 4 if they do not.
@@ -47,6 +54,10 @@ def fsck(
     Folds all commits from version 0, compares every header, delta and key frame with the result,
     looks for the live segments, and counts the objects that nothing refers to.
     """
+    if driver == "spark":
+        from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
+
+        spark.spark_session()
     table, clock = place.unopened(), SystemClock()
     begun = clock.now_ms()
     with terminal.progress() as advance:
@@ -58,6 +69,7 @@ def fsck(
             start=start,
             version=version,
             repair=repair,
+            driver=driver,
             progress=advance,
         )
     if place.as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from eventlog.errors import Corrupt, DataLoss, InvalidInput
 from eventlog.format import keys
-from eventlog.fsck.contents.row_check import RowCheck, SeenRows, read_segments
+from eventlog.fsck.contents.row_check import ReadSegments, RowCheck, SeenRows
 from eventlog.fsck.contents.vector_check import compare_vectors
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Progress, Walk
@@ -38,6 +38,31 @@ class Compared:
     refused: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _RowProblems:
+    """Finds what is wrong with the rows of a segment. Can be pickled.
+
+    Attributes:
+        checks: how the rows of a version are read, by version.
+        held: the versions of the segments that are only held, by their ids.
+        version: the version of the others.
+        keys_follow: see `compare_checksums`.
+    """
+
+    checks: Mapping[int, RowCheck]
+    held: Mapping[str, int]
+    version: int
+    keys_follow: bool
+
+    def __call__(self, segment: Segment) -> list[str]:
+        check = self.checks.get(self.held.get(segment.id, self.version))
+        if check is None:
+            return []  # nothing can be read, which was reported
+        # Statistics are of all rows, deleted ones included; vectors are read elsewhere.
+        whole = msgspec.structs.replace(segment, vector=UNSET)
+        return check.problems(whole, places=segment.id in self.held or not self.keys_follow)
+
+
 def compare_checksums(
     store: ObjectStore,
     walk: Walk,
@@ -45,6 +70,7 @@ def compare_checksums(
     listing: ListedObjects,
     findings: Findings,
     *,
+    read: ReadSegments,
     keys_follow: bool,
     progress: Progress,
 ) -> Compared:
@@ -56,6 +82,7 @@ def compare_checksums(
         sought: the segments of the version to check.
         listing: the segments that are only held, and those that are known to be lost.
         findings: receives the problems, besides those of lost segments.
+        read: how segments are read.
         keys_follow: whether the live rows in wrong places are reported by a check of the keys.
         progress: called with the number of bytes that were read, and their total.
     """
@@ -64,17 +91,9 @@ def compare_checksums(
     checks = _row_checks(store, walk, sought, held, findings)
     both = [*sought.segments.values(), *(one.segment for one in held)]
     compared, total, done = Compared(), sum(segment.bytes for segment in both), 0
-
-    def problems(segment: Segment) -> list[str]:
-        holder = holders.get(segment.id)
-        check = checks.get(holder.version if holder else sought.version)
-        if check is None:
-            return []  # nothing can be read, which was reported
-        # Statistics are of all rows, deleted ones included; the vectors are read below.
-        whole = msgspec.structs.replace(segment, vector=UNSET)
-        return check.problems(whole, places=holder is not None or not keys_follow)
-
-    for seen in read_segments(store, sorted(both, key=_by_age), problems):
+    versions = {one.segment.id: one.version for one in held}
+    problems = _RowProblems(checks, versions, sought.version, keys_follow)
+    for seen in read(store, sorted(both, key=_by_age), problems):
         segment, holder = seen.segment, holders.get(seen.segment.id)
         done += segment.bytes
         progress("bytes", done, total)

@@ -59,6 +59,11 @@ class SeenRows:
     refused: bool = False
 
 
+ReadSegments = Callable[
+    [ObjectStore, Iterable[Segment], Callable[[Segment], list[str]]], Iterator[SeenRows]
+]  # as `read_segments`: in this process, or elsewhere
+
+
 class Statistics:
     """The statistics that an entry must have for rows that are read in parts (FORMAT.md R7.4).
 

@@ -1,0 +1,100 @@
+"""`fsck` whose segments executors read: the same report as in one process."""
+
+import datetime as dt
+import json
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from eventlog import Table
+from eventlog.cli.program import build
+from eventlog.errors import InvalidInput
+from eventlog.format import keys
+from eventlog.fsck import check
+from eventlog.fsck.check import fsck
+from eventlog.readers.spark import audits
+from eventlog.writers import append, delete, upsert
+
+START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
+
+
+def rows(ids):
+    found = [{"id": n, "ts": START + dt.timedelta(hours=n), "n": n % 4} for n in ids]
+    return pa.Table.from_pylist(found, schema=SCHEMA)
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A table of nine days, with deleted rows, an older version held by a pin."""
+    made = Table.create((tmp_path / "plain").as_uri(), SCHEMA, time_column="ts")
+    append(made, rows(range(200)))
+    made.pin("old")
+    delete(made, where="id >= 24 and id < 50")
+    return made
+
+
+@pytest.fixture
+def keyed(tmp_path):
+    """A keyed table of some upserts."""
+    made = Table.create(
+        (tmp_path / "keyed").as_uri(), SCHEMA, time_column="ts", key="id", buckets=4
+    )
+    for first in (0, 20, 40):
+        upsert(made, rows(range(first, first + 30)))
+    return made
+
+
+def reports(table):
+    """The report of the executors, after a check that this process has the same."""
+    here = fsck(Table(table.store), checksums=True)
+    with mock.patch.object(check, "read_segments", side_effect=AssertionError("in this process")):
+        there = fsck(Table(table.store), checksums=True, driver="spark")
+    assert there == here
+    assert here.checksummed
+    return there
+
+
+def damage(table, number, change):
+    """Change the object of a segment."""
+    segment = table.refresh().segments()[number]
+    key = keys.key_of(segment)
+    body = change(table.store.get(key))
+    table.store.delete([key])
+    if body is not None:
+        table.store.put_if_absent(key, body)
+    return key
+
+
+def test_executors_find_what_one_process_finds(spark, plain, keyed, monkeypatch):
+    monkeypatch.setattr(audits, "SHARE_BYTES", 2 * 2**20)  # some segments a task
+    assert reports(plain).ok
+    assert reports(keyed).ok
+    flipped = damage(plain, 0, lambda body: body[:50] + bytes([body[50] ^ 1]) + body[51:])
+    cut = damage(plain, 2, lambda body: body[:-9])
+    gone = damage(plain, 4, lambda body: None)
+    report = reports(plain)
+    assert {flipped, cut, gone} <= {finding.key for finding in report.findings}
+    damage(keyed, 1, lambda body: body[:-1] + b"x")
+    assert not reports(keyed).ok
+
+
+def test_a_driver_that_there_is_not_is_refused(plain, monkeypatch):
+    with pytest.raises(InvalidInput, match="driver must be local or spark, not 'dask'"):
+        fsck(plain, checksums=True, driver="dask")
+    monkeypatch.setattr(SparkSession, "getActiveSession", staticmethod(lambda: None))
+    with pytest.raises(InvalidInput, match="needs an active SparkSession"):
+        fsck(plain, checksums=True, driver="spark")
+
+
+def test_the_program_has_the_driver(spark, plain):
+    gone = damage(plain, 4, lambda body: None)
+    command = ["fsck", plain.uri, "--checksums", "--driver", "spark", "--json"]
+    done = CliRunner().invoke(build(), command)
+    assert done.exit_code == 4
+    found = json.loads(done.stdout)
+    assert [one["key"] for one in found["findings"]] == [gone]
+    assert found["checksummed"] == fsck(Table(plain.store), checksums=True).checksummed
