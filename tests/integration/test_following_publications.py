@@ -214,7 +214,7 @@ def test_the_verb_tells_what_is_published_when_it_is_interrupted(tmp_path, monke
     assert "leave --version out" in told.stderr
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @FORMATS
 def test_signals_end_it(tmp_path, format_name, number):

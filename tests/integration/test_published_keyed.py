@@ -99,7 +99,7 @@ def test_versions_read_as_scan_reads_them(tmp_path):
             check_engines(t, name, [2])
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=6)
 @every_format
 @pytest.mark.parametrize(
     "options",
@@ -152,7 +152,7 @@ def test_keys_of_several_time_chunks_are_merged_by_chunk(tmp_path, form):
     check_engines(t, form.split()[0])
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_read_as_scan_reads_them(tmp_path, seed):
     play_published(seed, tmp_path)
@@ -296,7 +296,7 @@ def test_publishers_at_once_do_no_harm(form):
     assert objects_under(t, name) == whole
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=4)
 @every_format
 @pytest.mark.parametrize("how", ["before", "after", "lost", "refused"])
 def test_a_publisher_killed_at_any_call_is_continued_by_another(form, how):
