@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a test-engines simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
+.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -94,6 +94,11 @@ test-s3a: setup ## Spark's own Parquet reader on S3, with the real hadoop-aws fr
 test-engines: setup ## the same questions on the same versions in every engine, equal or refused; writes the matrix of docs/guides/engines.md
 	@.ci/engines
 	@PYTHONPATH=.:tests:tests/engines $(PYTHON) -P tests/engines/run.py $(if $(ONLY),--only "$(ONLY)")
+
+VERSIONS_PUBLISHED ?= 1000
+
+test-publishing: $(STAMP) ## VERSIONS_PUBLISHED=1000 beside writers and vacuums by processes that are killed, in a directory and on S3: some ten minutes
+	@PYTHONPATH=tests $(PYTHON) -m soak.publications --versions $(VERSIONS_PUBLISHED) $(if $(SEED),--seed $(SEED))
 
 # Long runs: their length is given on the command line.
 MINUTES ?= 1

@@ -9,7 +9,7 @@ from typing import Any
 from tenacity import RetryCallState, Retrying
 
 from eventlog.clock import Clock
-from eventlog.errors import InvalidInput
+from eventlog.errors import InvalidInput, KeyNotFound, VersionVacuumed
 from eventlog.publishing.delta.delta_listing import list_recent_delta
 from eventlog.publishing.delta.publisher import DeltaPublisher
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
@@ -76,6 +76,17 @@ class StandingPublisher:
             done = self._delta.publish(self._first, last, more)
             self._first = None  # it has begun
             return done
+        while True:
+            horizon = self.session.refresh().meta.horizon
+            try:
+                return self._to_iceberg(last, more)
+            except (KeyNotFound, VersionVacuumed):
+                # A vacuum took what this publisher had listed, or vectors of old versions.
+                # against iceberg-overtaken-by-a-vacuum
+                if self.session.refresh().meta.horizon <= horizon:
+                    raise
+
+    def _to_iceberg(self, last: int | None, more: Callable[[], bool]) -> Publication:
         publisher, self._iceberg = self._iceberg, None  # made again after an error
         # against publisher-that-knows-too-much
         if publisher is not None and not publisher.is_current():

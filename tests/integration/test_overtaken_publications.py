@@ -1,26 +1,32 @@
 """Publications that a vacuum overtakes: Delta's, from the horizon on; and long ones."""
 
+import contextlib
 import json
+import random
 from datetime import timedelta
 
 import pytest
-from support.builders import Spy, create, events, live
+from support.builders import CrashingStore, Spy, create, events, live
 from support.deleting import delete_rows
+from support.publication_rounds import FORMATS, MetStore, change, check_publication
 from support.published import known_rows, objects_of, readings
 
 from eventlog import Table
 from eventlog.compaction import vacuum
-from eventlog.errors import Corrupt, InvalidInput
+from eventlog.errors import Corrupt, InvalidInput, Unavailable
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
 from eventlog.publishing.delta import checkpoints, delta_listing
 from eventlog.publishing.delta.publisher import DeltaPublisher
+from eventlog.publishing.iceberg import cut_iceberg
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Crash
 from eventlog.writers import append
 
 DELTA = "_delta_log/"
-HINT = f"{DELTA}_last_checkpoint"
+HINT, ICEBERG_HINT = f"{DELTA}_last_checkpoint", "metadata/version-hint.text"
+FORMATS_EACH = pytest.mark.parametrize("name", FORMATS)
 NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
 
 
@@ -54,35 +60,6 @@ def fresh(t):
 
 def named_by_the_hint(t):
     return json.loads(t.store.get(HINT))["version"]
-
-
-class MetStore(Spy):
-    """A store that calls something back before its `at`-th call, once."""
-
-    def __init__(self, inner, at, meet):
-        super().__init__(inner)
-        self.calls, self._at, self._meet = 0, at, meet
-
-    def _tick(self):
-        self.calls += 1
-        if self.calls == self._at:
-            self._meet()
-
-    def get(self, key, *, start=0, length=None):
-        self._tick()
-        return super().get(key, start=start, length=length)
-
-    def put_if_absent(self, key, body):
-        self._tick()
-        return super().put_if_absent(key, body)
-
-    def put_hint(self, key, body):
-        self._tick()
-        super().put_hint(key, body)
-
-    def list(self, prefix, *, after="", limit=None):
-        self._tick()
-        return super().list(prefix, after=after, limit=limit)
 
 
 @pytest.mark.verify
@@ -131,45 +108,43 @@ def often(monkeypatch):
     monkeypatch.setattr(delta_listing, "PAGE", 10)
 
 
-def meeting(at):
+def meeting(name, at):
     """Publish at a store that is met by another publisher and a vacuum at a call; return calls."""
     store = MemoryStore()
     t = changed(store, deletes=4)
-    publish(t, "delta", version=1)
+    publish(t, name, version=1)
 
     def meet():
-        publish(t, "delta")
+        publish(t, name)
         append(t, events(1, first=30))
-        publish(t, "delta")
+        publish(t, name)
         vacuumed(t)
 
     met = MetStore(store, at, meet)
-    other = Table.open("", store=met)
-    publish(other, "delta")
-    assert publish(t, "delta").last == t.refresh().version
-    assert f"{DELTA}{named_by_the_hint(t):020d}.checkpoint.parquet" in objects_of(t), at
+    publish(Table.open("", store=met), name)
+    assert publish(t, name).last == t.refresh().version
     assert fsck(t).ok, at
     append(t, events(1, first=40))
-    publish(t, "delta")
+    publish(t, name)
     vacuumed(t)
-    publish(t, "delta")
-    found, expected = fresh(t)
-    assert found == expected, at
+    check_publication(t, name)
     return met.calls
 
 
+@FORMATS_EACH
 @pytest.mark.usefixtures("often")
-def test_a_vacuum_between_a_publishers_calls_does_no_harm():
-    assert meeting(21) > 21
+def test_a_vacuum_between_a_publishers_calls_does_no_harm(name):
+    assert meeting(name, 21) > 21
 
 
-@pytest.mark.sample(0, verify=1)
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.parametrize("first", range(1, 5))
+@FORMATS_EACH
 @pytest.mark.usefixtures("often")
-def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(first):
+def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(name, first):
     at = calls = first
     while at <= calls:
-        calls = max(calls, meeting(at))
+        calls = max(calls, meeting(name, at))
         at += 4
     assert at > 30
 
@@ -207,15 +182,15 @@ def test_a_vacuum_mends_the_hint_that_a_slow_publisher_put():
 
 
 class SlowDelete(Spy):
-    """A store in which something happens before the Delta log is cut."""
+    """A store in which something happens before a publication is cut."""
 
-    def __init__(self, inner, before):
+    def __init__(self, inner, before, prefix=DELTA):
         super().__init__(inner)
-        self._before = before
+        self._before, self._prefix = before, prefix
 
     def delete(self, keys):
         batch = [*keys]
-        if batch[0].startswith(DELTA):
+        if batch[0].startswith(self._prefix):
             self._before()
         super().delete(batch)
 
@@ -271,3 +246,103 @@ def test_the_delta_log_of_another_program_is_not_cut():
     before = objects_of(t)
     vacuumed(t)
     assert objects_of(t) == before
+
+
+def iceberg_hint_is_there(t):
+    return t.store.get(f"metadata/{t.store.get(ICEBERG_HINT).decode()}.metadata.json")
+
+
+def test_the_hint_of_iceberg_does_not_stay_at_a_version_that_a_vacuum_deleted():
+    spy = Spy(MemoryStore())
+    t, other = changed(spy.inner), Table.open("", store=spy)
+
+    def overtaken(key):
+        if key == ICEBERG_HINT:
+            spy.before_put = lambda key: None
+            append(t, events(1, first=30))
+            publish(t, "iceberg")
+            vacuumed(t)
+
+    spy.before_put = overtaken
+    publish(other, "iceberg", version=2)
+    assert iceberg_hint_is_there(t)
+
+
+def test_a_vacuum_mends_the_hint_of_iceberg_that_a_slow_publisher_put():
+    spy = Spy(MemoryStore())
+    t = changed(spy.inner)
+    append(t, events(1, first=30))
+    publish(t, "iceberg")
+    t.clock.advance(10**9)
+    slow = SlowDelete(spy.inner, lambda: spy.inner.put_hint(ICEBERG_HINT, b"v2"), "metadata/")
+    vacuum(Table(slow, t.clock), **NOW)
+    assert iceberg_hint_is_there(t)
+
+
+def test_a_vacuum_takes_what_a_publisher_that_it_overtook_put_again():
+    t = changed(MemoryStore())
+    append(t, events(1, first=30))
+    publish(t, "iceberg")
+    old = objects_of(t, "metadata/")
+    horizon = vacuumed(t)
+    for key in ("metadata/v1.metadata.json", "metadata/v2.metadata.json"):  # without their lists
+        t.store.put_if_absent(key, old[key])
+    append(t, events(1, first=40))
+    publish(t, "iceberg")
+    assert fsck(t).ok
+    vacuumed(t)
+    versions = [int(key[10:].partition(".")[0]) for key in objects_of(t, "metadata/v")
+                if key.endswith(".json")]  # fmt: skip
+    assert min(versions) >= horizon
+
+
+def test_an_interrupted_cut_of_iceberg_is_continued():
+    t = changed(MemoryStore())
+    append(t, events(1, first=30))
+    publish(t, "iceberg")
+    before = objects_of(t, "metadata/")
+    t.clock.advance(10**9)
+    whole = [key for key, _ in cut_iceberg(t.session, 4, run=False)]
+    for kept in range(len(whole)):
+        t.store.delete(whole[:kept])
+        assert {key for key, _ in cut_iceberg(t.session, 4, run=False)} == {*whole[kept:]}
+        for key in whole[:kept]:
+            t.store.put_if_absent(key, before[key])
+
+
+def disturbed(seed, changes):
+    """Publish beside changes: two publishers in each format, met by each other and killed."""
+    draw, store = random.Random(seed), MemoryStore()
+    t = create(store)
+
+    def publish_once(name, at, then):
+        met = MetStore(store, draw.randrange(1, 40), then)
+        killed = CrashingStore(met, at, draw.choice(["before", "after", "lost", "refused"]))
+        with contextlib.suppress(Crash, Unavailable):
+            publish(Table.open("", store=killed), name)
+
+    for number in range(changes):
+        t.clock.advance(60_000)
+        name = draw.choice(FORMATS)
+        move = lambda n=number: change(t, draw, n, timedelta(minutes=20))
+        other = lambda name=name, move=move: publish_once(name, draw.randrange(5, 90), move)
+        if draw.random() < 0.5:
+            move()
+        else:
+            publish_once(name, draw.randrange(5, 120), draw.choice([move, other]))
+    t.clock.advance(60_000)
+    vacuum(t, dry_run=False, retention=timedelta(minutes=10), staging=timedelta(minutes=10))
+    return {name: check_publication(t, name) for name in FORMATS}
+
+
+@pytest.mark.usefixtures("often")
+def test_publishers_beside_changes_and_vacuums_leave_what_one_publication_puts():
+    first, last = disturbed(1, 14)["delta"]
+    assert first < last
+
+
+@pytest.mark.verify
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_more_publishers_beside_changes_and_vacuums(seed):
+    disturbed(seed, 60)

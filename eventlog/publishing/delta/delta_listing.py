@@ -40,13 +40,14 @@ class DeltaListing:
     def gap(self, horizon: int) -> int | None:
         """Return the first version that is missing between the published ones; None if none is.
 
-        A publication that a vacuum overtook goes on at the horizon then, with a checkpoint.
+        A publication that a vacuum overtook goes on with a checkpoint: at the horizon, or at the
+        next version if vectors that the horizon names are gone.
 
         Args:
             horizon: of the table.
         """
         for last, version in self._jumps():
-            if version > horizon or version not in self.checkpoints:
+            if version > horizon + 1 or version not in self.checkpoints:
                 return last + 1
         return None
 

@@ -17,11 +17,11 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     Same,
     is_published_key,
     metadata_key,
+    names_metadata,
     parse_metadata_key,
 )
 from eventlog.publishing.publication import PublicationProblem
 from eventlog.session.session import Session
-from eventlog.store.port import ObjectStore
 
 _WRONG = "is not what this table is published as: `eventlog unpublish`, and publish again"
 
@@ -87,7 +87,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
             run[0],
             "warning",
         )
-    if not _names_metadata(session.store):  # against hint-of-no-metadata-unreported
+    if not names_metadata(session.store):  # against hint-of-no-metadata-unreported
         yield PublicationProblem(
             "names no version that is published: "
             f"{command('publish', 'iceberg', session.uri)} puts it again",
@@ -99,28 +99,12 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
 def _of_metadata(
     session: Session, publisher: IcebergPublisher, published: Iterable[int]
 ) -> Iterator[PublicationProblem]:
-    """Yield what is wrong with the metadata files of versions."""
+    """Yield what is wrong with the metadata files of the versions that vacuum keeps."""
     horizon = session.refresh().meta.horizon
-    for version in published:
+    for version in (v for v in published if v >= horizon):  # a vacuum takes those below
         key = metadata_key(version)
         try:
             if not publisher.is_published(version, session.store.get(key)):
                 yield PublicationProblem(f"the object {_WRONG}", key, version)
-        except (InvalidInput, KeyNotFound) as error:
+        except (DataLoss, InvalidInput, KeyNotFound) as error:
             yield PublicationProblem(error.message, key, version)
-        except DataLoss as error:
-            if version >= horizon:  # below it a vacuum may have deleted the segments
-                yield PublicationProblem(error.message, key, version)
-
-
-def _names_metadata(store: ObjectStore) -> bool:
-    """Return whether the hint names a metadata file that is there, or there is no hint."""
-    try:
-        named = store.get(HINT)
-    except KeyNotFound:
-        return True  # readers list, and the next call puts it
-    key = f"{PREFIX}{named.decode(errors='replace')}.metadata.json"
-    try:
-        return parse_metadata_key(key) is not None and bool(store.get(key, length=1))
-    except KeyNotFound:
-        return False

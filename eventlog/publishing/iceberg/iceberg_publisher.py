@@ -28,6 +28,8 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     PREFIX,
     ManifestPublisher,
     PublishedObjects,
+    hint_body,
+    mend_hint,
     metadata_key,
     parse_metadata_key,
     stranger_error,
@@ -452,7 +454,7 @@ class IcebergPublisher:
     def _put_hint(self, *, changed: bool) -> None:
         if not self.published:
             return
-        wanted = f"v{max(self.published)}".encode()  # against dropped-by-the-hint
+        wanted = hint_body(max(self.published))
         store = self._store
         if not changed:
             try:
@@ -461,6 +463,8 @@ class IcebergPublisher:
             except KeyNotFound:
                 pass
         store.put_hint(HINT, wanted)
+        # A vacuum deletes versions before it puts a hint, which this one may have replaced.
+        mend_hint(store)  # against iceberg-hint-after-a-vacuum
 
 
 def _time_column(snapshot: Snapshot) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from eventlog.display import command
@@ -18,6 +18,7 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     HINT,
     PREFIX,
     is_published_key,
+    mend_hint,
     parse_metadata_key,
 )
 from eventlog.publishing.iceberg.translation.avro_files import DELETES, avro_records
@@ -98,17 +99,34 @@ def cut_iceberg(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str
         )
         return ()
     try:
-        doomed = [*old, *sorted(_only_below(store, files, horizon))]
-    except InvalidInput as error:  # where the vacuum runs an extra is not installed
-        logger.warning("what is published of vacuumed versions stays: %s", error.message)
+        below = _only_below(store, files, horizon, sizes)
+    except (InvalidInput, KeyNotFound) as error:  # an extra is not installed, or an object is lost
+        logger.warning("what is published of vacuumed versions stays: %s", error)
         return ()
+    # What names others goes after them, so that the next vacuum continues an interrupted one.
+    # against cut-that-leaves-garbage
+    doomed = [*sorted(below, key=_depth), *old]
     if run:
         store.delete(doomed)
+        # A publisher that the vacuum overtook may have named one that is deleted now.
+        mend_hint(store)  # against cut-leaves-a-lost-iceberg-hint
     return tuple((key, sizes[key]) for key in doomed if key in sizes)
 
 
-def _only_below(store: ObjectStore, files: Mapping[int, str], horizon: int) -> set[str]:
-    """Return the keys of what metadata files below a horizon name, and no later one does."""
+def _only_below(
+    store: ObjectStore, files: Mapping[int, str], horizon: int, there: Collection[str]
+) -> set[str]:
+    """Return the keys of what metadata files below a horizon name, and no later one does.
+
+    Args:
+        store: of the table.
+        files: the keys of the metadata files, by version.
+        horizon: a version that is kept.
+        there: the keys of the objects that are there; others are left out.
+
+    Raises:
+        KeyNotFound: an object that a kept version names is missing.
+    """
     versions = sorted(files)
     documents = dict(
         zip(versions, each(lambda v: _document(store, files[v]), versions), strict=True)
@@ -126,13 +144,36 @@ def _only_below(store: ObjectStore, files: Mapping[int, str], horizon: int) -> s
         for snapshot in published_snapshots(documents[version])
         if version < horizon
     } - kept
-    below = lists | _named(store, lists, location)
+    # Those of an interrupted vacuum are gone, or of a publisher that it overtook.
+    lists = {uri for uri in lists if uri.removeprefix(f"{location}/") in there}
+    below = lists | _named(store, lists, location, there)
     gone = below - _named(store, kept, location) if below else set()
-    return {uri.removeprefix(f"{location}/") for uri in gone}
+    return {key for uri in gone if (key := uri.removeprefix(f"{location}/")) in there}
 
 
-def _named(store: ObjectStore, lists: Iterable[str], location: str) -> set[str]:
-    """Return the URIs of the manifests of manifest lists, and of the files of their deletes."""
+def _depth(key: str) -> tuple[int, str]:
+    """Return where a key comes in the order of deletes: files, then manifests, then lists."""
+    kinds = (f"{PREFIX}deletes-", f"{PREFIX}manifest-", f"{PREFIX}snap-")
+    return next((n for n, kind in enumerate(kinds) if key.startswith(kind)), 0), key
+
+
+def _named(
+    store: ObjectStore,
+    lists: Iterable[str],
+    location: str,
+    there: Collection[str] | None = None,
+) -> set[str]:
+    """Return the URIs of the manifests of manifest lists, and of the files of their deletes.
+
+    Args:
+        store: of the table.
+        lists: their URIs.
+        location: the root URI.
+        there: the keys of manifests that are read; None: all.
+
+    Raises:
+        KeyNotFound: one of the others is missing.
+    """
 
     def records(uri: str) -> list[dict[str, Any]]:
         return avro_records(store.get(uri.removeprefix(f"{location}/")))
@@ -142,7 +183,11 @@ def _named(store: ObjectStore, lists: Iterable[str], location: str) -> set[str]:
         for found in each(records, sorted(lists))
         for record in found
     }
-    deletes = sorted(uri for uri, content in manifests.items() if content == DELETES)
+    deletes = sorted(
+        uri
+        for uri, content in manifests.items()
+        if content == DELETES and (there is None or uri.removeprefix(f"{location}/") in there)
+    )
     files = {entry["data_file"]["file_path"] for found in each(records, deletes) for entry in found}
     return {*manifests, *files}
 

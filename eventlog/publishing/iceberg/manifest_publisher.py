@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from eventlog.display import command
-from eventlog.errors import Corrupt
+from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import entry_order, keys
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.format.frames import entry_columns
@@ -60,6 +60,7 @@ from eventlog.session.session import Session
 from eventlog.state import keyframe
 from eventlog.state.delta import drop_of
 from eventlog.store.parallel import each
+from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
 
 PREFIX = "metadata/"
@@ -98,6 +99,40 @@ def is_published_key(key: str) -> bool:
     return key in {HINT, BARRIER} or any(
         form.fullmatch(key) for form in (_METADATA, _LIST, _MANIFEST, _DELETES)
     )
+
+
+def hint_body(version: int) -> bytes:
+    """Return the hint that names a version.
+
+    It is what DuckDB and ClickHouse read, and no number: a catalog of directories finds no table.
+    """
+    return f"v{version}".encode()  # against dropped-by-the-hint
+
+
+def names_metadata(store: ObjectStore) -> bool:
+    """Return whether the hint names a metadata file that is there, or there is no hint."""
+    try:
+        named = store.get(HINT)
+    except KeyNotFound:
+        return True  # readers list, and the next call puts it
+    key = f"{PREFIX}{named.decode(errors='replace')}.metadata.json"
+    try:
+        return parse_metadata_key(key) is not None and bool(store.get(key, length=1))
+    except KeyNotFound:
+        return False
+
+
+def mend_hint(store: ObjectStore) -> None:
+    """Let the hint name the newest version if the one that it names is gone. Two small GETs.
+
+    If it is gone, a LIST more.
+    """
+    if names_metadata(store):
+        return
+    versions = (parse_metadata_key(row.key) for row in store.list(PREFIX))
+    newest = max((v for v in versions if v is not None), default=None)
+    if newest is not None:
+        store.put_hint(HINT, hint_body(newest))
 
 
 class PublishedObjects:
