@@ -236,13 +236,18 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     return kept_snapshot(table, version, given.named.get("timestamp"))
 
 
-def check_schema_columns(given: SparkOptions, schema: StructType) -> None:
+def check_schema_columns(given: SparkOptions, schema: StructType, *, located: bool = False) -> None:
     """Check that a schema has the columns that option `columns` names, if it is given.
+
+    Args:
+        given: the options.
+        schema: the table's columns that are read.
+        located: whether Spark is given some of `SEGMENT_COLUMNS` besides.
 
     Raises:
         InvalidInput: it has not; or it has none, and Spark would lose the rows.
     """
-    if not schema.fields and not keeps_rows_without_columns():
+    if not schema.fields and not located and not keeps_rows_without_columns():
         raise InvalidInput(
             "Spark 4.0 loses the rows of a data source without columns: name a column, or use "
             "eventlog.readers.spark.read"

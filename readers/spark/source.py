@@ -146,7 +146,7 @@ def make_reader(
     )
     located = given.segment_columns
     columns = without_columns_of(schema, SEGMENT_COLUMNS) if located else schema
-    check_schema_columns(given, columns)
+    check_schema_columns(given, columns, located=len(columns) < len(schema))
     snapshot = open_snapshot(given, pinned)
     wanted = check_schema(columns, snapshot)
     if located:
