@@ -49,7 +49,8 @@ class AskedTable:
         return range(1, self.table.head().version + 1)
 
 
-def _row(n):
+def row_of(n):
+    """Return a row of every type by its number; each fifth has nothing but what is required."""
     at = dt.datetime(2013, 1, 1 + n % 2, n % 24, n % 60, 7, n, tzinfo=dt.UTC)
     row = {
         "at": at,
@@ -76,17 +77,18 @@ def _row(n):
 
 
 def _rows(first, count, schema=SCHEMA):
-    return pa.Table.from_pylist([_row(n) for n in range(first, first + count)], schema=schema)
+    return pa.Table.from_pylist([row_of(n) for n in range(first, first + count)], schema=schema)
 
 
-def _created(path, schema=SCHEMA, **options):
+def created(path, schema=SCHEMA, **options):
+    """Return a new table whose clock is set by hand."""
     clock = ManualClock(START_MS, 1)
     return Table.create(path, schema, time_column="at", clock=clock, **options)
 
 
 def append_only(path):
     """Appends, a compaction, an append."""
-    t = _created(path)
+    t = created(path)
     append(t, _rows(0, 12))
     append(t, _rows(12, 12))
     compact_all(t)
@@ -97,7 +99,7 @@ def append_only(path):
 
 def evolved(path):
     """A column added, one renamed, one widened, one dropped; a compaction, an append."""
-    t = _created(path)
+    t = created(path)
     append(t, _rows(0, 12))
     t.add_columns([pa.field("added", pa.string())])
     t.rename_column("name", "label")
@@ -114,7 +116,7 @@ def evolved(path):
 
 def deleted_from(path):
     """Deletes, twice from one segment; a compaction; an append and a delete."""
-    t = _created(path)
+    t = created(path)
     append(t, _rows(0, 12))
     append(t, _rows(12, 12))
     delete(t, where="id = 3 or id = 20")
@@ -128,7 +130,7 @@ def deleted_from(path):
 
 def keyed(path):
     """Upserts of rows that exist; a compaction; an upsert."""
-    t = _created(path, key="id", order_by="at", buckets=2)
+    t = created(path, key="id", order_by="at", buckets=2)
     upsert(t, _rows(0, 12))
     upsert(t, _rows(6, 12).set_column(8, "name", pa.array([f"new {n}" for n in range(12)])))
     compact_all(t)
@@ -144,7 +146,7 @@ def large(path):
     at = np.datetime64("2013-01-02T00:00:00", "us") + (ids * 20_000).astype("timedelta64[us]")
     columns = {"at": at, "id": ids, "real": chance.random(LARGE_ROWS) - 0.5}
     schema = pa.schema([SCHEMA.field("at"), SCHEMA.field("id"), SCHEMA.field("real")])
-    t = _created(path, schema)
+    t = created(path, schema)
     append(t, pa.table(columns, schema=schema))
     delete(t, where="real >= 0.1 and real < 0.101")
     return AskedTable(t)

@@ -106,14 +106,14 @@ def _counted(outcomes, number_of):
     return ", ".join(parts) or "-"
 
 
-def put_between(page, text):
-    """Return a page with the matrix between its markers.
+def put_between(page, text, begin=BEGIN):
+    """Return a page with a table between its markers.
 
     Raises:
         ValueError: it has none.
     """
-    before, begin, rest = page.partition(BEGIN)
+    before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no place for the matrix: {BEGIN}{END}")
+    if not found or not end:
+        raise ValueError(f"the page has no place for the table: {begin}{END}")
     return f"{before}{begin}\n{text}\n{end}{after}"

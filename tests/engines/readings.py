@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+from spark_sessions import DELTA, ICEBERG, release, session
 
 ROOT = Path(__file__).parents[2]
 MOMENT = "TIMESTAMPTZ '{:%Y-%m-%d %H:%M:%S}+00:00'"
@@ -181,7 +182,8 @@ def by_datafusion_delta(place, question):
 
 
 @cache
-def _duckdb_with_extensions():
+def duckdb_with_extensions():
+    """Return a connection of this process that has the extensions for Delta and Iceberg."""
     import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
@@ -195,7 +197,7 @@ def _duckdb_with_extensions():
 def by_duckdb_delta(place, question):
     """Published as Delta, by DuckDB."""
     relation = f"delta_scan('{place.path}', version => {place.version})"
-    return _of_duckdb(_duckdb_with_extensions(), relation, question)
+    return _of_duckdb(duckdb_with_extensions(), relation, question)
 
 
 def _of_clickhouse(place, relation, question, settings=""):
@@ -244,7 +246,7 @@ def by_polars_iceberg(place, question):
 
 def by_duckdb_iceberg(place, question):
     """Published to Iceberg, by DuckDB."""
-    return _of_duckdb(_duckdb_with_extensions(), f"iceberg_scan('{place.metadata}')", question)
+    return _of_duckdb(duckdb_with_extensions(), f"iceberg_scan('{place.metadata}')", question)
 
 
 def by_clickhouse_iceberg(place, question):
@@ -259,6 +261,34 @@ def by_daft_iceberg(place, question):
     import daft
 
     return _of_daft(daft.read_iceberg(place.metadata), question)
+
+
+# By Spark.
+
+SPARK_MOMENT = "TIMESTAMP '{:%Y-%m-%d %H:%M:%S}+00:00'"
+
+
+def by_spark_delta(place, question):
+    """Published as Delta, by delta-spark."""
+    reader = session().read.format("delta").option("versionAsOf", place.version)
+    return _of_spark(reader.load(place.path), question)
+
+
+def by_spark_iceberg(place, question):
+    """Published to Iceberg, by Iceberg's runtime for Spark."""
+    return _of_spark(session().read.format("iceberg").load(place.metadata), question)
+
+
+def _of_spark(frame, question):
+    frame.createOrReplaceTempView("t")
+    answer = session().sql(question.sql("t", SPARK_MOMENT, "`"))
+    if hasattr(answer, "toArrow"):
+        return answer.toArrow()
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # What `toArrow` does in Spark 4.
+    batches = answer._collect_as_arrow()
+    return pa.Table.from_batches(batches, None if batches else to_arrow_schema(answer.schema))
 
 
 @dataclass(frozen=True)
@@ -282,6 +312,7 @@ COUNT = (
     "a `count()` of all rows has the deleted ones, too: set `optimize_trivial_count_query = 0`",
 )
 HERE, OTHERS = ".venv", "build/engines"
+SPARKS = tuple(f".spark/{version}" for version in DELTA)
 WAYS = (
     Way("eventlog", "eventlog", HERE, "pyarrow", by_scan, "`scan`, Arrow"),
     Way("pyarrow", "eventlog", HERE, "pyarrow", by_dataset, "`dataset`"),
@@ -306,4 +337,12 @@ WAYS = (
     Way("DuckDB", "iceberg", OTHERS, "duckdb", by_duckdb_iceberg, "`iceberg_scan`"),
     Way("ClickHouse", "iceberg", OTHERS, "chdb", by_clickhouse_iceberg, "`icebergLocal`"),
     Way("Daft", "iceberg", OTHERS, "daft", by_daft_iceberg, "`read_iceberg`"),
+    *(
+        Way("Spark", "delta", home, "pyspark", by_spark_delta, f"delta-spark {release(jar)}")
+        for home, jar in zip(SPARKS, DELTA.values(), strict=True)
+    ),
+    *(
+        Way("Spark", "iceberg", home, "pyspark", by_spark_iceberg, f"Iceberg {release(jar)}")
+        for home, jar in zip(SPARKS, ICEBERG.values(), strict=True)
+    ),
 )

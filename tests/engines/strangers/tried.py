@@ -1,0 +1,261 @@
+"""What others' writes do to a published table: refused, or nothing of ours is touched.
+
+    python tests/engines/strangers/tried.py                # all: part of `make test-engines`
+    python tests/engines/strangers/tried.py --only Polars  # one program; writes no page
+
+Each write is tried on a table of its own. Whatever it does: each object of the table is there
+afterwards with its bytes, new ones are named by fsck or lie where nothing looks, each version has
+its rows, and the publisher goes on, or stops with an error whose command leads on. The table in
+docs/guides/engines.md is written.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from asked_tables import SCHEMA, created, row_of
+from click.testing import CliRunner
+from foreign_writes import PROGRAMS, Target
+from outcomes import outcome_of_error, put_between
+from readings import ROOT
+from support.published import compact_all, known_rows, objects_of
+from write_outcomes import GOES_ON, OTHERWISE, WROTE, is_refusal, kind_of_write, table_of_writes
+
+from eventlog import Table
+from eventlog.cli.program import build
+from eventlog.errors import EventLogError
+from eventlog.fsck.check import fsck
+from eventlog.publishing import publish
+from eventlog.writers import append, delete
+
+PAGE = ROOT / "docs" / "guides" / "engines.md"
+BEGIN = "<!-- Writes of others: made by `make test-engines` -->\n"
+PROGRAM_SECONDS = 600  # a program, unless the environment says otherwise
+PROCESSES = 2
+LONG_AGO = 1_700_000_000
+SMALL = pa.schema([SCHEMA.field(name) for name in ("at", "id", "name", "real")])
+
+
+@dataclass
+class Tried:
+    """A published table before a write: its objects, and the rows of each version."""
+
+    table: Table
+    form: str
+    objects: Mapping[str, bytes]
+    rows: Mapping[int, list]
+
+
+@dataclass
+class Outcome:
+    """What became of a write. Problems are what must not be."""
+
+    kind: str
+    text: str = ""
+    problems: list = field(default_factory=list)
+
+
+@dataclass
+class Row:
+    """What became of the writes of a program, by name."""
+
+    version: str
+    outcomes: Mapping[str, Outcome]
+
+
+def main():
+    """Run; the exit code says whether nothing of ours was touched."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", help="a program; may be repeated")
+    parser.add_argument("--write", action="append", help="a write; may be repeated")
+    given = parser.parse_args()
+    chosen = [n for n, p in enumerate(PROGRAMS) if not given.only or p.engine in given.only]
+    with (
+        tempfile.TemporaryDirectory(prefix="test-writes-") as name,
+        ThreadPoolExecutor(PROCESSES) as pool,
+    ):
+        rows = dict(
+            zip(chosen, pool.map(lambda n: _tried(n, Path(name), given.write), chosen), strict=True)
+        )
+    if not given.only and not given.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(put_between(page, _table(rows), BEGIN), encoding="utf-8")
+    failed = any(outcome.problems for row in rows.values() for outcome in row.outcomes.values())
+    _say("failed" if failed else "nothing of ours was touched, and every publisher went on")
+    return int(failed)
+
+
+def _published(path, form, format_version):
+    """Return a table with deletes, a compaction and a pin, and all versions published."""
+    t = created(str(path), SMALL)
+    for first in (0, 12):
+        append(t, _rows(first, 12))
+    delete(t, where="id = 3 or id = 20")
+    compact_all(t)
+    t.pin("report")
+    append(t, _rows(24, 6))
+    delete(t, where="id = 25")
+    publish(t, form, **({"format_version": format_version} if form == "iceberg" else {}))
+    head = t.refresh().version
+    for file in Path(path).rglob("*"):  # old enough for those that look for garbage
+        os.utime(file, (LONG_AGO, LONG_AGO))
+    return Tried(t, form, objects_of(t, ""), {v: known_rows(t, v) for v in range(head + 1)})
+
+
+def _rows(first, count):
+    rows = [row_of(n) for n in range(first, first + count)]
+    return pa.Table.from_pylist(rows, schema=SMALL)
+
+
+def _tried(number, folder, writes):
+    program, started = PROGRAMS[number], time.monotonic()
+    home = folder / f"db{number}"
+    tried = {
+        name: _published(home / f"t{number}_{place}", program.form, program.format_version)
+        for place, name in enumerate(program.writes)
+        if not writes or name in writes
+    }
+    targets = {
+        name: Target(str(home / f"t{number}_{place}"), max(tried[name].rows))
+        for place, name in enumerate(program.writes)
+        if name in tried
+    }
+    lines, ended = _run(program, number, targets, home)
+    version = lines.pop(0)["version"] if lines else "?"
+    outcomes = {}
+    for name, each in tried.items():
+        line = lines.pop(0) if lines else None
+        if line is None:
+            outcomes[name] = Outcome(OTHERWISE, problems=[ended or "no answer"])
+        else:
+            outcomes[name] = _outcome(each, line)
+    told = [f"{program.engine} {version}, {program.by}: {time.monotonic() - started:.0f} s"]
+    for name, outcome in outcomes.items():
+        told.append(f"    {name}: {outcome.kind} {outcome.text}")
+        told += [f"        {problem}" for problem in outcome.problems]
+    _say("\n".join(told))
+    return Row(version, outcomes)
+
+
+def _run(program, number, targets, home):
+    """Write in a process; return what it told, and how it ended if it ended badly."""
+    plan, here = home / "targets", ROOT / "tests" / "engines"
+    plan.write_bytes(pickle.dumps(targets))
+    limit = float(os.environ.get("PROGRAM_SECONDS", PROGRAM_SECONDS))
+    known = {k: v for k, v in os.environ.items() if k not in {"SPARK_HOME", "PYSPARK_PYTHON"}}
+    paths = (ROOT, ROOT / "tests", here, here / "strangers")
+    known |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "TZ": "UTC"}
+    known |= {"TMPDIR": str(home), "TABLES_FOLDER": str(home.parent)}
+    command = [ROOT / program.home / "bin" / "python", "-P", here / "strangers" / "write.py"]
+    command += [str(number), plan, home]
+    with (home / "said").open("wb") as said:
+        try:
+            code = subprocess.run(
+                command, cwd=home, env=known, timeout=limit, stdout=said, stderr=said
+            ).returncode
+            ended = f"its process ended with {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            ended = f"it was not done after {limit:.0f} s"
+    if ended:
+        ended += ": " + (home / "said").read_text(errors="replace")[-600:]
+    told = home / "answers.jsonl"
+    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
+    return [json.loads(line) for line in lines], ended
+
+
+def _outcome(tried, line):
+    """Return what became of a write, and what is wrong with the table after it."""
+    after, error = objects_of(tried.table, ""), line.get("text", "")
+    new = after.keys() - tried.objects.keys()
+    problems = [
+        f"{'changed' if key in after else 'DELETED'}: {key}"
+        for key, body in tried.objects.items()
+        if after.get(key) != body
+    ]
+    kind, text = kind_of_write(error if "error" in line else None, left=bool(new)), ""
+    if "error" in line and not is_refusal(error):
+        text = outcome_of_error(line["error"], error, Path(tried.table.uri).parent).text
+    if not problems:
+        problems = _after(tried, new)
+        if kind == WROTE and not any(_is_stop(problem) for problem in problems):
+            kind = GOES_ON
+    return Outcome(kind, text, [p for p in problems if not _is_stop(p)])
+
+
+def _is_stop(problem):
+    return problem.startswith("stops: ")
+
+
+def _after(tried, new):
+    """Return what is wrong after a write that touched no object; and whether publishing stops."""
+    table = Table.open(tried.table.uri, clock=tried.table.clock)
+    problems = [
+        f"version {version} has other rows"
+        for version, rows in tried.rows.items()
+        if known_rows(table, version) != rows
+    ]
+    problems += [f"fsck: {f.key}: {f.message}" for f in fsck(table).findings if f.key not in new]
+    append(table, _rows(30, 2))
+    try:
+        publish(table, tried.form)
+    except EventLogError as error:
+        problems.append(f"stops: {error}")
+        if error.key not in new:
+            problems.append(f"the publisher names {error.key}, which is not theirs: {error}")
+        problems += _led_on(table, tried.form, str(error))
+    problems += [
+        f"fsck, later: {f.key}: {f.message}" for f in fsck(table).findings if f.key not in new
+    ]
+    wanted = tried.rows | {table.refresh().version: known_rows(table, table.head().version)}
+    if any(known_rows(table, version) != rows for version, rows in wanted.items()):
+        problems.append("versions have other rows, later")
+    return problems
+
+
+def _led_on(table, form, message):
+    """Run the commands that a message names, and publish again; return what is wrong then."""
+    commands = re.findall(r"`eventlog ([^`]*)`", message)
+    if not commands:
+        return [f"no command: {message}"]
+    for command in commands:
+        answer = CliRunner().invoke(build(), shlex.split(command))
+        if answer.exit_code:
+            return [f"eventlog {command}: {answer.output[-300:]}"]
+    try:
+        publish(table, form)
+    except EventLogError as error:
+        return [f"after {commands}: {error}"]
+    return []
+
+
+def _table(rows):
+    """Return the table: each program with its writes, by what became of them."""
+    named = []
+    for number, row in rows.items():
+        program = PROGRAMS[number]
+        place = "Delta" if program.form == "delta" else f"Iceberg {program.format_version}"
+        name = ", ".join(filter(None, (f"{program.engine} {row.version}", program.by, place)))
+        found = {write: (o.kind, o.text) for write, o in row.outcomes.items()}
+        named.append((name, found))
+    return table_of_writes(named)
+
+
+def _say(text):
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
