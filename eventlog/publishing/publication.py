@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
+from eventlog.errors import InvalidInput
 from eventlog.store.branching.roots import root_of
 from eventlog.store.port import ObjectStore
 
@@ -53,6 +54,23 @@ def engine_root(store: ObjectStore, prefix: str) -> str:
     """
     kind, _, rest = root_of(store, prefix).partition("://")
     return f"{kind}://{unquote(rest) if kind == 'file' else rest}"
+
+
+def another_table(format_name: str, uri: str, key: str) -> InvalidInput:
+    """Return the error for a table of another format in the root of a table.
+
+    Args:
+        format_name: its name.
+        uri: of the root.
+        key: of an object of that table.
+    """
+    return InvalidInput(
+        f"`{key.partition('/')[0]}/` is of a table of {format_name} that eventlog did not publish, "
+        "and whose programs may delete the files of this one: give this table a root of its own, "
+        "by a copy of its rows, or remove that table yourself, without its vacuum or purge",
+        table=uri,
+        key=key,
+    )
 
 
 def always() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,13 @@ from eventlog.store.s3.adapter import S3Store
 
 _proven: set[str] = set()  # places (`ObjectStore.unproven`) that have passed a probe
 _FORMS = "s3://bucket/prefix, file:///path, a local path, or memory://name"
+# Of other formats: the prefix of the metadata, a file of it that each table has, and the text in
+# those that eventlog published. Its barrier against catalogs of directories is none.
+_OTHER_TABLES = (
+    ("a Delta", "_delta_log/", re.compile(r".*\.json"), b'"eventlog.table"'),
+    ("an Iceberg", "metadata/", re.compile(r"(?!.*/v9{9}\.gz).*\.metadata\.json.*"),
+     b'"eventlog.version"'),
+)  # fmt: skip
 
 
 def open_store(
@@ -76,14 +84,16 @@ def _is_path(location: str) -> bool:
 
 
 def check_absent(store: ObjectStore) -> None:
-    """Check that there is no table at the root of the store.
+    """Check that there is no table at the root of the store, nor one of another format.
 
     Raises:
-        AlreadyExists: there is one.
+        AlreadyExists: there is a table.
+        InvalidInput: there is one of another format.
     """
     try:
         store.get(commit_key(0), length=1)
     except KeyNotFound:
+        _check_own_root(store)
         return
     raise AlreadyExists(
         "there is already a table here: open it, or choose another path", table=store.uri
@@ -137,6 +147,27 @@ def check_promise(store: ObjectStore, table_id: str, token: Callable[[], str]) -
     if store.put_if_absent(key, body):
         _check_refused(store, key, f"again {token()}".encode(), body)
     _proven.add(place)
+
+
+def _check_own_root(store: ObjectStore) -> None:
+    """Check that no table of another format lies at the root of the store. Two LISTs.
+
+    Programs of Delta and Iceberg delete the files of their directory that they do not know. What
+    eventlog itself published there, of a table that is no more, is no obstacle.
+
+    Raises:
+        InvalidInput: there is one.
+    """
+    for kind, prefix, form, mark in _OTHER_TABLES:
+        key = next((row.key for row in store.list(prefix) if form.fullmatch(row.key)), None)
+        # against table-inside-of-another
+        if key is not None and mark not in store.get(key):
+            raise InvalidInput(
+                f"there is {kind} table here, whose programs delete all files that it does not "
+                "name, as in a vacuum: choose another path for this table, outside of that one",
+                table=store.uri,
+                key=key,
+            )
 
 
 def _check_refused(store: ObjectStore, key: str, body: bytes, kept: bytes) -> None:

@@ -97,7 +97,8 @@ class Table:
 
         Raises:
             AlreadyExists: there is already a table at `uri`.
-            InvalidInput: an argument is wrong, or the store ignores preconditions.
+            InvalidInput: an argument is wrong, the store ignores preconditions, or there is a table
+                of Delta or Iceberg at `uri`.
         """
         actions = creation(
             schema,

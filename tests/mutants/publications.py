@@ -96,6 +96,27 @@ PUBLICATIONS = (
         "test_the_log_of_another_program_is_not_taken_back",
     ),
     mutant(
+        "table-inside-of-another",
+        "V4",
+        "no table begins where programs of another format delete its files",
+        never,
+        "test_a_table_does_not_begin_in_the_root_of_another_one",
+    ),
+    mutant(
+        "strangers-table-taken-for-a-publication",
+        "V4",
+        "the Delta table of another program is named as that, and nothing is put into it",
+        never,
+        "test_the_delta_table_of_somebody_else_is_named_and_touched_by_nothing",
+    ),
+    mutant(
+        "strangers-iceberg-taken-for-a-publication",
+        "V4",
+        "the Iceberg table of another program is named as that",
+        never,
+        "test_the_iceberg_table_of_somebody_else_is_named_and_touched_by_nothing",
+    ),
+    mutant(
         "branch-published-as-delta",
         "R16.3",
         "paths of a Delta log lie below its root",

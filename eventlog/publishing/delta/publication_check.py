@@ -10,7 +10,7 @@ from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.delta_commits import LOG_PREFIX
 from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta
-from eventlog.publishing.delta.publisher import DeltaPublisher, same_state
+from eventlog.publishing.delta.publisher import DeltaPublisher, check_publisher, same_state
 from eventlog.publishing.publication import PublicationProblem
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
@@ -28,6 +28,11 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
         Unavailable: the store does not answer.
     """
     listing = list_delta(session.store)
+    try:
+        check_publisher(session, listing)
+    except InvalidInput as error:
+        yield PublicationProblem(error.message, error.key or LOG_PREFIX, None)
+        return
     for key in listing.others:
         yield PublicationProblem("the object is no part of the publication", key, None)
     if listing.first is None or not listing.commits:

@@ -34,7 +34,7 @@ from eventlog.publishing.delta.delta_listing import (
 from eventlog.publishing.delta.delta_schema import check_types
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
 from eventlog.publishing.positions import ShownRows, shows_stored_rows
-from eventlog.publishing.publication import Publication, always, engine_root
+from eventlog.publishing.publication import Publication, always, another_table, engine_root
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
 from eventlog.session.session import Session
@@ -79,6 +79,9 @@ class DeltaPublisher:
             head = self._session.refresh()
             try:
                 return self._publish(listing, head, first, last, more)
+            except (Corrupt, InvalidInput):
+                check_publisher(self._session, listing)
+                raise
             except (DataLoss, KeyNotFound):
                 # A vacuum took back what this publisher had listed, or vectors or segments of old
                 # versions.
@@ -268,6 +271,7 @@ class DeltaPublisher:
         """
         there, horizon = listing.first, head.meta.horizon
         if there is not None and max([*listing.commits[-1:], there]) < horizon:
+            check_publisher(self._session, listing)
             # Readers find nothing of what was published. A vacuum takes it back.
             there, first = None, horizon  # against publication-behind-the-horizon
         if there is not None and first is not None and first < there:
@@ -428,6 +432,20 @@ class DeltaPublisher:
         return found
 
 
+def check_publisher(session: Session, listing: DeltaListing) -> None:
+    """Refuse a Delta log that eventlog did not publish. One GET.
+
+    Raises:
+        InvalidInput: it is one.
+    """
+    if not listing.commits:
+        return
+    key = delta_commits.delta_commit_key(listing.commits[0])
+    # against strangers-table-taken-for-a-publication
+    if delta_commits.publisher_of(session.store.get(key))[0] is None:
+        raise another_table("Delta", session.uri, key)
+
+
 def same_state(there: pa.Table, expected: pa.Table) -> bool:
     """Return whether two checkpoints describe the same state, whatever order their rows have."""
     return sorted(map(repr, there.to_pylist())) == sorted(map(repr, expected.to_pylist()))
@@ -442,15 +460,7 @@ def unpublish_delta(session: Session, *, run: bool) -> tuple[str, ...]:
     Raises:
         InvalidInput: what lies there is another program's.
     """
-    listing = list_delta(session.store)
-    if listing.commits:
-        lowest = session.store.get(delta_commits.delta_commit_key(listing.commits[0]))
-        if delta_commits.publisher_of(lowest)[0] is None:  # against strangers-log-deleted
-            raise InvalidInput(
-                f"{session.uri}/{_LOG} was not published by eventlog: nothing is deleted",
-                table=session.uri,
-                key=delta_commits.delta_commit_key(listing.commits[0]),
-            )
+    check_publisher(session, list_delta(session.store))  # against strangers-log-deleted
     doomed = tuple(_published_keys(session))
     if run and doomed:
         session.store.delete(doomed)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
-from eventlog.publishing.iceberg.iceberg_removal import is_ours
+from eventlog.publishing.iceberg.iceberg_removal import check_owner
 from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
     BARRIER_BODY,
@@ -62,7 +62,12 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
     """
     found = [row.key for row in session.store.list(PREFIX)]
     published = sorted(v for key in found if (v := parse_metadata_key(key)) is not None)
-    if not any(is_ours(session.store, metadata_key(version)) for version in published):
+    try:
+        check_owner(session, found)
+    except InvalidInput as error:
+        yield PublicationProblem(error.message, error.key or PREFIX, None)
+        return
+    if not published:
         return
     for key in found:
         if not is_published_key(key):

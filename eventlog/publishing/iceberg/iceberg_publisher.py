@@ -21,6 +21,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema
 from eventlog.model.records import Transaction
 from eventlog.publishing import versions
+from eventlog.publishing.iceberg.iceberg_removal import check_owner
 from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
     BARRIER_BODY,
@@ -106,9 +107,11 @@ class IcebergPublisher:
             # against metadata-of-a-stranger-not-noticed
             other = key.endswith(".metadata.json") and parse_metadata_key(key) is None
             if other and key != BARRIER:
+                check_owner(session, sizes)
                 raise stranger_error(self._uri, key)
         self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
         if self.published and max(self.published) > head.version:
+            check_owner(session, sizes)
             raise stranger_error(self._uri, metadata_key(max(self.published)))
         before, self._newest = self._newest_metadata()
         self.location = _location(session.store, scheme or _scheme_of(before))
@@ -421,6 +424,7 @@ class IcebergPublisher:
         except (ValueError, KeyError, TypeError, RecursionError):
             ours = False
         if not ours:  # against metadata-of-a-stranger-taken-for-ours
+            check_owner(self._session, map(metadata_key, self.published))
             raise stranger_error(self._uri, key)
         return dict(found), body
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -26,9 +27,12 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     VERSION_PROPERTY,
     published_snapshots,
 )
+from eventlog.publishing.publication import another_table
 from eventlog.session.session import Session
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
+
+_FILE = re.compile(r".*\.metadata\.json.*")
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +53,9 @@ def unpublish_iceberg(session: Session, *, run: bool) -> tuple[str, ...]:
     """
     store = session.store
     found = [row.key for row in store.list(PREFIX)]
+    check_owner(session, found)  # against table-of-somebody-else-unpublished
     files = [key for key in found if parse_metadata_key(key) is not None]
-    if not any(is_ours(store, key) for key in files):
-        if files:  # against table-of-somebody-else-unpublished
-            raise InvalidInput(
-                f"the Iceberg table under `{PREFIX}` was not published by eventlog: nothing is "
-                "deleted",
-                table=store.uri,
-            )
+    if not files:
         found = [key for key in found if is_published_key(key)]
     order = {HINT: 0, **dict.fromkeys(files, 2), BARRIER: 3}
     doomed = tuple(sorted(found, key=lambda key: order.get(key, 1)))
@@ -190,6 +189,23 @@ def _named(
     )
     files = {entry["data_file"]["file_path"] for found in each(records, deletes) for entry in found}
     return {*manifests, *files}
+
+
+def check_owner(session: Session, found: Iterable[str]) -> None:
+    """Refuse an Iceberg table that eventlog did not publish. One GET if it did.
+
+    Args:
+        session: of the table.
+        found: the keys under `metadata/`.
+
+    Raises:
+        InvalidInput: there is one, and no publication.
+    """
+    files = [key for key in found if _FILE.fullmatch(key) and key != BARRIER]
+    named = (key for key in files if parse_metadata_key(key) is not None)
+    # against strangers-iceberg-taken-for-a-publication
+    if files and not any(is_ours(session.store, key) for key in named):
+        raise another_table("Iceberg", session.uri, files[0])
 
 
 def is_ours(store: ObjectStore, key: str) -> bool:
