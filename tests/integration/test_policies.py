@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from support import builders, iam
 from support.deleting import delete_rows
-from support.iam import ADMIN, NOBODY, ROLES, Asked, is_allowed, like, load
+from support.iam import ADMIN, NOBODY, ROLES, Asked, arn_of, is_allowed, like, load
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
@@ -21,7 +21,7 @@ from eventlog.compaction.planner.assessing import Result, record
 from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import Policy
 from eventlog.format import keys
-from eventlog.publishing import publish
+from eventlog.publishing import publish, unpublish
 from eventlog.readers import scan
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
@@ -193,6 +193,29 @@ def publications(place):
         assert (done.first, done.last) == (2, 2)
 
 
+def vacuum_published(place):
+    """A vacuum of a table that is published, and the end of both publications."""
+    table = place.create("admin")
+    append(table, builders.events(4000))
+    (segment,) = builders.live(table.head())
+    delete_rows(table, {segment.id: range(0, 4000, 2)})
+    append(table, builders.events(6, day=1))
+    overwrite(table, builders.events(1, day=9), start="1970-01-02")
+    for name in ("delta", "iceberg"):
+        publish(table, name)
+    # As another publisher may leave it, which named a version while the vacuum deleted it.
+    hint = {"Bucket": place.bucket, "Key": f"{PREFIX}/metadata/version-hint.text"}
+    place.raw("admin").put_object(**hint, Body=b"v0")
+    mine = place.open("vacuum-published")
+    now = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
+    assert reclaim(mine, **now).gone["published"].objects == 13
+    assert place.raw("admin").get_object(**hint)["Body"].read() == b"v4"
+    for name in ("delta", "iceberg"):
+        assert unpublish(mine, name, dry_run=False)
+    left = {o.key.split("/")[0] for o in place.store("admin").list("")}
+    assert left == {"_log", "_probe", "data"}
+
+
 def prepared(place):
     append(place.create("admin"), builders.events(6, days=3))
 
@@ -203,6 +226,7 @@ def run(role, place):
         read(place)
     else:
         runs = {"writer": write, "compactor": compact, "vacuum": vacuum}
+        runs |= {"vacuum-published": vacuum_published}
         runs |= {"replica-source": copy_from, "replica-target": copy_to, "publisher": publications}
         runs[role](place)
 
@@ -246,6 +270,49 @@ def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place,
     place.gate.identities["compactor"] = json.loads(text)
     with pytest.raises(errors.EventLogError, match=r"(?i)denied"):
         compact(place)
+
+
+PUBLISHED = ("_delta_log", "_delta_vectors", "metadata")
+
+
+@pytest.mark.parametrize("who", ["writer", "vacuum", "compactor", "reader"])
+def test_nobody_but_the_publisher_creates_publications(who, place):
+    for part in PUBLISHED:
+        with pytest.raises(errors.InvalidInput, match="denied permission to create"):
+            place.store(who).put_if_absent(f"{part}/x", b"")
+        assert place.store("publisher").put_if_absent(f"{part}/x", b"") is True
+
+
+def test_a_bucket_keeps_a_publication_from_who_may_do_everything(place):
+    place.gate.buckets = {place.bucket: load("bucket-published", place.bucket, PREFIX)}
+    append(place.create(), builders.events(6, days=3))
+    (segment, *_) = [o.key for o in place.store("admin").list(keys.SEGMENTS_PREFIX)]
+    assert publish(place.open("publisher"), "delta").last == 1
+    for part in PUBLISHED:
+        with pytest.raises(errors.InvalidInput, match="denied permission to create"):
+            place.store("admin").put_if_absent(f"{part}/x", b"")
+    for key in (segment, "_delta_log/00000000000000000001.json"):
+        for who in ("admin", "publisher"):
+            with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
+                place.store(who).delete([key])
+    assert unpublish(place.open("vacuum-published"), "delta", dry_run=False)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize(
+    ("action", "part"),
+    [*(("s3:DeleteObject", f"{part}/*") for part in ("data", *PUBLISHED)),
+     *(("s3:PutObject", f"{part}/*") for part in ("_delta_log", "_delta_vectors")),
+     ("s3:PutObject", "_delta_log/_last_checkpoint"),
+     ("s3:PutObject", "metadata/version-hint.text")],
+)  # fmt: skip
+def test_each_place_of_the_vacuum_of_publications_is_needed(action, part, place):
+    for statement in place.gate.identities["vacuum-published"]["Statement"]:
+        if statement["Action"] == [action]:
+            kept = [arn for arn in statement["Resource"] if not arn.endswith(f"/{part}")]
+            statement["Resource"] = kept
+    with pytest.raises(errors.EventLogError, match=r"(?i)denied"):
+        vacuum_published(place)
 
 
 def test_a_compactor_that_may_not_publish_is_denied_that_and_compacts_nevertheless(place):
@@ -335,39 +402,68 @@ def test_a_writer_creates_only_conditionally(place):
 # --- the bucket's policy, and the evaluator -------------------------------------------------------
 
 T = f"arn:aws:s3:::b/{PREFIX}"
+PUBLISHER, VACUUM, OTHER = (
+    {"aws:PrincipalArn": arn_of(who)} for who in ("publisher", "vacuum-published", "admin")
+)
+DELETES = ("s3:DeleteObject", "s3:DeleteObjectVersion")
 FORBIDDEN = [
-    *(Asked(f"s3:{action}", f"{T}/{part}/x") for action in ("DeleteObject", "DeleteObjectVersion")
-      for part in ("_log", "_frames")),
+    *(Asked(action, f"{T}/{part}/x") for action in DELETES for part in ("_log", "_frames")),
     *(Asked("s3:PutObject", f"{T}/{part}/x") for part in ("_log", "_frames")),
-]  # fmt: skip
+]
 FINE = [
     Asked("s3:PutObject", f"{T}/_log/x", {"s3:if-none-match": "*"}),
     Asked("s3:GetObject", f"{T}/_log/x"),
-    Asked("s3:DeleteObject", f"{T}/data/x"),
+    Asked("s3:DeleteObject", f"{T}/data/x", VACUUM),
     Asked("s3:PutObject", f"{T}/data/x"),
     Asked("s3:DeleteObject", "arn:aws:s3:::b/elsewhere/_log/x"),
 ]
+OF_BUCKETS = {
+    "bucket": (FORBIDDEN, FINE),
+    "bucket-published": (
+        [
+            *FORBIDDEN,
+            *(Asked("s3:PutObject", f"{T}/{part}/x", OTHER) for part in PUBLISHED),
+            *(Asked(action, f"{T}/{part}/x", who) for action in DELETES
+              for part in ("data", *PUBLISHED) for who in (OTHER, PUBLISHER)),
+        ],
+        [
+            *FINE,
+            *(Asked("s3:PutObject", f"{T}/{part}/x", who) for part in PUBLISHED
+              for who in (PUBLISHER, VACUUM)),
+            *(Asked("s3:DeleteObject", f"{T}/{part}/x", VACUUM) for part in PUBLISHED),
+        ],
+    ),
+}  # fmt: skip
 
 
-def test_the_bucket_binds_even_who_may_do_everything():
-    policy = load("bucket", "b", PREFIX)
-    assert not [asked for asked in FORBIDDEN if is_allowed(asked, ADMIN, policy)]
-    assert not [asked for asked in FINE if not is_allowed(asked, ADMIN, policy)]
+@pytest.mark.parametrize("name", OF_BUCKETS)
+def test_the_bucket_binds_even_who_may_do_everything(name):
+    policy = load(name, "b", PREFIX)
+    forbidden, fine = OF_BUCKETS[name]
+    assert not [asked for asked in forbidden if is_allowed(asked, ADMIN, policy)]
+    assert not [asked for asked in fine if not is_allowed(asked, ADMIN, policy)]
     # And it allows nothing by itself.
-    assert not [asked for asked in (*FORBIDDEN, *FINE) if is_allowed(asked, NOBODY, policy)]
+    assert not [asked for asked in (*forbidden, *fine) if is_allowed(asked, NOBODY, policy)]
 
 
 @pytest.mark.parametrize("part", ["Action", "Resource"])
-def test_each_part_of_the_buckets_policy_is_needed(part):
-    whole = load("bucket", "b", PREFIX)
+@pytest.mark.parametrize("name", OF_BUCKETS)
+def test_each_part_of_the_buckets_policy_is_needed(name, part):
+    whole = load(name, "b", PREFIX)
+    forbidden, fine = OF_BUCKETS[name]
     for number, statement in enumerate(whole["Statement"]):
         for value in statement[part]:
             less = copy.deepcopy(whole)
             less["Statement"][number][part].remove(value)
-            assert any(is_allowed(asked, ADMIN, less) for asked in FORBIDDEN), value
+            assert any(is_allowed(asked, ADMIN, less) for asked in forbidden), value
         less = copy.deepcopy(whole)
         if less["Statement"][number].pop("Condition", None):
-            assert any(not is_allowed(asked, ADMIN, less) for asked in FINE)
+            assert any(not is_allowed(asked, ADMIN, less) for asked in fine)
+
+
+def test_the_policy_of_a_published_tables_bucket_has_that_of_every_bucket():
+    statements = load("bucket", "b", PREFIX)["Statement"]
+    assert load("bucket-published", "b", PREFIX)["Statement"][: len(statements)] == statements
 
 
 def allow(**more):
@@ -377,6 +473,7 @@ def allow(**more):
 NULL = {"Null": {"s3:if-none-match": "true"}}
 SOME = Asked("s3:PutObject", "arn:aws:s3:::b/k", {"s3:if-none-match": "*"})
 BARE = Asked("s3:PutObject", "arn:aws:s3:::b/k")
+KNOWN = Asked("s3:PutObject", "arn:aws:s3:::b/k", {"aws:PrincipalArn": arn_of("a")})
 LISTED = Asked("s3:ListBucket", "arn:aws:s3:::b", {"s3:prefix": "a/b"})
 
 
@@ -399,6 +496,9 @@ LISTED = Asked("s3:ListBucket", "arn:aws:s3:::b", {"s3:prefix": "a/b"})
         (LISTED, allow(Condition={"StringLike": {"s3:prefix": ["b/*", "a/?"]}}), True),
         (LISTED, allow(Condition={"StringLike": {"s3:prefix": ["a"]}}), False),
         (BARE, allow(Condition={"StringLike": {"s3:prefix": ["*"]}}), False),
+        (BARE, allow(Condition={"ArnNotLike": {"aws:PrincipalArn": ["x"]}}), True),
+        (KNOWN, allow(Condition={"ArnNotLike": {"aws:PrincipalArn": ["x", "y"]}}), True),
+        (KNOWN, allow(Condition={"ArnNotLike": {"aws:PrincipalArn": ["x", arn_of("a")]}}), False),
         (SOME, {"Statement": allow()["Statement"] + allow(Effect="Deny")["Statement"]}, False),
     ],
 )
@@ -426,7 +526,7 @@ def test_a_pattern_is_literal_but_for_its_two_wildcards():
     assert like("?[a]", "x[a]")
 
 
-@pytest.mark.parametrize("name", [*ROLES, "bucket"])
+@pytest.mark.parametrize("name", [*ROLES, *OF_BUCKETS])
 def test_another_evaluator_agrees_but_for_conditions(name):
     """moto judges Action and Resource on its own, though not the conditions used here."""
     from moto.iam.access_control import IAMPolicy, PermissionResult  # noqa: PLC0415

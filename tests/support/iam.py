@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.etree import ElementTree as ET
@@ -25,6 +25,7 @@ ROLES = (
     "writer",
     "compactor",
     "vacuum",
+    "vacuum-published",
     "replica-source",
     "replica-target",
     "publisher",
@@ -52,7 +53,14 @@ class Asked:
 def load(name: str, bucket: str, prefix: str) -> dict:
     """A policy of the folder with its placeholders filled in."""
     text = (POLICIES / f"{name}.json").read_text()
+    text = text.replace("PUBLISHER-ARN", arn_of("publisher"))
+    text = text.replace("VACUUM-ARN", arn_of("vacuum-published"))
     return json.loads(text.replace("BUCKET", bucket).replace("PREFIX", prefix))
+
+
+def arn_of(who: str) -> str:
+    """The ARN of a role of the tests."""
+    return f"arn:aws:iam::123456789012:role/{who}"
 
 
 def is_allowed(asked: Asked, identity: dict, bucket: dict = NOBODY) -> bool:
@@ -88,6 +96,8 @@ def _holds(operator: str, name: str, wanted: str | list[str], context: Mapping[s
         return (name not in context) == {"true": True, "false": False}[wanted]
     if operator == "StringLike":
         return name in context and any(like(pattern, context[name]) for pattern in wanted)
+    if operator == "ArnNotLike":
+        return name not in context or not any(like(pattern, context[name]) for pattern in wanted)
     raise ValueError(f"the operator {operator} is not supported here")
 
 
@@ -143,6 +153,7 @@ class Gate:
         return answer
 
     def _allows(self, who: str, bucket: str, asked: Asked) -> bool:
+        asked = replace(asked, context={**asked.context, "aws:PrincipalArn": arn_of(who)})
         granted = is_allowed(
             asked, self.identities.get(who, NOBODY), self.buckets.get(bucket, NOBODY)
         )
