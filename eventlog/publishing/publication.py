@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
+from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.store.branching.roots import root_of
 from eventlog.store.port import ObjectStore
@@ -54,6 +56,20 @@ def engine_root(store: ObjectStore, prefix: str) -> str:
     """
     kind, _, rest = root_of(store, prefix).partition("://")
     return f"{kind}://{unquote(rest) if kind == 'file' else rest}"
+
+
+def made_again(format_name: str, uri: str, spans: Iterable[tuple[int, int]], *options: str) -> str:
+    """Return the commands that take a publication back, and publish the same versions again.
+
+    Args:
+        format_name: `delta` or `iceberg`.
+        uri: of the table.
+        spans: the first and the last of successive versions that are published; none: the newest.
+        options: of `eventlog publish`, so that it has the same form.
+    """
+    ranges = [["--from", str(first), "--version", str(last)] for first, last in spans]
+    publishing = [command("publish", format_name, uri, *r, *options) for r in ranges or [[]]]
+    return ", then ".join([command("unpublish", format_name, uri, "--run"), *publishing])
 
 
 def another_table(format_name: str, uri: str, key: str) -> InvalidInput:

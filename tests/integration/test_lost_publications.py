@@ -12,11 +12,11 @@ from support.published import objects_of, path_of
 
 from eventlog.cli.program import build
 from eventlog.compaction import vacuum
-from eventlog.errors import InvalidInput
+from eventlog.errors import Corrupt, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish
 from eventlog.store.local import LocalStore
-from eventlog.writers import append
+from eventlog.writers import append, delete
 
 CHECKPOINT, HINT = "_delta_log/_last_checkpoint", "metadata/version-hint.text"
 
@@ -34,11 +34,12 @@ def findings(table):
 
 
 def follow_advice(table):
-    """Run the commands that the findings name."""
-    for finding in fsck(table).findings:
-        (advice,) = re.findall("`eventlog (.*)`", finding.message)
+    """Run the commands that the findings name, those of several findings once."""
+    found = [re.findall("`eventlog (.*?)`", finding.message) for finding in fsck(table).findings]
+    for advice in dict.fromkeys(command for commands in found for command in commands):
         answer = CliRunner().invoke(build(), shlex.split(advice))
         assert answer.exit_code == 0, answer.output
+    assert all(found)
 
 
 def metadata(version):
@@ -111,3 +112,78 @@ def test_paths_that_a_store_encodes_in_its_uri_are_published_as_delta(tmp_path):
     table = published(tmp_path / "größe von allem", "delta", 1)
     assert "%" in table.uri
     assert DeltaTable(publish(table, "delta").location).version() == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_delta_version_that_is_lost_is_named_with_commands_that_put_it_again(tmp_path, first):
+    table = published(tmp_path, "delta", 4, first=first)
+    whole = objects_of(table)
+    table.store.delete([f"_delta_log/{2:020d}.json"])
+    with pytest.raises(Corrupt, match=f"version 2 is missing .*delta.*--from {first} --version 4"):
+        publish(table, "delta", version=2, first=2)
+    assert findings(table) == [("error", f"_delta_log/{2:020d}.json", 2)]
+    follow_advice(table)
+    assert objects_of(table).keys() == whole.keys()
+    assert findings(table) == []
+
+
+def with_large_vector(tmp_path, format_name, **options):
+    table = create(LocalStore(str(tmp_path)))
+    append(table, events(3000))
+    places = ", ".join(str(n * n % 2999) for n in range(1, 1100))  # too many to stand in an action
+    delete(table, where=f"value IN ({places})")
+    append(table, events(1, day=1))  # the newest version is compared by each publisher
+    publish(table, format_name, **options)
+    return table
+
+
+def test_a_deletion_vector_that_is_lost_is_reported_and_put_again(tmp_path):
+    table = with_large_vector(tmp_path, "delta")
+    (key,) = (row.key for row in table.store.list("_delta_vectors/"))
+    assert findings(table) == []
+    whole = table.store.get(key)
+    for left in ([], [whole[:-1]]):
+        table.store.delete([key])
+        for body in left:
+            table.store.put_if_absent(key, body)
+        assert publish(table, "delta").put == 0
+        assert findings(table) == [("error", key, None)]
+        follow_advice(table)
+        assert table.store.get(key) == whole
+        assert findings(table) == []
+
+
+@pytest.mark.parametrize("kind", ["manifest-", "snap-", "deletes-", "v999999999", "stranger"])
+def test_objects_of_iceberg_that_are_lost_or_strange_have_commands_that_mend(tmp_path, kind):
+    table = with_large_vector(tmp_path, "iceberg", format_version=3)
+    whole = objects_of(table, "metadata/")
+    lost = [key for key in whole if key.startswith(f"metadata/{kind}")]
+    table.store.delete(lost)
+    if not lost:
+        table.store.put_if_absent("metadata/stranger.avro", b"?")
+    assert {key for _, key, _ in findings(table)} == set(lost or ["metadata/stranger.avro"])
+    follow_advice(table)
+    assert objects_of(table, "metadata/") == whole
+    assert findings(table) == []
+
+
+def test_commands_pass_over_versions_that_iceberg_refuses(tmp_path):
+    table = published(tmp_path, "iceberg", 2)
+    table.pin("main", 1)
+    table.unpin("main")
+    append(table, events(1))
+    publish(table, "iceberg", first=table.refresh().version - 1)
+    whole = objects_of(table, "metadata/")
+    table.store.delete([next(key for key in whole if "/manifest-" in key)])
+    follow_advice(table)
+    assert objects_of(table, "metadata/") == whole
+
+
+def test_a_checkpoint_of_another_program_has_commands_that_mend(tmp_path):
+    table = published(tmp_path, "delta", 4)
+    DeltaTable(path_of(table)).create_checkpoint()
+    (finding,) = fsck(table).findings
+    assert finding.key == f"_delta_log/{4:020d}.checkpoint.parquet"
+    assert finding.message.startswith("another program wrote this checkpoint")
+    follow_advice(table)
+    assert findings(table) == []

@@ -145,6 +145,20 @@ PUBLICATIONS = (
         "test_versions_that_are_passed_over_are_looked_at_once",
     ),
     mutant(
+        "lost-vector-unreported",
+        "V4",
+        "fsck reports the vectors of a publication that were lost",
+        never,
+        "test_a_deletion_vector_that_is_lost_is_reported_and_put_again",
+    ),
+    mutant(
+        "refused-version-in-the-way",
+        "V4",
+        "commands that publish again pass over versions that are refused",
+        never,
+        "test_commands_pass_over_versions_that_iceberg_refuses",
+    ),
+    mutant(
         "gap-in-a-publication",
         "R6.2",
         "the published versions have no gap",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from eventlog.errors import KeyNotFound
+from eventlog.log.snapshot import Snapshot
 from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.delta_commits import parse_delta_key
 from eventlog.store.port import ObjectStore
@@ -50,6 +51,19 @@ class DeltaListing:
             if version > horizon + 1 or version not in self.checkpoints:
                 return last + 1
         return None
+
+    def spans(self, head: Snapshot) -> list[tuple[int, int]]:
+        """Return the first and the last version that can be published again; none if none can.
+
+        Args:
+            head: the newest version of the table.
+        """
+        if not self.commits:
+            return []
+        horizon = head.meta.horizon
+        first = self.commits[0] if self.gap(horizon) is not None else self.first or 0
+        first, last = max(first, horizon), min(self.commits[-1], head.version)
+        return [(first, last)] if first <= last else []
 
     @property
     def first(self) -> int | None:

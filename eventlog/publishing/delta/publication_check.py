@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
+from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.delta_commits import LOG_PREFIX
 from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta
+from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX
 from eventlog.publishing.delta.publisher import DeltaPublisher, check_publisher, same_state
-from eventlog.publishing.publication import PublicationProblem
+from eventlog.publishing.publication import PublicationProblem, made_again
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
+from eventlog.store.port import ObjectStore
 
-_WRONG = "is not what this version is published as: `eventlog unpublish`, and publish again"
+_WRONG = "is not what this version is published as"
 
 
 def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     """Yield what is wrong with the Delta publication of a table; nothing if there is none.
 
-    One LIST; and if there is a publication two GETs a version, and one a checkpoint.
+    One LIST, and one of the vectors that have objects; and if there is a publication two GETs a
+    version, and one a checkpoint.
 
     Raises:
         Corrupt: the log does not add up.
@@ -33,16 +37,21 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     except InvalidInput as error:
         yield PublicationProblem(error.message, error.key or LOG_PREFIX, None)
         return
+    head = session.refresh()
+    mend = made_again("delta", session.uri, listing.spans(head))
     for key in listing.others:
-        yield PublicationProblem("the object is no part of the publication", key, None)
+        yield PublicationProblem(f"the object is no part of the publication: {mend}", key, None)
     if listing.first is None or not listing.commits:
         return
-    newest, head = listing.commits[-1], session.refresh()
     lost = listing.gap(head.meta.horizon)
     if lost is not None:
         key = delta_commits.delta_commit_key(lost)
-        yield PublicationProblem("the published version is missing", key, lost)
+        yield PublicationProblem(f"the published version is missing: {mend}", key, lost)
+    for version in (v for v in listing.commits if v > head.version):
+        key = delta_commits.delta_commit_key(version)
+        yield PublicationProblem(f"{_WRONG}: {mend}", key, version)
     publisher = DeltaPublisher(session, writes=False)
+    publisher.first = listing.first
     # against hint-of-no-checkpoint-unreported
     if listing.is_hint_lost and publisher.named_checkpoint() < 0:
         yield PublicationProblem(
@@ -51,16 +60,22 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
             checkpoints.HINT_KEY,
             None,
         )
-    for version in (v for v in listing.commits if v > head.version):
-        yield PublicationProblem(_WRONG, delta_commits.delta_commit_key(version), version)
-    publisher.first = listing.first
+    yield from _of_versions(session, publisher, listing, head, mend)
+    yield from _of_vectors(session.store, publisher.vector_sizes, mend)
+
+
+def _of_versions(
+    session: Session, publisher: DeltaPublisher, listing: DeltaListing, head: Snapshot, mend: str
+) -> Iterator[PublicationProblem]:
     # In a keyed table the rows that the version before showed are needed.
-    merged_from = max(listing.first, head.meta.horizon) + 1 if head.merge_rule else 0
-    for step in versions.version_steps(session.log, listing.commits[0], min(newest, head.version)):
+    first, last = listing.commits[0], min(listing.commits[-1], head.version)
+    merged_from = max(publisher.first or 0, head.meta.horizon) + 1 if head.merge_rule else 0
+    for step in versions.version_steps(session.log, first, last):
         version = step.after.version
         files = not version or version >= merged_from
         try:
-            yield from _of_version(session, publisher, step, listing, files=files)
+            for message, key in _of_version(session, publisher, step, listing, files=files):
+                yield PublicationProblem(f"{message}: {mend}", key, version)
         except (DataLoss, KeyNotFound) as error:
             # What a vacuum deleted, or will: of versions that are not kept.
             if version >= session.refresh().meta.horizon:
@@ -74,20 +89,36 @@ def _of_version(
     listing: DeltaListing,
     *,
     files: bool,
-) -> Iterator[PublicationProblem]:
+) -> Iterator[tuple[str, str]]:
+    """Yield the messages and keys of what is wrong with a version."""
     version = step.after.version
     if version in listing.commits:
         key = delta_commits.delta_commit_key(version)
         try:
             if not publisher.is_published(step, session.store.get(key), files=files):
-                yield PublicationProblem(_WRONG, key, version)
+                yield _WRONG, key
         except InvalidInput as error:
-            yield PublicationProblem(error.message, key, version)
+            yield error.message, key
     if version in listing.checkpoints:
         key = delta_commits.checkpoint_key(version)
         try:
             rows = checkpoints.described_rows(session.store.get(key))
-            if not same_state(rows, publisher.expected_rows(step.after)):
-                yield PublicationProblem(_WRONG, key, version)
-        except Corrupt as error:
-            yield PublicationProblem(error.message, key, version)
+            is_ours = same_state(rows, publisher.expected_rows(step.after))
+        except Corrupt:
+            is_ours = False
+        if not is_ours:
+            yield "another program wrote this checkpoint, or it is damaged", key
+
+
+def _of_vectors(
+    store: ObjectStore, sizes: Mapping[str, int], mend: str
+) -> Iterator[PublicationProblem]:
+    """Yield the objects of vectors that published versions name, and that are not there."""
+    there = {row.key: row.size for row in store.list(VECTORS_PREFIX)} if sizes else {}
+    for key, size in sorted(sizes.items()):
+        if there.get(key) != size:  # against lost-vector-unreported
+            yield PublicationProblem(
+                f"the deletion vector of published versions is missing, or damaged: {mend}",
+                key,
+                None,
+            )

@@ -34,7 +34,13 @@ from eventlog.publishing.delta.delta_listing import (
 from eventlog.publishing.delta.delta_schema import check_types
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX, DeltaVector
 from eventlog.publishing.positions import ShownRows, shows_stored_rows
-from eventlog.publishing.publication import Publication, always, another_table, engine_root
+from eventlog.publishing.publication import (
+    Publication,
+    always,
+    another_table,
+    engine_root,
+    made_again,
+)
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
 from eventlog.session.session import Session
@@ -53,6 +59,11 @@ class DeltaPublisher:
     Args:
         session: of the table.
         writes: whether the objects of vectors are put; if not, nothing may be published.
+
+    Attributes:
+        first: where the publication begins.
+        vector_sizes: the sizes of the objects of vectors that looked at versions name, by key, if
+            they are not put.
     """
 
     def __init__(self, session: Session, *, writes: bool = True) -> None:
@@ -61,6 +72,7 @@ class DeltaPublisher:
         self._shown = ShownRows(session.store)
         self._written: dict[int, Schema | None] = {}
         self.first: int | None = None
+        self.vector_sizes: dict[str, int] = {}
         self._put = retrying(session.clock)
 
     def publish(
@@ -101,6 +113,7 @@ class DeltaPublisher:
             self._session.snapshot(last)  # raises
         target = head.version if last is None else last
         self._check_table(head)
+        self._check_whole(listing, head)
         start = self.first = self._start(listing, head, first, target)
         known = self._known(listing, head)
         if listing.is_hint_lost:
@@ -295,24 +308,30 @@ class DeltaPublisher:
             check_kept(head.meta, head.version, start, self._uri)
         return start
 
+    def _check_whole(self, listing: DeltaListing, head: Snapshot) -> None:
+        """Check that no version is missing between the published ones.
+
+        Raises:
+            Corrupt: one is.
+        """
+        lost = listing.gap(head.meta.horizon)
+        if lost is not None:  # against gap-in-a-publication
+            raise Corrupt(
+                f"version {lost} is missing in the publication: "
+                f"{made_again(_FORMAT, self._uri, listing.spans(head))}",
+                table=self._uri,
+                key=delta_commits.delta_commit_key(lost),
+            )
+
     def _known(self, listing: DeltaListing, head: Snapshot) -> int | None:
         """Return the newest published version; None if none is.
 
         Raises:
-            Corrupt: versions are missing between the published ones, or the table has not the
-                newest one.
+            Corrupt: the table has not the newest one.
         """
         if not listing.commits:
             return None
         newest = listing.commits[-1]
-        lost = listing.gap(head.meta.horizon)
-        if lost is not None:  # against gap-in-a-publication
-            raise Corrupt(
-                f"version {lost} is missing in the publication, or another program wrote to it: "
-                f"{self._taking_back()}, and publish again",
-                table=self._uri,
-                key=delta_commits.delta_commit_key(lost),
-            )
         if newest > head.version:
             raise self._other(delta_commits.delta_commit_key(newest), newest)
         return newest
@@ -427,8 +446,12 @@ class DeltaPublisher:
                 continue
             bitmap = fetch_bitmap(self._store, entry.vector, entry.rows)
             vector = found[name] = DeltaVector.of(bitmap, entry.vector.rows)
-            if self._writes and not vector.is_inline:  # before the action that names it
+            if vector.is_inline:
+                continue
+            if self._writes:  # before the action that names it
                 self._put(self._store.put_if_absent, vector.key, vector.body())
+            else:
+                self.vector_sizes[vector.key] = len(vector.body())
         return found
 
 

@@ -20,10 +20,11 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     names_metadata,
     parse_metadata_key,
 )
-from eventlog.publishing.publication import PublicationProblem
+from eventlog.publishing.publication import PublicationProblem, made_again
 from eventlog.session.session import Session
 
-_WRONG = "is not what this table is published as: `eventlog unpublish`, and publish again"
+_WRONG = "the object is not what this table is published as"
+_OTHER = "the object is no part of the publication"
 
 
 class ComparedObjects(PublishedObjects):
@@ -35,17 +36,17 @@ class ComparedObjects(PublishedObjects):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, {})
-        self.problems: list[PublicationProblem] = []
+        self.problems: list[tuple[str, str]] = []
 
     def put(self, key: str, body: bytes, same: Same) -> int:
         """Compare an object with the one that lies there, and return the size of that."""
         try:
             found = self.store.get(key)
         except KeyNotFound:
-            self.problems.append(PublicationProblem("the object is missing", key, None))
+            self.problems.append(("the object is missing", key))
             found = body
         if not same(found, body):  # against published-object-not-compared
-            self.problems.append(PublicationProblem(f"the object {_WRONG}", key, None))
+            self.problems.append((_WRONG, key))
         self.note(key, len(found))
         return len(found)
 
@@ -69,25 +70,32 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
         return
     if not published:
         return
-    for key in found:
-        if not is_published_key(key):
-            yield PublicationProblem("the object is no part of the publication", key, None)
     objects = ComparedObjects(session)
     try:
         publisher = IcebergPublisher(session, objects=objects)
     except (Corrupt, InvalidInput) as error:
         yield PublicationProblem(error.message, error.key or PREFIX, error.version)
         return
-    objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
-    yield from _of_metadata(session, publisher, published)
-    yield from objects.problems
+    mend = made_again("iceberg", session.uri, publisher.spans(), *publisher.options())
+    for key in found:
+        if not is_published_key(key):
+            yield PublicationProblem(f"{_OTHER}: {mend}", key, None)
+    if BARRIER not in found:
+        advice = f"{command('publish', 'iceberg', session.uri)} puts it again"
+        yield PublicationProblem(f"the object is missing: {advice}", BARRIER, None)
+    else:
+        objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
+    yield from _of_metadata(session, publisher, published, mend)
+    for message, key in objects.problems:
+        yield PublicationProblem(f"{message}: {mend}", key, None)
     for run in publisher.passed_over():
         advice = command(
             *("publish", "iceberg", session.uri, "--from", str(run[0]), "--version", str(run[-1]))
         )
+        which = f"version {run[0]} is" if len(run) == 1 else f"versions {run[0]} to {run[-1]} are"
         yield PublicationProblem(
-            f"{len(run)} versions from {run[0]} on are not published, though older and newer ones "
-            f"are: {advice} publishes them",
+            f"{which} not published, though older and newer ones are: {advice} publishes "
+            f"{'it' if len(run) == 1 else 'them'}",
             metadata_key(run[0]),
             run[0],
             "warning",
@@ -102,7 +110,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
 
 
 def _of_metadata(
-    session: Session, publisher: IcebergPublisher, published: Iterable[int]
+    session: Session, publisher: IcebergPublisher, published: Iterable[int], mend: str
 ) -> Iterator[PublicationProblem]:
     """Yield what is wrong with the metadata files of the versions that vacuum keeps."""
     horizon = session.refresh().meta.horizon
@@ -110,6 +118,8 @@ def _of_metadata(
         key = metadata_key(version)
         try:
             if not publisher.is_published(version, session.store.get(key)):
-                yield PublicationProblem(f"the object {_WRONG}", key, version)
-        except (DataLoss, InvalidInput, KeyNotFound) as error:
+                yield PublicationProblem(f"{_WRONG}: {mend}", key, version)
+        except InvalidInput as error:
+            yield PublicationProblem(f"{error.message}: {mend}", key, version)
+        except (DataLoss, KeyNotFound) as error:
             yield PublicationProblem(error.message, key, version)

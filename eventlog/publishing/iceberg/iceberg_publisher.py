@@ -220,6 +220,33 @@ class IcebergPublisher:
             successive = [version for _, version in run]
             yield range(successive[0], successive[-1] + 1)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the published versions that vacuum keeps, as the calls that publish them again.
+
+        Each is the first and the last version of a call: none can pass over one that is refused.
+        """
+        kept = sorted(version for version in self.published if version >= self._oldest)
+        found: list[tuple[int, int]] = []
+        for version in kept:
+            first, last = found[-1] if found else (version, version)
+            # against refused-version-in-the-way
+            if any(map(self._ends, range(last + 1, version))):
+                found.append((version, version))
+            else:
+                found[-1:] = [(first, version)]
+        return found
+
+    def options(self) -> tuple[str, ...]:
+        """Return the options of `eventlog publish` that give a publication the form of this one."""
+        found = () if self.format_version == FORMATS[0] else ("--format-version", "3")
+        scheme, own = _scheme_of({"location": self.location}), _scheme_of({"location": self._uri})
+        return found if scheme == own else (*found, "--scheme", str(scheme))
+
+    def _ends(self, version: int) -> bool:
+        """Return whether a call that publishes a version ends there with an error."""
+        found = self._there(version)
+        return found is None or (self._problem(found) is not None and not self._is_made(found))
+
     def is_published(self, version: int, body: bytes) -> bool:
         """Return whether bytes are the metadata file of a version; as `expected` otherwise.
 

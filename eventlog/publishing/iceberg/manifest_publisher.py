@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from eventlog.display import command
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import entry_order, keys
 from eventlog.format.deletion_vectors import vector_hash
@@ -55,6 +54,7 @@ from eventlog.publishing.iceberg.translation.position_deletes import (
     vector_puffin,
 )
 from eventlog.publishing.positions import ChunkSlices, ShownRows
+from eventlog.publishing.publication import made_again
 from eventlog.segments.vectors import VectorReader
 from eventlog.session.session import Session
 from eventlog.state import keyframe
@@ -421,11 +421,10 @@ class HidingManifest(NamedTuple):
 
 def stranger_error(uri: str, key: str) -> Corrupt:
     """Return the error for an object of another program among those of a publication."""
-    taking_back = command("unpublish", "iceberg", uri, "--run")
     return Corrupt(
         "an object is not what this table is published as: another program wrote it, or the table "
-        f"was restored from an older copy. Let nobody else write under `{PREFIX}`; {taking_back} "
-        "takes the publication back, and publishing makes it again",
+        f"was restored from an older copy. Let nobody else write under `{PREFIX}`; this takes the "
+        f"publication back, and makes it again: {made_again('iceberg', uri, ())}",
         table=uri,
         key=key,
     )
