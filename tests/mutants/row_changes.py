@@ -116,6 +116,20 @@ ROW_CHANGES = (
         "test_a_dry_run_of_an_overwrite_checks_the_rows",
     ),
     mutant(
+        "deleted-rows-of-a-table-appended",
+        "W2",
+        "files in the folder of a Delta or Iceberg table are not its rows",
+        becomes("()"),
+        "test_files_of_delta_and_iceberg_are_refused_with_the_way_that_reads_their_rows",
+    ),
+    mutant(
+        "table-of-another-format-read-as-files",
+        "W2",
+        "the files of a Delta or Iceberg table are not its rows",
+        skip,
+        "test_files_of_delta_and_iceberg_are_refused_with_the_way_that_reads_their_rows",
+    ),
+    mutant(
         "files-of-other-columns-merged",
         "W15",
         "files of a merge have the same columns: one that is missing in some is not null",

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -38,10 +39,17 @@ _NO_ROWS = re.compile(r"_SUCCESS|_metadata|_common_metadata|\..*\.crc|\.DS_Store
 _MARKERS = {
     "_temporary": "a job has not finished writing this folder, or failed: write it again",
     "_spark_metadata": "a stream's log determines which files count: read it with Spark",
-    "_delta_log": "this is a Delta Lake table, whose log determines which files count",
     ".hoodie": "this is a Hudi table, whose timeline determines which files count",
     "_log": "this may be an eventlog table, whose log determines which files count: scan it",
 }
+# Tables whose files have deleted rows, too, with the way that reads those that count.
+_DELTA = (
+    "a Delta Lake table, whose log determines which rows count: in Python, append(t, DeltaTable("
+)
+_ICEBERG = (
+    "an Iceberg table, whose metadata determines which rows count: in Python, open it with "
+    "pyiceberg and append(t, table.scan().to_arrow_batch_reader())"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,19 @@ def _is_pipe(file: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def _check_no_table(folder: str) -> None:
+    """Refuse the folder of a table whose files are not its rows."""
+    if os.path.isdir(os.path.join(folder, "_delta_log")):  # noqa: PTH112, PTH118
+        raise InvalidInput(f"{folder} is {_DELTA}{folder!r}))")
+    with suppress(OSError), os.scandir(os.path.join(folder, "metadata")) as entries:  # noqa: PTH118
+        if any(".metadata.json" in entry.name for entry in entries):
+            raise InvalidInput(f"{folder} is {_ICEBERG}")
+
+
 def _below(file: str) -> list[_DataFile]:
+    above = Path(os.path.realpath(file)).parents  # against deleted-rows-of-a-table-appended
+    for folder in above:
+        _check_no_table(str(folder))
     if not Path(file).is_dir():
         return [_DataFile(file, None, Path(file).stat().st_size)]
     try:
@@ -111,11 +131,13 @@ def _walk(folder: str, above: frozenset[str]) -> Iterator[str]:
     real = os.path.realpath(folder)
     if real in above:
         raise InvalidInput(f"the folder {folder} is a link into itself")
+    _check_no_table(folder)  # against table-of-another-format-read-as-files
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:
         if why := _MARKERS.get(entry.name):
             raise InvalidInput(f"{entry.path}: {why}; or name the files one by one")
+    for entry in listed:
         if entry.is_dir():
             if entry.name.startswith(("_", ".")) and "=" not in entry.name:
                 raise _unknown(entry.path)

@@ -1207,7 +1207,7 @@ def test_markers_that_hold_no_rows_are_left_out(table, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "_temporary/0/task/3.csv", "sub/_temporary/x", "_delta_log/0.json", ".hoodie/x",
+        "_temporary/0/task/3.csv", "sub/_temporary/x", ".hoodie/x",
         "_log/1.json", "_spark_metadata/0", "_started_1", ".3.csv.Xa1", ".hidden/3.csv", "_3.csv",
         "3.parquet", "3.json", "3.tmp", "3.csv.crdownload", "README", "3.csv",
     ],
@@ -1219,6 +1219,30 @@ def test_a_folder_that_may_be_unfinished_or_mixed_is_refused(table, tmp_path, na
     assert refused(
         t, tmp_path / "in", match="in/" + ("sub/" if "sub" in name else Path(name).parts[0])
     )
+
+
+@pytest.mark.parametrize("given", ["t", "t/data", "t/data/day=1", "t/data/day=1/1.parquet", "."])
+@pytest.mark.parametrize(
+    ("marker", "way"),
+    [
+        ("_delta_log/0.json", r"append\(t, DeltaTable\('.*/t'\)\)"),
+        ("metadata/0-f0.metadata.json", r"append\(t, table.scan\(\).to_arrow_batch_reader\(\)\)"),
+    ],
+    ids=["Delta", "Iceberg"],
+)
+def test_files_of_delta_and_iceberg_are_refused_with_the_way_that_reads_their_rows(
+    table, tmp_path, given, marker, way
+):
+    source = tmp_path / "in"
+    pq.write_table(pa.table({"id": [1]}), write(source / "t/data/day=1/1.parquet", b""))
+    write(source / "t" / ".tmp/1.parquet", b"")
+    write(source / "t" / marker, b"{}")
+    assert refused(table(), source / given, match=f"/t is an? .*{way}")
+
+
+def test_a_folder_that_is_called_metadata_may_have_data_files(table, tmp_path):
+    write(tmp_path / "in" / "metadata" / "1.csv", csv_of(1))
+    assert [row["id"] for row in load(table(), tmp_path / "in")] == [1]
 
 
 def test_what_lies_in_a_folder_twice_or_behind_links(table, tmp_path):
