@@ -179,3 +179,19 @@ def test_a_unit_that_was_published_at_once_with_a_delete_leads_to_a_choice(take)
     settled(two, table)
     left = [10, 22] if take == "source" else [10, 20, 21]
     assert [number for number, _ in rows(two)] == left
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_what_a_unit_of_both_deleted_after_a_compaction_does_not_come_back(back):
+    table = create()
+    append(table, events(2, first=10, day=1))
+    other = reopen(copied(table.store), seed=5000)
+    append(table, events(3, first=30, day=1))
+    append(other, events(3, first=40, day=1))
+    gone(30, 40, **SHARED)(table)
+    compacted(table)
+    compacted(other)
+    gone(30, 40, **SHARED)(other)
+    settled(*((table, other) if back else (other, table)))
+    assert [number for number, _ in rows(table)] == [10, 11, 31, 32, 41, 42]

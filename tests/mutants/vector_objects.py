@@ -191,6 +191,13 @@ VECTOR_OBJECTS = (
         "test_a_form_of_a_rewritten_segment_has_the_rows_that_are_left",
     ),
     mutant(
+        "rows-of-a-unit-added-again",
+        "R19.8 G3",
+        "rows that a unit deleted after a compaction do not come with the segment of before",
+        becomes("False"),
+        "test_what_a_unit_of_both_deleted_after_a_compaction_does_not_come_back",
+    ),
+    mutant(
         "rewritten-rows-of-a-unit-taken-for-all",
         "R19.8 G3",
         "of rows that a unit deleted after a compaction nothing tells which they were before",

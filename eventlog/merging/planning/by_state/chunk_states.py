@@ -408,7 +408,9 @@ def _new_in(log: LogDifference, acts: Sequence[Act], chunks: frozenset[str]) -> 
             # Rows of a keyed table that lie below their version are those of an overwrite.
             low = any(s.slice and span(s)[0] < s.version for s in adds)
             new.old.update(s.id for s in adds if s.id in old)
-            new.only_adds &= not (drops or met or low or act.restores)
+            # Rewritten rows of which a unit of work deleted some are not what was added.
+            shrunk = any(s.id in log.doubtful for s in adds)  # against rows-of-a-unit-added-again
+            new.only_adds &= not (drops or met or low or act.restores or shrunk)
     if new.only_adds:
         new.only_adds = all(s.id in side.live or side.is_there(s) for s in new.rows)
     return new
