@@ -91,7 +91,7 @@ test-spark-matrix: setup ## the Spark tests on 3.5 to the newest: VERSIONS="3.5 
 test-s3a: setup ## Spark's own Parquet reader on S3, with the real hadoop-aws from Maven
 	@$(PYTHON) -m pytest -m maven tests/spark
 
-test-engines: setup ## the same questions on the same versions in every engine, equal or refused, and what others' writes do; writes the tables of docs/guides/engines.md
+test-engines: setup ## the same questions on the same versions in every engine, equal or refused, and what others' writes do; writes the tables of docs/guides/engine-matrix.md
 	@.ci/engines
 	@PYTHONPATH=.:tests:tests/engines $(PYTHON) -P tests/engines/run.py $(if $(ONLY),--only "$(ONLY)")
 	@PYTHONPATH=.:tests:tests/engines:tests/engines/strangers $(PYTHON) -P tests/engines/strangers/tried.py $(if $(ONLY),--only "$(ONLY)")

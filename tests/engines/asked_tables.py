@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         ("day", pa.date32()),
         ("wall", pa.timestamp("us")),
         ("price", pa.decimal128(20, 4)),
-        # Never null here: ClickHouse has no null lists, maps or structs (docs/guides/engines.md).
+        # Never null here: ClickHouse has no null lists, maps or structs (its page of the docs).
         ("tags", pa.list_(pa.string())),
         ("place", pa.struct([("x", pa.int64()), ("name", pa.string())])),
         ("counts", pa.map_(pa.string(), pa.int32())),

@@ -1,7 +1,7 @@
 """The questions that every engine is asked, each in the forms that engines take.
 
 No question compares with NaN or zero: engines agree neither on the order of NaN
-(docs/guides/engines.md), nor on -0.0, which Daft has below 0.0.
+(docs/guides/engine-matrix.md), nor on -0.0, which Daft has below 0.0.
 """
 
 import datetime as dt

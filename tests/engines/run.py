@@ -7,7 +7,7 @@ Tables are made and published, and every engine is asked about every version, ea
 process and, if need be, an environment of its own. The answers are compared with those of Arrow
 over the rows of `scan`. Anything but an equal answer or a refusal fails the run, unless it is an
 error of an engine that `readings.py` lists; so does an engine that refuses everything. The matrix
-is written to docs/guides/engines.md.
+is written to docs/guides/engine-matrix.md.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from eventlog.errors import InvalidInput
 from eventlog.publishing import publish, unpublish
 from eventlog.readers import scan
 
-PAGE = ROOT / "docs" / "guides" / "engines.md"
+PAGE = ROOT / "docs" / "guides" / "engine-matrix.md"
 WAY_SECONDS = 600  # a way, unless the environment says otherwise
 PROCESSES = 2  # at the same time
 SHOWN = 20  # problems of a way

@@ -64,7 +64,7 @@ def test_a_cell_has_the_number_of_each_kind_and_both_sides_where_they_differ():
 
 
 def test_the_matrix_is_put_between_the_markers_of_the_page():
-    page = Path(__file__).parents[2].joinpath("docs/guides/engines.md").read_text("utf-8")
+    page = Path(__file__).parents[2].joinpath("docs/guides/engine-matrix.md").read_text("utf-8")
     written = outcomes.put_between(page, "| new |\n")
     assert f"{outcomes.BEGIN}\n| new |\n\n{outcomes.END}" in written
     assert outcomes.put_between(written, "| new |\n") == written

@@ -6,7 +6,7 @@
 Each write is tried on a table of its own. Whatever it does: each object of the table is there
 afterwards with its bytes, new ones are named by fsck or lie where nothing looks, each version has
 its rows, and the publisher goes on, or stops with an error whose command leads on. The table in
-docs/guides/engines.md is written.
+docs/guides/engine-matrix.md is written.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from eventlog.fsck.check import fsck
 from eventlog.publishing import publish
 from eventlog.writers import append, delete
 
-PAGE = ROOT / "docs" / "guides" / "engines.md"
+PAGE = ROOT / "docs" / "guides" / "engine-matrix.md"
 BEGIN = "<!-- Writes of others: made by `make test-engines` -->\n"
 PROGRAM_SECONDS = 600  # a program, unless the environment says otherwise
 PROCESSES = 2
