@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.display import command
-from eventlog.errors import InvalidInput
+from eventlog.errors import EventLogError
 from eventlog.store.branching.roots import root_of
 from eventlog.store.port import ObjectStore
 
@@ -27,6 +27,8 @@ class Publication:
             below its id, so that a branch of the same name that is made later is another table.
         behind: how many of the versions that were asked for come after the newest published one:
             their rows are merged of several stored ones, which no other format can say.
+        spans: the first and the last of successive published versions, ascending. Only versions
+            that Iceberg cannot say, or that `first` passed over, are between them.
     """
 
     table: str
@@ -36,6 +38,7 @@ class Publication:
     put: int
     location: str
     behind: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class PublicationProblem(NamedTuple):
@@ -72,15 +75,16 @@ def made_again(format_name: str, uri: str, spans: Iterable[tuple[int, int]], *op
     return ", then ".join([command("unpublish", format_name, uri, "--run"), *publishing])
 
 
-def another_table(format_name: str, uri: str, key: str) -> InvalidInput:
+def another_table(format_name: str, uri: str, key: str, kind: type[EventLogError]) -> EventLogError:
     """Return the error for a table of another format in the root of a table.
 
     Args:
         format_name: its name.
         uri: of the root.
         key: of an object of that table.
+        kind: of the error.
     """
-    return InvalidInput(
+    return kind(
         f"`{key.partition('/')[0]}/` is of a table of {format_name} that eventlog did not publish, "
         "and whose programs may delete the files of this one: give this table a root of its own, "
         "by a copy of its rows, or remove that table yourself, without its vacuum or purge",

@@ -367,6 +367,23 @@ def test_versions_that_engines_would_read_as_nulls_are_refused_by_name(tmp_path,
         assert found == known_rows(t, written_again)
 
 
+def test_a_vacuum_names_what_mends_a_publication_that_cannot_go_on(tmp_path, caplog):
+    t = Table.create(str(tmp_path), events().schema, time_column="at", clock=ManualClock(10**12, 1))
+    append(t, events(2))
+    publish(t, "delta")
+    t.rename_column("value", "price")
+    append(t, events(2, day=1).rename_columns(t.head().schema.names))
+    t.clock.advance(10**9)
+    vacuum(t, retention=timedelta(0), staging=timedelta(0), dry_run=False)
+    (warning,) = [f for f in fsck(t).findings if "not published as Delta" in f.message]
+    for message in (warning.message, caplog.text):
+        assert "`eventlog unpublish delta" in message
+        assert "column 'price' was renamed" in message
+    assert (warning.severity, warning.version) == ("warning", 1)
+    unpublish(t, "delta", dry_run=False)
+    assert fsck(t).ok
+
+
 def _of(schema, n):
     values = {"at": dt.datetime(2013, 1, 1 + n, tzinfo=dt.UTC), "name": "a", "value": n / 2}
     values |= {"price": n / 4, "more": n, "small": n, "place": {"x": n, "y": n}}

@@ -10,7 +10,7 @@ from support.builders import create, events
 from support.published import path_of
 
 from eventlog import compaction
-from eventlog.errors import InvalidInput
+from eventlog.errors import Corrupt, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
 from eventlog.store.local import LocalStore
@@ -79,8 +79,8 @@ def filled(tmp_path, horizon):
 def check_named(t, format_name, prefix):
     before = objects_of_store(t.store)
     calls = (publish, lambda *given: unpublish(*given, dry_run=False))
-    for call in calls:
-        with pytest.raises(InvalidInput, match=r"did not publish.*a root of its own"):
+    for call, kind in zip(calls, (Corrupt, InvalidInput), strict=True):
+        with pytest.raises(kind, match=r"did not publish.*a root of its own"):
             call(t, format_name)
     found = [finding for finding in fsck(t).findings if finding.key.startswith(prefix)]
     assert [finding.severity for finding in found] == ["error"]

@@ -145,6 +145,13 @@ PUBLICATIONS = (
         "test_versions_that_are_passed_over_are_looked_at_once",
     ),
     mutant(
+        "lost-files-unreported",
+        "V2",
+        "fsck reports published versions whose files a vacuum deleted",
+        never,
+        "test_a_vacuum_names_what_mends_a_publication_that_cannot_go_on",
+    ),
+    mutant(
         "lost-vector-unreported",
         "V4",
         "fsck reports the vectors of a publication that were lost",

@@ -12,7 +12,12 @@ from eventlog.publishing.delta import checkpoints, delta_commits
 from eventlog.publishing.delta.delta_commits import LOG_PREFIX
 from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta
 from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX
-from eventlog.publishing.delta.publisher import DeltaPublisher, check_publisher, same_state
+from eventlog.publishing.delta.publisher import (
+    DeltaPublisher,
+    behind_horizon,
+    check_publisher,
+    same_state,
+)
 from eventlog.publishing.publication import PublicationProblem, made_again
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
@@ -34,7 +39,7 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     listing = list_delta(session.store)
     try:
         check_publisher(session, listing)
-    except InvalidInput as error:
+    except Corrupt as error:
         yield PublicationProblem(error.message, error.key or LOG_PREFIX, None)
         return
     head = session.refresh()
@@ -50,6 +55,10 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     for version in (v for v in listing.commits if v > head.version):
         key = delta_commits.delta_commit_key(version)
         yield PublicationProblem(f"{_WRONG}: {mend}", key, version)
+    if listing.commits[-1] < head.meta.horizon:  # against lost-files-unreported
+        key = delta_commits.delta_commit_key(listing.commits[-1])
+        message = behind_horizon(session, head.meta.horizon)
+        yield PublicationProblem(message, key, listing.commits[-1], "warning")
     publisher = DeltaPublisher(session, writes=False)
     publisher.first = listing.first
     # against hint-of-no-checkpoint-unreported

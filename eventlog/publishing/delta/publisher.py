@@ -16,7 +16,14 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog.display import command
-from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound, VersionNotFound
+from eventlog.errors import (
+    Corrupt,
+    DataLoss,
+    EventLogError,
+    InvalidInput,
+    KeyNotFound,
+    VersionNotFound,
+)
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
@@ -140,7 +147,18 @@ class DeltaPublisher:
                 version=target,
             )
         location = engine_root(self._store, _LOG)
-        return Publication(self._uri, _FORMAT, start, reached, done, location)
+        spans = ((start, reached),)
+        return Publication(self._uri, _FORMAT, start, reached, done, location, spans=spans)
+
+    def check(self, version: int) -> None:
+        """Refuse a version that a Delta log cannot describe.
+
+        Raises:
+            InvalidInput: it is one.
+        """
+        for step in versions.version_steps(self._log, version, version):
+            self._check_table(step.after)
+            self._check_schema(step)
 
     def put_checkpoint(self, snapshot: Snapshot) -> None:
         """Put the checkpoint of a version, and let the hint name it.
@@ -455,18 +473,25 @@ class DeltaPublisher:
         return found
 
 
-def check_publisher(session: Session, listing: DeltaListing) -> None:
+def check_publisher(
+    session: Session, listing: DeltaListing, kind: type[EventLogError] = Corrupt
+) -> None:
     """Refuse a Delta log that eventlog did not publish. One GET.
 
+    Args:
+        session: of the table.
+        listing: of the log.
+        kind: of the error.
+
     Raises:
-        InvalidInput: it is one.
+        EventLogError: it is one.
     """
     if not listing.commits:
         return
     key = delta_commits.delta_commit_key(listing.commits[0])
     # against strangers-table-taken-for-a-publication
     if delta_commits.publisher_of(session.store.get(key))[0] is None:
-        raise another_table("Delta", session.uri, key)
+        raise another_table("Delta", session.uri, key, kind)
 
 
 def same_state(there: pa.Table, expected: pa.Table) -> bool:
@@ -483,7 +508,8 @@ def unpublish_delta(session: Session, *, run: bool) -> tuple[str, ...]:
     Raises:
         InvalidInput: what lies there is another program's.
     """
-    check_publisher(session, list_delta(session.store))  # against strangers-log-deleted
+    listing = list_delta(session.store)
+    check_publisher(session, listing, InvalidInput)  # against strangers-log-deleted
     doomed = tuple(_published_keys(session))
     if run and doomed:
         session.store.delete(doomed)
@@ -493,6 +519,20 @@ def unpublish_delta(session: Session, *, run: bool) -> tuple[str, ...]:
 def _published_keys(session: Session) -> Iterator[str]:
     for prefix in _PREFIXES:
         yield from sorted((row.key for row in session.store.list(prefix)), reverse=True)
+
+
+def behind_horizon(session: Session, horizon: int) -> str:
+    """Return the warning of a publication that ends below the horizon, with what mends it."""
+    advice = f"{command('publish', _FORMAT, session.uri)} publishes it"
+    try:
+        DeltaPublisher(session, writes=False).check(horizon)
+    except InvalidInput as error:
+        advice = f"{command('unpublish', _FORMAT, session.uri, '--run')} takes these back, since "
+        advice += error.message
+    return (
+        f"version {horizon} is not published as Delta, but older ones are: its readers miss files "
+        f"that were deleted; {advice}"
+    )
 
 
 def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, int], ...]:
@@ -522,12 +562,7 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
     try:
         kept = delta_commits.publisher_of(store.get(delta_commits.delta_commit_key(horizon)))
     except KeyNotFound:
-        logger.warning(
-            "version %d is not published as Delta, but older ones are: its readers miss files that "
-            "were deleted; %s publishes it",
-            horizon,
-            command("publish", _FORMAT, session.uri),
-        )
+        logger.warning("%s", behind_horizon(session, horizon))
         return ()
     snapshot = session.snapshot(horizon)
     # against strangers-log-cut

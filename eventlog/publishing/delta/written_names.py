@@ -59,8 +59,9 @@ def check_readable(schema: Schema, written: Mapping[int, Schema | None], version
             raise InvalidInput(
                 f"version {version} is not published as Delta: {which} was renamed, replaced, "
                 f"widened or added with a default after segments were written (schema {number}), "
-                "and Delta's readers would return nulls for it. Once a compaction or an overwrite "
-                "has written all rows again, take the publication back (`eventlog unpublish`) and "
-                "publish from that version on (`--from`); or publish the table as Iceberg",
+                "and Delta's readers would return nulls for it. Publish the table as Iceberg; or, "
+                "once an `overwrite` has written all rows again, take the publication back "
+                "(`eventlog unpublish delta URI --run`) and publish from that version on "
+                "(`eventlog publish delta URI --from N`)",
                 version=version,
             )

@@ -65,7 +65,7 @@ def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
     published = sorted(v for key in found if (v := parse_metadata_key(key)) is not None)
     try:
         check_owner(session, found)
-    except InvalidInput as error:
+    except Corrupt as error:
         yield PublicationProblem(error.message, error.key or PREFIX, None)
         return
     if not published:

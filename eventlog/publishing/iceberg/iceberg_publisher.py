@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
@@ -185,7 +185,8 @@ class IcebergPublisher:
             self.expected(wanted[-1])  # raises
         first, newest = min(self.published), max(self.published)
         behind = max(0, reached - newest)
-        return Publication(self._uri, "iceberg", first, newest, put, self.location, behind)
+        spans = tuple(_successive(self.published))
+        return Publication(self._uri, "iceberg", first, newest, put, self.location, behind, spans)
 
     def _wanted(self, first: int | None, last: int | None) -> range:
         head, held = self._session.refresh(), held_from(self._store.forks)
@@ -216,9 +217,7 @@ class IcebergPublisher:
             # against refused-version-called-lost
             if found is not None and self._problem(found) is None
         ]
-        for _, run in groupby(enumerate(there), lambda pair: pair[1] - pair[0]):
-            successive = [version for _, version in run]
-            yield range(successive[0], successive[-1] + 1)
+        yield from (range(first, last + 1) for first, last in _successive(there))
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the published versions that vacuum keeps, as the calls that publish them again.
@@ -496,6 +495,13 @@ class IcebergPublisher:
         store.put_hint(HINT, wanted)
         # A vacuum deletes versions before it puts a hint, which this one may have replaced.
         mend_hint(store)  # against iceberg-hint-after-a-vacuum
+
+
+def _successive(versions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of successive ones of some versions."""
+    for _, run in groupby(enumerate(sorted(versions)), lambda pair: pair[1] - pair[0]):
+        successive = [version for _, version in run]
+        yield successive[0], successive[-1]
 
 
 def _time_column(snapshot: Snapshot) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from eventlog.display import command
-from eventlog.errors import InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, EventLogError, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
     HINT,
@@ -53,7 +53,7 @@ def unpublish_iceberg(session: Session, *, run: bool) -> tuple[str, ...]:
     """
     store = session.store
     found = [row.key for row in store.list(PREFIX)]
-    check_owner(session, found)  # against table-of-somebody-else-unpublished
+    check_owner(session, found, InvalidInput)  # against table-of-somebody-else-unpublished
     files = [key for key in found if parse_metadata_key(key) is not None]
     if not files:
         found = [key for key in found if is_published_key(key)]
@@ -191,21 +191,24 @@ def _named(
     return {*manifests, *files}
 
 
-def check_owner(session: Session, found: Iterable[str]) -> None:
+def check_owner(
+    session: Session, found: Iterable[str], kind: type[EventLogError] = Corrupt
+) -> None:
     """Refuse an Iceberg table that eventlog did not publish. One GET if it did.
 
     Args:
         session: of the table.
         found: the keys under `metadata/`.
+        kind: of the error.
 
     Raises:
-        InvalidInput: there is one, and no publication.
+        EventLogError: there is one, and no publication.
     """
     files = [key for key in found if _FILE.fullmatch(key) and key != BARRIER]
     named = (key for key in files if parse_metadata_key(key) is not None)
     # against strangers-iceberg-taken-for-a-publication
     if files and not any(is_ours(session.store, key) for key in named):
-        raise another_table("Iceberg", session.uri, files[0])
+        raise another_table("Iceberg", session.uri, files[0], kind)
 
 
 def is_ours(store: ObjectStore, key: str) -> bool:

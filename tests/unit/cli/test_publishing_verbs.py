@@ -25,7 +25,7 @@ def test_a_table_is_published_and_taken_back(tmp_path):
     told = run("publish", "delta", t.uri, "--json")[1]
     assert json.loads(told) == {
         "table": t.uri, "format": "delta", "first": 1, "last": 3, "put": 1,
-        "location": t.uri, "behind": 0,
+        "location": t.uri, "behind": 0, "spans": [[1, 3]],
     }  # fmt: skip
     assert "1 to 3: nothing new" in run("publish", "delta", t.uri)[1]
     code, told, note = run("unpublish", "delta", t.uri)
@@ -58,6 +58,23 @@ def test_versions_whose_rows_are_made_are_counted(tmp_path):
     code, told, note = run("publish", "iceberg", t.uri)
     assert (code, told) == (0, f"{t.uri} is published as iceberg, 0 to 0: published 1 version\n")
     assert note.startswith("1 later version cannot be published: their rows are merged")
+
+
+def test_gaps_between_published_versions_are_shown(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    for number in range(16):
+        append(t, events(1, day=number))
+    for first, last, told in (
+        (0, 3, "0 to 3"),
+        (5, 5, "0 to 3, and 5"),
+        (7, 8, "0 to 3, 5, and 7 to 8"),
+        (10, 10, "0 to 3, 5, 7 to 8, and 10"),
+        (12, 12, "0 to 3, 5, 7 to 8, 10, and 12"),
+        (14, 14, "0 to 3, 5, 7 to 8, 10, 12, and 14"),
+        (16, 16, "0 to 16 with 6 gaps"),
+    ):
+        given = ("--from", str(first), "--version", str(last))
+        assert f"as iceberg, {told}: " in run("publish", "iceberg", t.uri, *given)[1]
 
 
 def test_options_of_iceberg_are_refused_of_delta(tmp_path):

@@ -20,6 +20,9 @@ from eventlog.quantities import count_text
 _format = click.argument("format_name", metavar="FORMAT", type=click.Choice(["delta", "iceberg"]))
 
 
+_MOST_SPANS = 6  # of successive versions that are listed
+
+
 @click.command("publish")
 @_format
 @common
@@ -91,13 +94,21 @@ def _say(place: Place, done: Publication) -> None:
         terminal.json_line(msgspec.to_builtins(done))
         return
     now = f"published {count_text(done.put, 'version')}" if done.put else "nothing new"
-    terminal.say(f"{done.table} is published as {done.format}, {done.first} to {done.last}: {now}")
+    terminal.say(f"{done.table} is published as {done.format}, {_spans_text(done)}: {now}")
     if done.behind:
         later = count_text(done.behind, "later version")
         terminal.note(
             f"{later} cannot be published: their rows are merged of several stored ones until the "
             "table is compacted"
         )
+
+
+def _spans_text(done: Publication) -> str:
+    """Return which versions are published: 0 to 6, and 9."""
+    if len(done.spans) > _MOST_SPANS:
+        return f"{done.first} to {done.last} with {count_text(len(done.spans) - 1, 'gap')}"
+    texts = [f"{a} to {b}" if a != b or len(done.spans) == 1 else str(a) for a, b in done.spans]
+    return " and ".join([", ".join(texts[:-1]) + ",", texts[-1]] if texts[1:] else texts)
 
 
 @click.command("unpublish")
