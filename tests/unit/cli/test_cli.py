@@ -56,8 +56,8 @@ def lines(result):
 
 
 def started(*arguments, **options):
-    """Run the installed program as a process of its own."""
-    command = [sys.executable, "-m", "eventlog.cli", *map(str, arguments)]
+    """Run the program as a process of its own."""
+    command = [sys.executable, "-m", "eventlog", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, timeout=240, **options)
 
 
