@@ -42,11 +42,11 @@ def audit_delta(session: Session) -> Iterator[PublicationProblem]:
     except Corrupt as error:
         yield PublicationProblem(error.message, error.key or LOG_PREFIX, None)
         return
-    head = session.refresh()
-    mend = made_again("delta", session.uri, listing.spans(head))
+    head = session.refresh() if listing.commits else None
+    mend = made_again("delta", session.uri, listing.spans(head) if head else ())
     for key in listing.others:
         yield PublicationProblem(f"the object is no part of the publication: {mend}", key, None)
-    if listing.first is None or not listing.commits:
+    if head is None:
         return
     lost = listing.gap(head.meta.horizon)
     if lost is not None:

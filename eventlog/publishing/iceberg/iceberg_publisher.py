@@ -366,7 +366,8 @@ class IcebergPublisher:
                 "table, and publish the version that this makes"
             )
         if MAIN in tags_of(snapshot.meta):
-            return f"Iceberg calls the newest version {MAIN!r}: pin under another name than that"
+            advice = f"pin under another name than that, and {command('unpin', self._uri, MAIN)}"
+            return f"Iceberg calls the newest version {MAIN!r}: {advice}"
         problem = schema_problem(stored, self.format_version)
         if problem is None and self.format_version < 3 and has_wall_times(stored):
             problem = self._widened(snapshot)
