@@ -45,7 +45,8 @@ class TablePublishers:
         self._publishers: Cache[tuple[str, str], StandingPublisher] = Cache(
             most * max(1, len(formats)), dropped=lambda place: self._last.pop(place, None)
         )
-        self._last: dict[tuple[str, str], int] = {}  # newest version that is published
+        # The newest version that is published, or passed over since it cannot be.
+        self._last: dict[tuple[str, str], int] = {}
 
     def publish(self, table: Table, work: LambdaWork, budget: Budget) -> PublishingProgress:
         """Publish a table up to its newest version, within the time that is left.
@@ -85,8 +86,9 @@ class TablePublishers:
             publisher = StandingPublisher(table.session, place[1])
             self._publishers.put(place, publisher)
         done = publisher.step(more=lambda: budget.seconds() > 0)
-        self._last[place] = done.last
+        # Versions that cannot be said are passed over, and wait for no other turn.
+        reached = self._last[place] = done.last + done.behind  # against function-that-calls-itself
         budget.begun |= done.put > 0
         facts = {"first": done.first, "last": done.last, "put": done.put}
         log_event(logging.INFO, "published", table=place[0], format=place[1], **facts)
-        return done.last >= table.head().version
+        return reached >= table.head().version

@@ -9,7 +9,7 @@ import pytest
 from support.builders import CrashingStore, Spy, create, events, live
 from support.deleting import delete_rows
 from support.publication_rounds import FORMATS, MetStore, change, check_publication
-from support.published import known_rows, objects_of, readings
+from support.published import compact_all, known_rows, objects_of, readings
 
 from eventlog import Table
 from eventlog.compaction import vacuum
@@ -22,12 +22,15 @@ from eventlog.publishing.iceberg import cut_iceberg
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
 DELTA = "_delta_log/"
 HINT, ICEBERG_HINT = f"{DELTA}_last_checkpoint", "metadata/version-hint.text"
 FORMATS_EACH = pytest.mark.parametrize("name", FORMATS)
 NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
+
+
+TABLES = pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 
 
 def largest(t):
@@ -40,6 +43,17 @@ def changed(store, deletes=3):
     append(t, events(9))
     for number in range(deletes):
         delete_rows(t, {largest(t): [number]})
+    return t
+
+
+def upserted(store):
+    """Upserts, all compacted; and more, of rows that others replace. A vacuum takes the first."""
+    t = create(store, key="name", buckets=2, granularity="all")
+    for number in range(3):
+        upsert(t, events(4, first=2 * number))
+    compact_all(t)
+    upsert(t, events(2))
+    upsert(t, events(3, first=1))
     return t
 
 
@@ -108,15 +122,16 @@ def often(monkeypatch):
     monkeypatch.setattr(delta_listing, "PAGE", 10)
 
 
-def meeting(name, at):
+def meeting(name, at, *, keyed):
     """Publish at a store that is met by another publisher and a vacuum at a call; return calls."""
     store = MemoryStore()
-    t = changed(store, deletes=4)
+    t = upserted(store) if keyed else changed(store, deletes=4)
+    write = upsert if keyed else append
     publish(t, name, version=1)
 
     def meet():
         publish(t, name)
-        append(t, events(1, first=30))
+        write(t, events(1, first=30))
         publish(t, name)
         vacuumed(t)
 
@@ -124,27 +139,46 @@ def meeting(name, at):
     publish(Table.open("", store=met), name)
     assert publish(t, name).last == t.refresh().version
     assert fsck(t).ok, at
-    append(t, events(1, first=40))
+    write(t, events(1, first=40))
     publish(t, name)
     vacuumed(t)
     check_publication(t, name)
     return met.calls
 
 
+@pytest.mark.parametrize(("at", "keyed"), [(4, False), (21, False), (19, True)])
 @FORMATS_EACH
 @pytest.mark.usefixtures("often")
-def test_a_vacuum_between_a_publishers_calls_does_no_harm(name):
-    assert meeting(name, 21) > 21
+def test_a_vacuum_between_a_publishers_calls_does_no_harm(name, at, keyed):
+    assert meeting(name, at, keyed=keyed) > at
 
 
-@pytest.mark.sample(0, verify=2)
+def test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at(tmp_path):
+    spy = Spy(LocalStore(str(tmp_path)))
+    t = upserted(spy.inner)
+    begun = f"{DELTA}{t.refresh().version:020d}.json"
+
+    def overtaken(key):
+        if key == begun:
+            spy.before_put = lambda key: None
+            assert vacuumed(t) == t.head().version - 2
+            assert publish(t, "delta").first == t.head().version - 2
+
+    spy.before_put = overtaken
+    assert publish(Table.open("", store=spy), "delta").first == 0
+    assert fsck(t).ok
+    assert readings(t, t.refresh().meta.horizon)["deltalake"] == known_rows(t, t.head().version)
+
+
+@pytest.mark.sample(0, verify=4)
 @pytest.mark.parametrize("first", range(1, 5))
 @FORMATS_EACH
+@TABLES
 @pytest.mark.usefixtures("often")
-def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(name, first):
+def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(name, first, keyed):
     at = calls = first
     while at <= calls:
-        calls = max(calls, meeting(name, at))
+        calls = max(calls, meeting(name, at, keyed=keyed))
         at += 4
     assert at > 30
 

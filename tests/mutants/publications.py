@@ -205,7 +205,14 @@ PUBLICATIONS = (
         "V2",
         "a publisher that a vacuum overtakes lists again",
         always,
-        "test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm",
+        "test_a_vacuum_between_a_publishers_calls_does_no_harm",
+    ),
+    mutant(
+        "bare-commit-of-another-publisher-refused",
+        "V2",
+        "the version at which a publisher begins has two forms, and each is taken for it",
+        never,
+        "test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at",
     ),
     mutant(
         "publication-behind-the-horizon",
@@ -262,5 +269,12 @@ PUBLICATIONS = (
         "a publication that failed is tried again with its message",
         becomes("not progress.errors"),
         "test_a_publication_that_fails_holds_nothing_up_and_comes_again",
+    ),
+    mutant(
+        "function-that-calls-itself",
+        "I4",
+        "versions that cannot be published are asked for once",
+        becomes("done.last"),
+        "test_versions_that_are_passed_over_are_not_asked_for_again",
     ),
 )

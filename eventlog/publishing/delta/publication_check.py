@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eventlog.display import command
-from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
+from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
 from eventlog.publishing.delta import checkpoints, delta_commits
@@ -85,7 +85,7 @@ def _of_versions(
         try:
             for message, key in _of_version(session, publisher, step, listing, files=files):
                 yield PublicationProblem(f"{message}: {mend}", key, version)
-        except (DataLoss, KeyNotFound) as error:
+        except (DataLoss, KeyNotFound, VersionVacuumed) as error:
             # What a vacuum deleted, or will: of versions that are not kept.
             if version >= session.refresh().meta.horizon:
                 yield PublicationProblem(error.message, error.key or LOG_PREFIX, version)

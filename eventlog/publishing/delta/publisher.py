@@ -18,11 +18,11 @@ from msgspec import UnsetType
 from eventlog.display import command
 from eventlog.errors import (
     Corrupt,
-    DataLoss,
     EventLogError,
     InvalidInput,
     KeyNotFound,
     VersionNotFound,
+    VersionVacuumed,
 )
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
@@ -93,19 +93,21 @@ class DeltaPublisher:
             more: asked before each further version; the rest is left out if it returns False.
         """
         while True:
+            horizon = self._session.head().meta.horizon
             # Before the newest version is read: others publish what is committed meanwhile.
             listing = list_recent_delta(self._store)
             head = self._session.refresh()
             try:
                 return self._publish(listing, head, first, last, more)
             except (Corrupt, InvalidInput):
-                check_publisher(self._session, listing)
+                with suppress(KeyNotFound):  # only a vacuum of this table takes what was listed
+                    check_publisher(self._session, listing)
                 raise
-            except (DataLoss, KeyNotFound):
+            except (KeyNotFound, VersionVacuumed):
                 # A vacuum took back what this publisher had listed, or vectors or segments of old
                 # versions.
                 # against overtaken-by-a-vacuum
-                if self._session.refresh().meta.horizon <= head.meta.horizon:
+                if self._session.refresh().meta.horizon <= horizon:
                     raise
 
     def _publish(
@@ -236,6 +238,16 @@ class DeltaPublisher:
         """
         version = step.after.version
         return version > 0 and version == self.first and step.after.merge_rule is not None
+
+    def _is_begun_at(self, snapshot: Snapshot) -> bool:
+        """Return whether a publisher that began at this version may have put a bare commit of it.
+
+        As one does that a vacuum overtook, while another one publishes older versions still. Its
+        checkpoint has all files, so that readers need none of the commit.
+        """
+        version = snapshot.version
+        is_keyed = version > 0 and snapshot.merge_rule is not None
+        return is_keyed and has_checkpoint(self._store, version)
 
     def _check_table(self, head: Snapshot) -> None:
         """Refuse by name the tables that a Delta log cannot describe."""
@@ -410,9 +422,12 @@ class DeltaPublisher:
             DataLoss: a segment of a keyed table is missing or damaged.
             KeyNotFound: a vector of a version that is kept is missing.
         """
+        bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
         if not files or self._is_bare(step):
-            bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
             return delta_commits.without_files(there) == bare
+        # against bare-commit-of-another-publisher-refused
+        if there == bare and (not step.exchanges or self._is_begun_at(step.after)):
+            return True
         try:
             return there == self.expected(step)
         except KeyNotFound:

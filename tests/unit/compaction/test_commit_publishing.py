@@ -2,6 +2,7 @@
 
 import logging
 
+import pyarrow as pa
 import pytest
 from support import builders
 from support.lambda_queue import Invocation
@@ -14,8 +15,9 @@ from eventlog.compaction.policy import Policy
 from eventlog.errors import EventLogError
 from eventlog.format import keys
 from eventlog.publishing import publish, unpublish
-from eventlog.writers import append
+from eventlog.writers import append, upsert
 
+LOOSE = pa.schema([f.with_nullable(f.name == "value") for f in builders.SCHEMA])
 BOTH = ("delta", "iceberg")
 PREFIX = {"delta": "_delta_log/", "iceberg": "metadata/"}
 
@@ -121,6 +123,20 @@ def test_what_there_is_no_time_to_publish_is_asked_for_again(container, table, s
         {"eventSource": "aws:sqs", "messageId": "m", "body": sent[0][1]}
     ]}, Invocation())  # fmt: skip
     assert [line["last"] for line in lines("published")[2:]] == [3, 3]
+
+
+def test_versions_that_are_passed_over_are_not_asked_for_again(root, sent, lines):
+    t = Table.create(f"{root}/made", LOOSE, time_column="at", key="name", buckets=1,
+                     granularity="all", properties={"merge": "partial"})  # fmt: skip
+    upsert(t, builders.events(3))
+    upsert(t, builders.events(1))
+    settings = Settings(allowed=(root,), queue_url="q", publish=("iceberg",))
+    container = Container(settings, lambda *given: sent.append(given))
+    container.respond(look(t), Invocation())
+    assert [line["last"] for line in lines("published")] == [0]
+    assert sent == []
+    container.respond(look(t), Invocation())
+    assert [line["last"] for line in lines("published")] == [0, t.refresh().version]
 
 
 def test_branches_are_left_out(container, table, lines):
