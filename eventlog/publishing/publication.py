@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.display import command
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, KeyNotFound, VersionVacuumed
+from eventlog.session.session import Session
 from eventlog.store.branching.roots import root_of
 from eventlog.store.port import ObjectStore
 
@@ -73,6 +74,37 @@ def made_again(format_name: str, uri: str, spans: Iterable[tuple[int, int]], *op
     ranges = [["--from", str(first), "--version", str(last)] for first, last in spans]
     publishing = [command("publish", format_name, uri, *r, *options) for r in ranges or [[]]]
     return ", then ".join([command("unpublish", format_name, uri, "--run"), *publishing])
+
+
+def audited(
+    session: Session, prefix: str, audit: Callable[[Session], Iterator[PublicationProblem]]
+) -> tuple[PublicationProblem, ...]:
+    """Return what an audit of a publication finds, which begins again where a vacuum overtook it.
+
+    A vacuum takes what is published of old versions, and their segments: an audit that looked at
+    them before finds them missing. Without a publication this costs one LIST.
+
+    Args:
+        session: of the table.
+        prefix: of the keys of the publication.
+        audit: yields the problems.
+
+    Raises:
+        EventLogError: as the audit.
+    """
+    if next(iter(session.store.list(prefix, limit=1)), None) is None:
+        return ()
+    while True:
+        horizon = session.refresh().meta.horizon
+        found: tuple[PublicationProblem, ...] | None = None
+        try:
+            found = (*audit(session),)
+        except (KeyNotFound, VersionVacuumed):
+            if session.refresh().meta.horizon <= horizon:
+                raise
+        # against audit-overtaken-by-a-vacuum
+        if found is not None and (not found or session.refresh().meta.horizon <= horizon):
+            return found
 
 
 def another_table(format_name: str, uri: str, key: str, kind: type[EventLogError]) -> EventLogError:

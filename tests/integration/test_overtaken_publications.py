@@ -153,6 +153,33 @@ def test_a_vacuum_between_a_publishers_calls_does_no_harm(name, at, keyed):
     assert meeting(name, at, keyed=keyed) > at
 
 
+def audited_beside_a_vacuum(name, at, *, keyed):
+    """Check a table with fsck, which a vacuum meets at a call; return its calls."""
+    store = MemoryStore()
+    t = upserted(store) if keyed else changed(store)
+    publish(t, name)
+    met = MetStore(store, at, lambda: vacuumed(t))
+    report = fsck(Table.open("", store=met))
+    assert report.ok, (at, report.findings)
+    return met.calls
+
+
+@pytest.mark.parametrize(("at", "keyed"), [(45, False), (60, True)])
+def test_a_vacuum_beside_fsck_is_not_taken_for_a_loss(at, keyed):
+    assert audited_beside_a_vacuum("iceberg", at, keyed=keyed) > at
+
+
+@pytest.mark.verify
+@FORMATS_EACH
+@TABLES
+def test_a_vacuum_at_each_call_of_fsck_is_not_taken_for_a_loss(name, keyed):
+    at = calls = 1
+    while at <= calls:
+        calls = max(calls, audited_beside_a_vacuum(name, at, keyed=keyed))
+        at += 3
+    assert at > 30
+
+
 def test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at(tmp_path):
     spy = Spy(LocalStore(str(tmp_path)))
     t = upserted(spy.inner)

@@ -208,6 +208,13 @@ PUBLICATIONS = (
         "test_a_vacuum_between_a_publishers_calls_does_no_harm",
     ),
     mutant(
+        "audit-overtaken-by-a-vacuum",
+        "V2",
+        "what a vacuum takes while a publication is audited is not reported as lost",
+        becomes("found is not None"),
+        "test_a_vacuum_beside_fsck_is_not_taken_for_a_loss",
+    ),
+    mutant(
         "bare-commit-of-another-publisher-refused",
         "V2",
         "the version at which a publisher begins has two forms, and each is taken for it",

@@ -20,7 +20,7 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     names_metadata,
     parse_metadata_key,
 )
-from eventlog.publishing.publication import PublicationProblem, made_again
+from eventlog.publishing.publication import PublicationProblem, audited, made_again
 from eventlog.session.session import Session
 
 _WRONG = "the object is not what this table is published as"
@@ -51,16 +51,21 @@ class ComparedObjects(PublishedObjects):
         return len(found)
 
 
-def audit_iceberg(session: Session) -> Iterator[PublicationProblem]:
-    """Yield what is wrong with the Iceberg publication of a table; nothing if there is none.
+def audit_iceberg(session: Session) -> tuple[PublicationProblem, ...]:
+    """Return what is wrong with the Iceberg publication of a table; nothing if there is none.
 
-    One LIST, and if there is a publication one GET for each of its objects, and for each version.
-    One GET more for each version between them that is not published, and two for the hint.
+    One LIST, and if there is a publication two more, one GET for each of its objects, and for each
+    version. One GET more for each version between them that is not published, and two for the hint.
+    Once more where a vacuum raised the horizon meanwhile.
 
     Raises:
         Corrupt: the log does not add up.
         Unavailable: the store does not answer.
     """
+    return audited(session, PREFIX, _problems)
+
+
+def _problems(session: Session) -> Iterator[PublicationProblem]:
     found = [row.key for row in session.store.list(PREFIX)]
     published = sorted(v for key in found if (v := parse_metadata_key(key)) is not None)
     try:
