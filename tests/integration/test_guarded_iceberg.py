@@ -20,21 +20,38 @@ BARRIER = "metadata/v999999999.gz.metadata.json"
 HINT = "metadata/version-hint.text"
 
 
-@pytest.mark.parametrize("format_version", [2, pytest.param(3, marks=pytest.mark.verify)])
-def test_a_purge_fails_before_it_deletes_anything(tmp_path, format_version):
+def registered(tmp_path, format_version):
+    """A table with a version that is published, and that table in a catalog of pyiceberg."""
     t = create(LocalStore(str(tmp_path / "t")))
     append(t, events(6, days=2))
     done = publish(t, "iceberg", format_version=format_version)
-    before = objects_of(t, "")
     catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}/w")
     catalog.create_namespace("n")
-    theirs = catalog.register_table("n.t", f"file://{metadata_path(t, done.last)}")
+    return t, catalog.register_table("n.t", f"file://{metadata_path(t, done.last)}")
+
+
+@pytest.mark.parametrize("format_version", [2, pytest.param(3, marks=pytest.mark.verify)])
+def test_a_purge_fails_before_it_deletes_anything(tmp_path, format_version):
+    t, theirs = registered(tmp_path, format_version)
+    before = objects_of(t, "")
     assert theirs.scan().to_arrow().num_rows == 6
     with pytest.raises(FileNotFoundError, match="eventlog-read-only"):
-        catalog.purge_table("n.t")
+        theirs.inspect.all_files()
+    assert theirs.inspect.files().num_rows == 2
+    with pytest.raises(FileNotFoundError, match="eventlog-read-only"):
+        theirs.catalog.purge_table("n.t")
     assert objects_of(t, "") == before
     assert publish(t, "iceberg").put == 0
     assert fsck(t).ok
+
+
+def test_a_statement_that_pyiceberg_refuses_does_not_stop_the_publisher(tmp_path):
+    t, theirs = registered(tmp_path, 3)
+    with pytest.raises(NotImplementedError, match="V3"):
+        theirs.transaction().set_properties(a="b").commit_transaction()
+    assert [*objects_of(t, "metadata/00000-").values()] == [b""]
+    append(t, events(1))
+    assert publish(t, "iceberg").put == 1
 
 
 def version_that_java_finds(store):

@@ -102,11 +102,11 @@ class IcebergPublisher:
         sizes = {row.key: row.size for row in session.store.list(PREFIX)}
         head = session.refresh()
         self._uuid = _uuid(session.store, head.header.table)
-        for key in sizes:
-            # Writes that were refused leave other objects, which no reader sees.
+        for key, size in sizes.items():
+            # Writes that were refused leave other objects, and empty metadata: no reader sees them.
             # against metadata-of-a-stranger-not-noticed
             other = key.endswith(".metadata.json") and parse_metadata_key(key) is None
-            if other and key != BARRIER:
+            if other and size and key != BARRIER:
                 check_owner(session, sizes)
                 raise stranger_error(self._uri, key)
         self.published = {v for key in sizes if (v := parse_metadata_key(key)) is not None}
