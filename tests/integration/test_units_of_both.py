@@ -195,3 +195,41 @@ def test_what_a_unit_of_both_deleted_after_a_compaction_does_not_come_back(back)
     gone(30, 40, **SHARED)(other)
     settled(*((table, other) if back else (other, table)))
     assert [number for number, _ in rows(table)] == [10, 11, 31, 32, 41, 42]
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("take", ["source", "target"])
+def test_an_update_of_a_unit_that_comes_by_a_log_with_its_own_doing_is_not_torn(take):
+    table = create()
+    append(table, events(1, first=10, day=1))
+    one, two, three = (reopen(copied(table.store), seed=n * 5000) for n in (1, 2, 3))
+    unit(one)
+    unit(three)
+    merge(three, two)
+    changed(22)(three)
+    merge(three, one)
+    gone(10)(two)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        merge(one, two)
+    merge(one, two, take=take)
+    settled(two, one)
+    left = [(10, 5.0)] if take == "source" else []
+    last = (22, 7.5) if take == "source" else (22, 11.0)
+    assert rows(two) == [*left, (20, 10.0), (21, 10.5), last]
+
+
+@pytest.mark.hazard("G3")
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_a_row_that_came_deleted_and_was_updated_elsewhere_leads_to_a_choice(back):
+    table = create()
+    one, two = table.branch("one"), table.branch("two")
+    append(one, events(3, first=10, day=1))
+    merge(one, two)
+    gone(11)(one)
+    table.merge("one")
+    changed(11)(two)
+    source, target = (two, table) if back else (table, two)
+    with pytest.raises(errors.CommitConflict, match="--take source"):
+        merge(source, target)
+    merge(source, target, take="source")
+    settled(target, source)

@@ -191,6 +191,14 @@ VECTOR_OBJECTS = (
         "test_a_form_of_a_rewritten_segment_has_the_rows_that_are_left",
     ),
     mutant(
+        "rows-that-came-deleted-and-were-changed-joined",
+        "R19.12 G3",
+        "a row that came to one log deleted, and that the other one updated, was changed by both",
+        never,
+        "test_a_row_that_came_deleted_and_was_updated_elsewhere_leads_to_a_choice",
+        "test_rows_of_units_that_several_sides_did_are_there_once",
+    ),
+    mutant(
         "rows-of-a-unit-added-again",
         "R19.8 G3",
         "rows that a unit deleted after a compaction do not come with the segment of before",

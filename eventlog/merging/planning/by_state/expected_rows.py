@@ -13,7 +13,7 @@ whatever way they were merged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from eventlog.keyed.repetition import repeats
 from eventlog.merging.log_acts import CHOSEN, UNITED, Act, dropped_segments
@@ -126,6 +126,11 @@ class ExpectedRows:
         if any(their_gone[rows] or our_gone[rows] for rows in their_gone.keys() & our_gone.keys()):
             return None
         theirs_shown, ours_shown = map(self._contents.all_told_apart, (there, here))
+        # against rows-that-came-deleted-and-were-changed-joined
+        if self._source.lacks_changed(ours_shown, their_gone, our_gone) or (
+            self._target.lacks_changed(theirs_shown, our_gone, their_gone)
+        ):
+            return None
         removed = {
             *filter(self._source.other_had, theirs_shown - ours_shown),
             *filter(self._target.other_had, ours_shown - theirs_shown),
@@ -374,6 +379,26 @@ class _Shown:
         # against rows-deleted-as-they-came-taken-for-new
         came_without = rows in self._brought and self.is_known(rows) is True
         return rows in self._other_had or not is_new or came_without
+
+    def lacks_changed(
+        self, others: Collection[_Rows], gone: Mapping[_Rows, bool], others_gone: Collection[_Rows]
+    ) -> bool:
+        """Return whether the other log lacks rows, by something it knows, that the log replaced.
+
+        The other log did not remove them: it got their segment when they were deleted already.
+
+        Args:
+            others: the rows that the other log shows.
+            gone: the rows that the log removed, and whether others came instead.
+            others_gone: those that the other log removed.
+        """
+        return any(
+            replaced
+            and rows not in others
+            and rows not in others_gone
+            and self.is_known(rows) is True
+            for rows, replaced in gone.items()
+        )
 
     def is_known(self, rows: _Rows) -> bool | None:
         """Return whether the other log knows what last brought rows here; None: nothing tells."""
