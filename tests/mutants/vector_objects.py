@@ -174,7 +174,7 @@ VECTOR_OBJECTS = (
         "R19.12 G3",
         "positions in a segment that both logs changed are the same, whoever did its unit",
         becomes("(by_both | by_units) - apart"),
-        "test_rows_of_units_that_several_sides_did_are_there_once",
+        "test_a_segment_of_a_unit_of_both_is_divided_if_both_logs_changed_it",
     ),
     mutant(
         "rewritten-rows-dropped-with-some-of-them",

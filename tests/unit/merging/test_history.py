@@ -7,7 +7,13 @@ import pytest
 from support.acts import CHUNK, Log, name_of
 from support.builders import HASH
 
-from eventlog.merging.log_acts import KnownCommits, Units, dropped_segments, shrunk_segments
+from eventlog.merging.log_acts import (
+    KnownCommits,
+    Units,
+    divided_segments,
+    dropped_segments,
+    shrunk_segments,
+)
 from eventlog.merging.sequences import common_runs, joined_runs, runs_without
 from eventlog.model.actions import AppReset, Drop, Restore, SetOrigin
 
@@ -109,3 +115,22 @@ def test_a_form_of_a_rewritten_segment_has_the_rows_that_are_left():
     gone = {rest: last, whole: act} | {name_of(name): last for name in "xy"}
     assert dropped_segments([*acts, last]) == gone
     assert shrunk_segments([*acts, last]) == {}
+
+
+def test_a_segment_of_a_unit_of_both_is_divided_if_both_logs_changed_it():
+    """Not if one log did alone: the other one has these rows elsewhere."""
+    source, target = Log("a"), Log("b")
+    source.act(adds=["x"], app=("load", 1))
+    target.act(adds=["y"], app=("load", 1))
+    exchange(source, "x")
+    assert divided_segments(source.steps, target.steps) == set()
+    exchange(target, "x")
+    assert divided_segments(source.steps, target.steps) == {name_of("x")}
+
+
+def exchange(log, name):
+    """Commit another form of a segment, with a vector, by a unit of its own."""
+    act = log.act(adds=[name], drops=[name], app=("clean", len(log.steps)))
+    form = msgspec.structs.replace(act.adds[0], id=f"{name_of(name)}:{HASH}", vector=b"")
+    act = replace(act, adds=(form,), exchanged=frozenset([name_of(name)]))
+    log.steps[-1] = replace(log.steps[-1], acts=(act,))
