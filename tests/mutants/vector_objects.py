@@ -199,6 +199,13 @@ VECTOR_OBJECTS = (
         "test_rows_of_units_that_several_sides_did_are_there_once",
     ),
     mutant(
+        "rows-united-beside-a-unit-of-both",
+        "R19.12 G3",
+        "nothing tells which rows are those of a unit that each log did, in segments of its own",
+        never,
+        "test_changes_of_rows_beside_a_unit_that_each_log_did_are_not_united",
+    ),
+    mutant(
         "rows-of-a-unit-added-again",
         "R19.8 G3",
         "rows that a unit deleted after a compaction do not come with the segment of before",

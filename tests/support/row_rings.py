@@ -358,9 +358,8 @@ class UnitRing(RowRing):
         """Where each side did a unit itself, changes of its rows may be a conflict."""
         both = theirs.doers.keys() & ours.doers.keys()
         apart = [self.units[n] for n in both if len(theirs.doers[n] | ours.doers[n]) > 1]
-        gone = theirs.gone.keys() | ours.gone.keys()
         does, may = theirs.excludes(ours, {row for rows, _ in apart for row in rows})
-        return does, may or any(names or not gone.isdisjoint(rows) for rows, names in apart)
+        return does, may or bool(apart)
 
 
 def predicate(names):

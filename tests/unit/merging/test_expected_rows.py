@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replaced
 from support.acts import CHUNK, Log, name_of, segment_of, side_of
 
 from eventlog.keyed.repetition import again
@@ -12,7 +13,7 @@ from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import differences
 from eventlog.merging.planning.by_state.union import unite
 from eventlog.merging.planning.carried import Carried, MergeConflict
-from eventlog.model.actions import AppReset, AppRise, Restore, SetOrigin, Unchanged
+from eventlog.model.actions import AppReset, AppRise, Drop, Restore, SetOrigin, Unchanged
 from eventlog.model.chunks import parse_chunk
 
 DAY = parse_chunk(CHUNK)
@@ -228,3 +229,28 @@ def test_a_union_with_a_log_that_records_more_than_it_did_is_a_conflict():
     chosen = united("source").carried
     assert {name for name, _ in chosen.drops} == {name_of("p"), name_of("y")}
     assert united("target").carried.united == CHOSEN
+
+
+@pytest.mark.parametrize("app", [None, ("load", 1)])
+def test_changes_of_rows_beside_a_unit_that_each_log_did_are_not_united(app):
+    whole = segment_of("p")
+    parts = {name: replaced(whole, id=name) for name in (f"{whole.id}/0", f"{whole.id}/1")}
+    sides = []
+    for log, gone, new in (Log("a"), "/0", "m"), (Log("b"), "/1", "n"):
+        log.act(adds=[log.name], app=app)
+        change = log.act(adds=[new])
+        change = replace(
+            change, drops=(Drop(whole.id + gone, CHUNK, ""),), exchanged=frozenset([whole.id])
+        )
+        log.steps[-1] = replace(log.steps[-1], acts=(change,))
+        side = side_of(log)
+        live = {n: part for n, part in parts.items() if not n.endswith(gone)}
+        sides.append(replace(side, live={**side.live, **live}))
+    options = {"common": 0, "upper": False, "ties": None, "take": None, "renamed": lambda n, _: n}
+    if app is not None:
+        with pytest.raises(MergeConflict, match="in ways that exclude each other"):
+            unite(*sides, **options)
+        return
+    carried = unite(*sides, **options).carried
+    assert {s.id for s in carried.adds} == {name_of("a"), name_of("m")}
+    assert {name for name, _ in carried.drops} == {f"{whole.id}/0"}

@@ -138,6 +138,7 @@ class ChunkRules:
         self._repeats = ties == "repeat"
         # against deletes-of-a-unit-that-both-did-united
         self._changed_by_both = set().union(*map(_changed_by_units, (source, target)))
+        self._done_twice = chunks_of((*source.shared_units, *target.shared_units))
 
     def state(self, chunks: frozenset[str]) -> UnitedChunks:
         """Return the rows of the target after the union, in these chunks, which overlap.
@@ -205,6 +206,9 @@ class ChunkRules:
             return None
         if not any(act.exchanged for act in acts):
             return None  # whole segments alone: nothing tells that other rows were meant
+        # against rows-united-beside-a-unit-of-both
+        if not chunks.isdisjoint(self._done_twice):
+            return None  # each log may have these rows in segments of its own, or the other's
         # against rows-united-beside-a-unit-done-at-once
         if _does_units_of_both(self._source, theirs) or _does_units_of_both(self._target, ours):
             return None  # nothing tells which rows are those of the unit
