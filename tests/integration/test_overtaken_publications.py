@@ -169,7 +169,7 @@ def test_a_vacuum_beside_fsck_is_not_taken_for_a_loss(at, keyed):
     assert audited_beside_a_vacuum("iceberg", at, keyed=keyed) > at
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @FORMATS_EACH
 @TABLES
 def test_a_vacuum_at_each_call_of_fsck_is_not_taken_for_a_loss(name, keyed):
@@ -197,7 +197,7 @@ def test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at(
     assert readings(t, t.refresh().meta.horizon)["deltalake"] == known_rows(t, t.head().version)
 
 
-@pytest.mark.sample(0, verify=4)
+@pytest.mark.sample(0, verify=3)
 @pytest.mark.parametrize("first", range(1, 5))
 @FORMATS_EACH
 @TABLES
@@ -402,7 +402,7 @@ def test_publishers_beside_changes_and_vacuums_leave_what_one_publication_puts()
     assert first < last
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_more_publishers_beside_changes_and_vacuums(seed):
