@@ -385,7 +385,8 @@ class _Shown:
     ) -> bool:
         """Return whether the other log lacks rows, by something it knows, that the log replaced.
 
-        The other log did not remove them: it got their segment when they were deleted already.
+        The other log did not remove them: it got their segment when they were deleted already. Rows
+        from before the fork point are not meant: both logs had these.
 
         Args:
             others: the rows that the other log shows.
@@ -396,6 +397,7 @@ class _Shown:
             replaced
             and rows not in others
             and rows not in others_gone
+            and rows in self._brought
             and self.is_known(rows) is True
             for rows, replaced in gone.items()
         )
