@@ -541,9 +541,9 @@ def divided_segments(source: Sequence[AppliedStep], target: Sequence[AppliedStep
     """Return the ids of the segments that both logs changed, and of whose rows one deleted some.
 
     And of those of which a unit of work deleted rows, since the other log may have done it, too.
-    One that came with deleted rows counts as changed: its deletes came with it. Of the latter those
-    are left out that have rows of a unit that each log did by itself, and that one log alone
-    changed: the other log has these rows elsewhere.
+    One that came with deleted rows counts as changed: its deletes came with it. Left out are
+    segments with rows of a unit that each log did by itself, if only one log changed them: the other
+    log has these rows elsewhere.
 
     Args:
         source: the commits of one log.
@@ -693,6 +693,7 @@ class _DroppedRows:
                     self._relate(segment.id, inputs)
             else:
                 self._relate_forms(act)
+                self._bring_back(act)  # so that forms which are left count as live
                 if not act.is_state:
                     self._drop(act)
                 self._bring_back(act)
@@ -710,7 +711,6 @@ class _DroppedRows:
             was = before.get(segment_id(name))
             if was in self._inputs:
                 self._relate(name, self._inputs[was])
-        self._bring_back(act)
 
     def _drop(self, act: Act) -> None:
         pending = [drop.id for drop in act.drops]

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class StandingPublisher:
-    """A publisher that is asked again and again, and keeps what it knows of one table.
+    """A publisher of one table for many calls, which keeps what it has read between them.
 
     Not safe to use from several threads.
 
