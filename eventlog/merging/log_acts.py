@@ -542,8 +542,8 @@ def divided_segments(source: Sequence[AppliedStep], target: Sequence[AppliedStep
 
     And of those of which a unit of work deleted rows, since the other log may have done it, too.
     One that came with deleted rows counts as changed: its deletes came with it. Left out are
-    segments with rows of a unit that each log did by itself, if only one log changed them: the other
-    log has these rows elsewhere.
+    segments with rows of a unit that each log did by itself, if only one log changed them: the
+    other log has these rows elsewhere.
 
     Args:
         source: the commits of one log.
