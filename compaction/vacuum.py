@@ -36,7 +36,7 @@ from eventlog.model.actions import Fence, Horizon, Swept
 from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
-from eventlog.publishing.delta.publisher import cut_delta
+from eventlog.publishing.delta.delta_removal import cut_delta
 from eventlog.publishing.iceberg.iceberg_removal import cut_iceberg
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from eventlog.arguments import choice, whole
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.publishing.delta.publisher import unpublish_delta
+from eventlog.publishing.delta.delta_removal import unpublish_delta
 from eventlog.publishing.following import FORMATS, StandingPublisher, publications
 from eventlog.publishing.iceberg.iceberg_removal import unpublish_iceberg
 from eventlog.publishing.publication import Publication

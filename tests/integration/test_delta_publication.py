@@ -17,6 +17,7 @@ from support.published import (
     known_rows,
     objects_of,
     path_of,
+    put_checkpoint,
     readings,
     table_of_every_type,
 )
@@ -27,8 +28,7 @@ from eventlog.compaction.vacuum import vacuum
 from eventlog.errors import Corrupt, EventLogError, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
-from eventlog.publishing.delta import checkpoints
-from eventlog.publishing.delta.publisher import DeltaPublisher
+from eventlog.publishing.delta.translation import checkpoints
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
@@ -440,10 +440,10 @@ def test_the_hint_only_rises():
     t = _history(MemoryStore())
     publish(t, "delta", first=3)
     unnamed = t.store.get(f"{DELTA}_last_checkpoint")
-    DeltaPublisher(t.session).put_checkpoint(t.snapshot(1))
+    put_checkpoint(t, 1)
     assert t.store.get(f"{DELTA}_last_checkpoint") == unnamed
     t.store.put_hint(f"{DELTA}_last_checkpoint", b"[]")
-    DeltaPublisher(t.session).put_checkpoint(t.snapshot(3))
+    put_checkpoint(t, 3)
     assert t.store.get(f"{DELTA}_last_checkpoint") == unnamed
 
 

@@ -9,15 +9,15 @@ import pytest
 from support.builders import CrashingStore, Spy, create, events, live
 from support.deleting import delete_rows
 from support.publication_rounds import FORMATS, MetStore, change, check_publication
-from support.published import compact_all, known_rows, objects_of, readings
+from support.published import compact_all, known_rows, objects_of, put_checkpoint, readings
 
 from eventlog import Table
 from eventlog.compaction import vacuum
 from eventlog.errors import Corrupt, InvalidInput, Unavailable
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
-from eventlog.publishing.delta import checkpoints, delta_listing
-from eventlog.publishing.delta.publisher import DeltaPublisher
+from eventlog.publishing.delta import delta_listing
+from eventlog.publishing.delta.translation import checkpoints
 from eventlog.publishing.iceberg import cut_iceberg
 from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
@@ -223,7 +223,7 @@ def test_the_hint_does_not_stay_at_a_checkpoint_that_a_vacuum_deleted():
         assert vacuumed(t) > 3
 
     spy.before_put = lambda key: overtaken(key) if key == HINT else None
-    DeltaPublisher(other.session).put_checkpoint(other.snapshot(3))
+    put_checkpoint(other, 3)
     assert f"{DELTA}{named_by_the_hint(t):020d}.checkpoint.parquet" in objects_of(t)
 
 

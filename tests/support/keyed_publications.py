@@ -9,7 +9,7 @@ from support.random_histories import ENOUGH_TO_TELL, History, settings
 from eventlog.errors import InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish
-from eventlog.publishing.delta.delta_commits import parse_delta_key
+from eventlog.publishing.delta.translation.delta_commits import parse_delta_key
 from eventlog.publishing.iceberg.manifest_publisher import parse_metadata_key
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore

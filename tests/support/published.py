@@ -14,6 +14,8 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run
+from eventlog.publishing.delta.checkpoint_publisher import CheckpointPublisher
+from eventlog.publishing.delta.delta_versions import DeltaVersions
 from eventlog.readers import scan
 from eventlog.writers import append, delete
 
@@ -101,6 +103,12 @@ def actions_of(t: Table, version: int) -> list[dict[str, dict[str, object]]]:
     """The actions of Delta's commit of a version."""
     body = t.store.get(f"_delta_log/{version:020d}.json")
     return [json.loads(line) for line in body.splitlines()]
+
+
+def put_checkpoint(t: Table, version: int) -> None:
+    """Put the Delta checkpoint of a version."""
+    described = DeltaVersions(t.session, writes=True)
+    CheckpointPublisher(t.session, described).put_checkpoint(t.snapshot(version))
 
 
 def path_of(t: Table) -> str:

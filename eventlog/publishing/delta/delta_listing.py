@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from eventlog.errors import KeyNotFound
 from eventlog.log.snapshot import Snapshot
-from eventlog.publishing.delta import checkpoints, delta_commits
-from eventlog.publishing.delta.delta_commits import parse_delta_key
+from eventlog.publishing.delta.translation import checkpoints, delta_commits
+from eventlog.publishing.delta.translation.delta_commits import parse_delta_key
 from eventlog.store.port import ObjectStore
 
 PAGE = 1000  # keys of one LIST
@@ -73,6 +73,10 @@ class DeltaListing:
         begins = [version for _, version in self._jumps()]
         return begins[-1] if begins else min([self.commits[0], *self.checkpoints])
 
+    def is_behind(self, horizon: int) -> bool:
+        """Return whether all that is published is of versions below a horizon."""
+        return self.first is not None and max([*self.commits[-1:], self.first]) < horizon
+
     @property
     def is_hint_lost(self) -> bool:
         """Whether the hint names a checkpoint that is not there, which readers cannot pass."""
@@ -125,6 +129,14 @@ def read_hint(store: ObjectStore) -> int | None:
         return checkpoints.hinted_version(store.get(checkpoints.HINT_KEY))
     except KeyNotFound:
         return None
+
+
+def named_checkpoint(store: ObjectStore) -> int:
+    """Return the version of the checkpoint that the hint names; -1 if that is not there."""
+    hinted = read_hint(store)
+    if hinted is None or hinted < 0 or not has_checkpoint(store, hinted):
+        return -1
+    return hinted
 
 
 def has_checkpoint(store: ObjectStore, version: int) -> bool:

@@ -8,16 +8,13 @@ from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
-from eventlog.publishing.delta import checkpoints, delta_commits
-from eventlog.publishing.delta.delta_commits import LOG_PREFIX
-from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta
-from eventlog.publishing.delta.delta_vectors import VECTORS_PREFIX
-from eventlog.publishing.delta.publisher import (
-    DeltaPublisher,
-    behind_horizon,
-    check_publisher,
-    same_state,
-)
+from eventlog.publishing.delta.checkpoint_publisher import same_state
+from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta, named_checkpoint
+from eventlog.publishing.delta.delta_removal import behind_horizon, check_publisher
+from eventlog.publishing.delta.delta_versions import DeltaVersions
+from eventlog.publishing.delta.translation import checkpoints, delta_commits
+from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX
+from eventlog.publishing.delta.translation.delta_vectors import VECTORS_PREFIX
 from eventlog.publishing.publication import PublicationProblem, audited, made_again
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
@@ -63,31 +60,31 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         key = delta_commits.delta_commit_key(listing.commits[-1])
         message = behind_horizon(session, head.meta.horizon)
         yield PublicationProblem(message, key, listing.commits[-1], "warning")
-    publisher = DeltaPublisher(session, writes=False)
-    publisher.first = listing.first
+    described = DeltaVersions(session, writes=False)
+    described.first = listing.first
     # against hint-of-no-checkpoint-unreported
-    if listing.is_hint_lost and publisher.named_checkpoint() < 0:
+    if listing.is_hint_lost and named_checkpoint(session.store) < 0:
         yield PublicationProblem(
             "names no checkpoint that is there, without which engines cannot open the table: "
             f"{command('publish', 'delta', session.uri)} puts it again",
             checkpoints.HINT_KEY,
             None,
         )
-    yield from _of_versions(session, publisher, listing, head, mend)
-    yield from _of_vectors(session.store, publisher.vector_sizes, mend)
+    yield from _of_versions(session, described, listing, head, mend)
+    yield from _of_vectors(session.store, described.vector_sizes, mend)
 
 
 def _of_versions(
-    session: Session, publisher: DeltaPublisher, listing: DeltaListing, head: Snapshot, mend: str
+    session: Session, described: DeltaVersions, listing: DeltaListing, head: Snapshot, mend: str
 ) -> Iterator[PublicationProblem]:
     # In a keyed table the rows that the version before showed are needed.
     first, last = listing.commits[0], min(listing.commits[-1], head.version)
-    merged_from = max(publisher.first or 0, head.meta.horizon) + 1 if head.merge_rule else 0
+    merged_from = max(described.first or 0, head.meta.horizon) + 1 if head.merge_rule else 0
     for step in versions.version_steps(session.log, first, last):
         version = step.after.version
         files = not version or version >= merged_from
         try:
-            for message, key in _of_version(session, publisher, step, listing, files=files):
+            for message, key in _of_version(session, described, step, listing, files=files):
                 yield PublicationProblem(f"{message}: {mend}", key, version)
         except (DataLoss, KeyNotFound, VersionVacuumed) as error:
             # What a vacuum deleted, or will: of versions that are not kept.
@@ -97,7 +94,7 @@ def _of_versions(
 
 def _of_version(
     session: Session,
-    publisher: DeltaPublisher,
+    described: DeltaVersions,
     step: VersionStep,
     listing: DeltaListing,
     *,
@@ -108,7 +105,7 @@ def _of_version(
     if version in listing.commits:
         key = delta_commits.delta_commit_key(version)
         try:
-            if not publisher.is_published(step, session.store.get(key), files=files):
+            if not described.is_published(step, session.store.get(key), files=files):
                 yield _WRONG, key
         except InvalidInput as error:
             yield error.message, key
@@ -116,7 +113,7 @@ def _of_version(
         key = delta_commits.checkpoint_key(version)
         try:
             rows = checkpoints.described_rows(session.store.get(key))
-            is_ours = same_state(rows, publisher.expected_rows(step.after))
+            is_ours = same_state(rows, described.expected_rows(step.after))
         except Corrupt:
             is_ours = False
         if not is_ours:

@@ -12,15 +12,15 @@ from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Add, Drop, Replace
 from eventlog.model.entries import Column, ColumnStats, Correction, Segment, Vector
 from eventlog.model.records import Transaction
-from eventlog.publishing.delta.checkpoints import is_due
-from eventlog.publishing.delta.delta_commits import (
+from eventlog.publishing.delta.translation.checkpoints import is_due
+from eventlog.publishing.delta.translation.delta_commits import (
     delta_commit,
     in_commit_time,
     publisher_of,
     vector_name,
 )
-from eventlog.publishing.delta.delta_vectors import DeltaVector, z85
-from eventlog.publishing.delta.statistics import StatisticsWriter, bound_text
+from eventlog.publishing.delta.translation.delta_vectors import DeltaVector, z85
+from eventlog.publishing.delta.translation.statistics import StatisticsWriter, bound_text
 from eventlog.publishing.versions import Exchange, VersionStep, exchanges
 from eventlog.state.fold import Effect, segment_of
 

@@ -16,7 +16,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.columns.column_types import all_fields, inner_fields
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.records import VECTORS_FEATURE
-from eventlog.publishing.delta.statistics import COLUMNS, statistics_columns
+from eventlog.publishing.delta.translation.statistics import COLUMNS, statistics_columns
 from eventlog.publishing.positions import published_schema
 
 GUARD = "eventlog.readOnly"

@@ -16,9 +16,9 @@ from msgspec import UnsetType
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Segment
-from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
-from eventlog.publishing.delta.delta_vectors import DeltaVector
-from eventlog.publishing.delta.statistics import StatisticsWriter
+from eventlog.publishing.delta.translation.delta_schema import metadata, one_line, protocol
+from eventlog.publishing.delta.translation.delta_vectors import DeltaVector
+from eventlog.publishing.delta.translation.statistics import StatisticsWriter
 from eventlog.publishing.versions import Exchange, VersionStep
 
 LOG_PREFIX = "_delta_log/"

@@ -18,9 +18,9 @@ from eventlog.errors import Corrupt
 from eventlog.format.deletion_vectors import vector_hash
 from eventlog.format.frames import entry_columns
 from eventlog.log.snapshot import Snapshot
-from eventlog.publishing.delta.delta_commits import Vectors, in_commit_time
-from eventlog.publishing.delta.delta_schema import metadata, one_line, protocol
-from eventlog.publishing.delta.statistics import StatisticsWriter
+from eventlog.publishing.delta.translation.delta_commits import Vectors, in_commit_time
+from eventlog.publishing.delta.translation.delta_schema import metadata, one_line, protocol
+from eventlog.publishing.delta.translation.statistics import StatisticsWriter
 
 HINT_KEY = "_delta_log/_last_checkpoint"
 CHECKPOINT_EVERY = 100  # versions: how many commits a reader reads at most above a checkpoint
