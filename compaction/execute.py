@@ -184,7 +184,7 @@ def replacement(
     actions: list[Action]
     if isinstance(made, MergedSlices):
         # Inputs that other slices still need stay; the merge of the last such slice drops them.
-        drops = droppable(made, _live_in(t, task.chunks[0]), t.head())
+        drops = droppable(made, _live_in(t, task.chunks[0]), t.session.head())
         actions = [made.merge, *(drop_of(s) for s in drops), *made.adds]
     else:
         # against rewrite-that-does-not-say-so
@@ -207,13 +207,13 @@ def replacement(
 def _live_in(t: Table, chunk: str) -> list[Segment]:
     """Return the live segments of a chunk at the newest version that the handle has read."""
     bounds = parse_chunk(chunk)
-    entries = to_segments(t.head().entries(bounds.start, bounds.end))
+    entries = to_segments(t.session.head().entries(bounds.start, bounds.end))
     return [segment for segment in entries if segment.chunk == chunk]
 
 
 def _drop_taken_in(t: Table, chunk: str) -> None:
     """Drop segments that count in no slice any more: each of two concurrent merges left them."""
-    left = ineffective(_live_in(t, chunk), buckets_split(t.head().layout))
+    left = ineffective(_live_in(t, chunk), buckets_split(t.session.head().layout))
     if left:
         with suppress(CommitConflict):  # another did it
             t.commit(t.transaction("compact", [drop_of(segment) for segment in left]))
@@ -252,8 +252,8 @@ class _Attempt:
                 # against taken-over-without-a-sign
                 if claimed.joined:  # its first holder may be dead
                     self._renew()
-            self._looked_at = t.head().version
-            task = self._with_vectors(t.head())
+            self._looked_at = t.session.head().version
+            task = self._with_vectors(t.session.head())
             made = work(task, self._pulse)
             self._pulse()
             head = t.refresh()
@@ -313,7 +313,7 @@ class _Attempt:
             memory_bytes=self._policy.memory_bytes,
         )
         for attempt in range(_MOST_TRANSLATIONS):
-            now = self._left(read, t.head())
+            now = self._left(read, t.session.head())
             if now.inputs != read.inputs:  # against deletes-while-compacting-lost
                 adds = translate(t, rewriting, now.inputs)
                 made = dataclasses.replace(made, adds=adds, bytes=sum(add.bytes for add in adds))
@@ -321,7 +321,7 @@ class _Attempt:
             try:
                 return commit_staged(t.session, replacement(t, now, made, self._lease)), made
             except CommitConflict:
-                if self._left(read, t.head()) == now or attempt == _MOST_TRANSLATIONS - 1:
+                if self._left(read, t.session.head()) == now or attempt == _MOST_TRANSLATIONS - 1:
                     raise
         raise AssertionError("unreachable")  # the last attempt returns or raises
 

@@ -136,10 +136,10 @@ def evolving(
     """
     if evolve:
         check_evolving(dry_run=dry_run)
-    if not evolve or already(t.head(), app) is not None:
+    if not evolve or already(t.session.head(), app) is not None:
         yield data
         return
-    reader = to_reader(data, types_of(t.head(), may_widen=True))
+    reader = to_reader(data, types_of(t.session.head(), may_widen=True))
     version = evolve_to(t, reader.schema, complete=complete)
     with naming_version(version):
         yield reader
@@ -155,7 +155,7 @@ def evolve_to(t: Table, incoming: pa.Schema, *, complete: bool = True) -> int | 
 
     Raises: as `evolve_for`, and as `check_evolved`.
     """
-    layout = t.head().layout
+    layout = t.session.head().layout
     return evolve_for(
         t.session, [incoming], lambda new: check_evolved(incoming, new, layout, complete=complete)
     )

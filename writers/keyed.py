@@ -66,7 +66,7 @@ def upsert(
         Unavailable: the store does not answer; nothing was committed.
     """
     opened(t)
-    rule_or_refuse(t.head(), t.uri)
+    rule_or_refuse(t.session.head(), t.uri)
     app, meaning = make_app(app_id, app_seq), check_missing(missing)
     with evolving(t, data, app, evolve=evolve) as rows:
         return add_rows(t, rows, "upsert", app, memory_bytes, meaning)
@@ -121,7 +121,7 @@ def delete(
     if (keys is None) == (where is None):
         raise InvalidInput("give either keys or where")
     app = make_app(app_id, app_seq)
-    head = t.head() if keys is not None else t.refresh()
+    head = t.session.head() if keys is not None else t.refresh()
     if where is not None and keyed_of(head.layout) is None:
         search = Search(t, where, memory_bytes)
         return delete_where(

@@ -129,7 +129,7 @@ def _overwrite_range(
     t: Table, data: Any, request: Request, before: Snapshot, missing: Missing | None
 ) -> RowChange:
     """Replace the rows of a range. Raises: as `overwrite`."""
-    head, (low, high) = t.head(), request.span
+    head, (low, high) = t.session.head(), request.span
     drops = range_drops(before, low, high)
     rows = to_reader(data, types_of(head))
     if drops:
@@ -202,7 +202,7 @@ def read_at(t: Table, version: int | None) -> Snapshot:
         Corrupt: it is not the one that the next version follows.
         VersionNotFound: there is no such version.
     """
-    head = t.head()
+    head = t.session.head()
     if version is None:
         return head
     before = t.snapshot(version)

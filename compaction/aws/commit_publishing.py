@@ -91,4 +91,4 @@ class TablePublishers:
         budget.begun |= done.put > 0
         facts = {"first": done.first, "last": done.last, "put": done.put}
         log_event(logging.INFO, "published", table=place[0], format=place[1], **facts)
-        return reached >= table.head().version
+        return reached >= table.session.head().version

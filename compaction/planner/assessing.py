@@ -72,7 +72,7 @@ def record(
         results: how each task ended.
         now_ms: the time in ms UTC; the table's clock if None.
     """
-    if keyed_of(t.head().layout) is not None:
+    if keyed_of(t.session.head().layout) is not None:
         return None  # slices are planned from their segments alone
     now = t.clock.now_ms() if now_ms is None else now_ms
     after = plan(t, policy, now_ms=now)

@@ -78,7 +78,7 @@ def compact_beside(
         policy: of compaction.
     """
     ongoing = Ongoing(before=t.refresh().totals.segments)
-    start = t.head().version
+    start = t.session.head().version
     planned, compacted = Event(), Event()
     running = spark_jobs.append_late(
         spark, [_held(each, planned, compacted) for each in late], t.uri

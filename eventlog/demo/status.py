@@ -132,7 +132,7 @@ def _look_back(t: Table, status: Status, taken: pa.Table) -> None:
     """Look at several versions, and at what changed since the first of them."""
     written = [e.version for e in t.history() if e.operation in ("append", "upsert")]
     written.sort()
-    seen = dict.fromkeys([written[0], written[len(written) // 2], t.head().version])
+    seen = dict.fromkeys([written[0], written[len(written) // 2], t.session.head().version])
     for version in seen:
         rows = scan(t, version=version).to_table()
         counts = Counter(rows.column("departure").to_pylist())

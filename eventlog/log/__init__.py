@@ -1,6 +1,6 @@
 """Reading the log: the head, any version, snapshots, differences, history, with caches.
 
-    Log.head(), Log.snapshot(version)  ──►  Snapshot: one version, as callers see it
+    Log.session.head(), Log.snapshot(version)  ──►  Snapshot: one version, as callers see it
     Log.answer(state, question)        ──►  the answer to a question of `state`, from fetched leaves
     Log.load_view(head, transactions)  ──►  what the fold needs to judge transactions
 

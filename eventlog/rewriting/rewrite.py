@@ -96,7 +96,7 @@ def rewrite(
         Unavailable: the store does not answer.
         OSError: the disk is full.
     """
-    head = t.head()
+    head = t.session.head()
     recipe = Recipe.of(head)
     layout = msgspec.structs.replace(recipe.layout, granularity=granularity)
     recipe = replace(recipe, layout=layout)

@@ -129,7 +129,7 @@ def merge_slices(
         Unavailable: the store does not answer.
         OSError: the disk is full.
     """
-    head = t.head()
+    head = t.session.head()
     recipe = Recipe.of(head)
     if recipe.rule is None:
         raise InvalidInput("the table is not keyed, so it has no slices to merge")
@@ -353,7 +353,7 @@ class _Inputs:
         return pa.array(sorted(buckets_in(one, self._runs)), pa.int32())
 
     def _tables(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
-        work, head = self._work, self._work.t.head()
+        work, head = self._work, self._work.t.session.head()
         reading = Reading(
             work.t.store,
             head.version,

@@ -92,7 +92,7 @@ def translate(t: Table, made: Rewriting, now: Sequence[Segment]) -> tuple[Add, .
         DataLoss: an input or a deletion vector is missing or damaged.
         Unavailable: the store does not answer.
     """
-    head = t.head()
+    head = t.session.head()
     before = VectorReader(t.store, head.version, made.inputs, head.header.table)
     after = VectorReader(t.store, head.version, now, head.header.table)
     live = {segment.id: segment for segment in now}
@@ -178,7 +178,7 @@ def _numbered_rows(
     t: Table, made: Rewriting, inputs: Sequence[Segment]
 ) -> Generator[pa.Table, None, None]:
     """Yield the rows that the rewrite read, each with the number that `_ROW` describes."""
-    head = t.head()
+    head = t.session.head()
     schema = to_arrow(made.schema)  # columns may have other names since
     names = dict.fromkeys([*made.by, made.layout.time_column])
     wanted = pa.schema([*(schema.field(name) for name in names), POSITION])
@@ -214,6 +214,6 @@ def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, 
         kept.append(add)
         if positions:
             some[add.id] = positions
-    vectors = stage_vectors(t.store, t.clock, t.head().version, [*some.values()])
+    vectors = stage_vectors(t.store, t.clock, t.session.head().version, [*some.values()])
     by_id = dict(zip(some, vectors, strict=True))
     return tuple(replace(add, vector=by_id.get(add.id, UNSET)) for add in kept)

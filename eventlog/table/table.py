@@ -148,7 +148,7 @@ class Table:
         """
         root_store = store or open_store(uri, storage_options, clock)
         table = cls(root_store if branch is None else BranchStore(root_store, branch), clock)
-        table.head()
+        table.session.head()
         return table
 
     @property
@@ -159,7 +159,7 @@ class Table:
     @property
     def id(self) -> str:
         """The table's id, 32 hexadecimal digits. A copy of the table has the same id."""
-        return self.head().header.table
+        return self.session.head().header.table
 
     @property
     def store(self) -> ObjectStore:
@@ -170,16 +170,6 @@ class Table:
     def clock(self) -> Clock:
         """The clock of this handle."""
         return self.session.clock
-
-    def head(self) -> Snapshot:
-        """Return the newest snapshot that this handle has read.
-
-        Sends requests only the first time. See `refresh` for the newest version of the table.
-
-        Raises:
-            TableNotFound: there is no table at this root.
-        """
-        return self.session.head()
 
     def snapshot(self, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
         """Return the table at its newest version, at `version`, or as it was at `timestamp`.
@@ -233,7 +223,7 @@ class Table:
         most = None if limit is None else whole(limit, "limit")
         first = None if start is None else whole(start, "start", high=keys.MAX_VERSION)
         top = self.refresh().version if first is None else first
-        return history.history(self.session.log, top, most, self.head().meta.clock)
+        return history.history(self.session.log, top, most, self.session.head().meta.clock)
 
     def diff(self, a: int, b: int) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.

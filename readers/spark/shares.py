@@ -224,7 +224,7 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
     table = Table(open_store(given.path, given.storage))
     if pinned is not None:
         table.session.adopt(pinned.state)
-        return table.head()
+        return table.session.head()
     table.session.log.table = given.named.get("tableId")
     if given.reads_changes:
         last, when = given.whole("endingVersion"), given.named.get("endingTimestamp")

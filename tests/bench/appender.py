@@ -19,7 +19,7 @@ from eventlog.writers import append
 def main():
     root, seconds, number = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
     table = Table.open(root, storage_options=together.options())
-    schema = table.head().schema
+    schema = table.session.head().schema
     rows = pa.table({"at": [datetime(2013, 1, 7, tzinfo=UTC)], "writer": [number]}, schema=schema)
     append(table, rows)
     together.wait_for_go()

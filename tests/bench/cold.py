@@ -83,7 +83,7 @@ def _plan(store, question):
 
     if isinstance(store, tuple):
         store = open_store(*store)
-    snapshot = Table.open("", store=store).head()
+    snapshot = Table.open("", store=store).session.head()
     if question == "day":
         return len(snapshot.segments(chunks=[DAY]))
     if question == "where":

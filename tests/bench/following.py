@@ -67,7 +67,7 @@ def before_the_day(segments, most_s):
         store.uri, segments, time.monotonic() + most_s, store=store
     )
     assert files == segments, f"{files:,} of {segments:,} segments were built in {most_s:.0f} s"
-    for segment in to_segments(table.head().entries()):
+    for segment in to_segments(table.session.head().entries()):
         store.put_if_absent(key_of(segment), b"")  # a listing of everything meets them all
     table.write_keyframe()
     target = MemoryStore()
@@ -80,7 +80,7 @@ def a_day(table):
     """Append the rows of a day, hour by hour."""
     first = datetime.combine(synthetic.FIRST_DAY, datetime.min.time(), UTC)
     start = first + timedelta(days=synthetic.DAYS)
-    schema = table.head().schema
+    schema = table.session.head().schema
     for hour in range(HOURS):
         times = [start + timedelta(hours=hour, milliseconds=n) for n in range(ROWS)]
         numbers = list(range(hour * ROWS, hour * ROWS + ROWS))

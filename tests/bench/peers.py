@@ -60,7 +60,7 @@ class Eventlog:
         return Table(open_store(self.root, self.options)).snapshot(number)
 
     def list_files(self, opened):
-        snapshot = opened.head() if hasattr(opened, "head") else opened
+        snapshot = opened.session.head() if hasattr(opened, "head") else opened
         return snapshot.entries().num_rows
 
     def rows(self):

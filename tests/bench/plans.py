@@ -221,7 +221,7 @@ def _changed_day(bench, files, built):
 
 def _changed_eventlog(store, files):
     table = Table.open("", store=store)
-    head = table.head()
+    head = table.session.head()
     start = synthetic.DAYS // 2
     low = int((synthetic.FIRST_DAY - synthetic.date(1970, 1, 1)).days + start) * 86_400_000
     old = to_segments(head.entries(low, low + 86_400_000))
@@ -239,7 +239,7 @@ def _changed_eventlog(store, files):
             f"{frame.put} objects; its commit {written / 1000:.0f} kB in {objects}"
         )
     # The commit was large enough for its key frame to fall due with it.
-    commit_bytes = len(store.get(commit_key(table.head().version)))
+    commit_bytes = len(store.get(commit_key(table.session.head().version)))
     return written - commit_bytes, (
         f"{objects - 1} objects; its commit {commit_bytes / 1000:.0f} kB in 1"
     )

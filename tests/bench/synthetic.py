@@ -90,7 +90,7 @@ def build_eventlog(root, files, deadline, store=None):
     done = 0
     while done < files and time.monotonic() < deadline:
         upto = min(files, done + COMMIT_FILES)
-        head = table.head()
+        head = table.session.head()
         adds = [
             add_of(n, day_of(n, files), head.version, head.stored_schema.id)
             for n in range(done, upto)
@@ -103,7 +103,7 @@ def build_eventlog(root, files, deadline, store=None):
 
 def append_one(table, number, day):
     """Commit one made-up segment."""
-    head = table.head()
+    head = table.session.head()
     add = add_of(number, day, head.version, head.stored_schema.id)
     table.session.log.staged.vouch([add])
     table.commit(table.transaction("append", [add]))

@@ -31,7 +31,7 @@ def test_a_lost_race_is_a_try():
     builders.create(store := MemoryStore(), properties={"combine_after": "0"})
     counter = TryCounter(store)
     late = builders.reopen(counter)
-    late.head()
+    late.session.head()
     builders.commit(other := builders.reopen(store, seed=2), builders.add(other))
 
     builders.commit(late, builders.add(late))
@@ -45,7 +45,7 @@ def test_a_window_that_an_append_is_published_for_is_a_try():
     builders.create(store := MemoryStore(), properties={"combine_after": "1"})
     counter = TryCounter(store)
     late = builders.reopen(counter)
-    late.head()
+    late.session.head()
     builders.commit(other := builders.reopen(store, seed=2), builders.add(other))
 
     builders.commit(late, builders.add(late))

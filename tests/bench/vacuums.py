@@ -46,9 +46,9 @@ def after_a_day(segments):
     ends = time.monotonic() + BUILD_S
     built, _, files = synthetic.build_eventlog(store.uri, segments, ends, store=store)
     assert files == segments, f"{files:,} of {segments:,} segments were built in {BUILD_S} s"
-    for segment in to_segments(built.head().entries()):
+    for segment in to_segments(built.session.head().entries()):
         store.put_if_absent(key_of(segment), b"")  # a listing of everything would meet them all
-    clock = ManualClock(built.head().header.time + HOUR_MS, seed=7)
+    clock = ManualClock(built.session.head().header.time + HOUR_MS, seed=7)
     table = Table.open(store.uri, store=store, clock=clock)
     clock.advance(30 * HOUR_MS)
     synthetic.append_one(table, segments, synthetic.DAYS - 1)
@@ -69,7 +69,7 @@ def after_a_day(segments):
 
 
 def _replace_newest(table, number):
-    head = table.head()
+    head = table.session.head()
     newest = list(head.delta.adds.values())
     day = synthetic.DAYS - 1
     add = synthetic.add_of(number, day, head.version, head.stored_schema.id)

@@ -46,7 +46,7 @@ class AskedTable:
     @property
     def versions(self):
         """The versions that have rows."""
-        return range(1, self.table.head().version + 1)
+        return range(1, self.table.session.head().version + 1)
 
 
 def row_of(n):
@@ -92,7 +92,7 @@ def append_only(path):
     append(t, _rows(0, 12))
     append(t, _rows(12, 12))
     compact_all(t)
-    compacted = t.head().version
+    compacted = t.session.head().version
     append(t, _rows(24, 6))
     return AskedTable(t, compacted)
 
@@ -109,7 +109,7 @@ def evolved(path):
     later = later.rename_columns({"name": "label"}).drop_columns(["tiny"])
     append(t, later.append_column("added", pa.array(["x"] * 12)))
     compact_all(t)
-    compacted = t.head().version
+    compacted = t.session.head().version
     append(t, later.slice(0, 6).append_column("added", pa.nulls(6, pa.string())))
     return AskedTable(t, compacted)
 
@@ -122,7 +122,7 @@ def deleted_from(path):
     delete(t, where="id = 3 or id = 20")
     delete(t, where="id >= 7 and id < 10")
     compact_all(t)
-    compacted = t.head().version
+    compacted = t.session.head().version
     append(t, _rows(24, 6))
     delete(t, where="id = 11 or id = 25")
     return AskedTable(t, compacted)
@@ -134,7 +134,7 @@ def keyed(path):
     upsert(t, _rows(0, 12))
     upsert(t, _rows(6, 12).set_column(8, "name", pa.array([f"new {n}" for n in range(12)])))
     compact_all(t)
-    compacted = t.head().version
+    compacted = t.session.head().version
     upsert(t, _rows(3, 6).set_column(8, "name", pa.array([f"newest {n}" for n in range(6)])))
     return AskedTable(t, compacted)
 

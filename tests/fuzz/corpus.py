@@ -97,7 +97,7 @@ def rich_store() -> MemoryStore:
     append(table, builders.events(1, day=9))
     stats = (ColumnStats(1, -5, 2**63 - 1, 0), ColumnStats(2, "a", None, 1))
     one = table.transaction("append", [add(table, stats=stats)], info={"note": "x"})
-    published = builders.replaced(one, until=table.head().version + 8)
+    published = builders.replaced(one, until=table.session.head().version + 8)
     body = codec.encode_transaction(published, table.id)
     store.put_if_absent(keys.intent_key(published.until, published.id), body)
     return store
@@ -116,7 +116,7 @@ def leaf_store(*, spilled: int = 0) -> MemoryStore:
         table.write_keyframe()
         if spilled:
             adds = [add(table, f"2013-{1 + n % 12:02d}") for n in range(spilled)]
-            drops = [builders.drop_of(s) for s in builders.live(table.head())[:3]]
+            drops = [builders.drop_of(s) for s in builders.live(table.session.head())[:3]]
             builders.commit(table, *drops, *adds, operation="replace")
     finally:
         for name, value in made.items():

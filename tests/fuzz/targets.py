@@ -251,7 +251,7 @@ def tiny_store() -> MemoryStore:
     table = builders.create(store, properties={"keyframe_commits": "3"})
     for n in range(4):
         builders.commit(table, builders.add(table, f"2013-01-{7 + n % 2:02d}", rows=5 + n))
-    gone = builders.live(table.head())[0]
+    gone = builders.live(table.session.head())[0]
     app = builders.App("job", 4)
     builders.commit(table, builders.drop_of(gone), app=app, operation="replace")
     return store
@@ -292,7 +292,7 @@ def _table() -> tuple[dict[str, bytes], object]:
 
 def _answer(store: MemoryStore) -> object:
     table = Table(store)
-    found = [table.head(), table.snapshot(4)]
+    found = [table.session.head(), table.snapshot(4)]
     return [(s.version, s.totals, s.meta, builders.live(s), builders.live(s, 0, 1)) for s in found]
 
 

@@ -60,7 +60,7 @@ def answers(store):
             state = type(error)
         found.append(state)
     try:
-        head = Table(store).head()
+        head = Table(store).session.head()
         found.append((head.version, head.totals, head.meta, builders.live(head)))
     except NOTICED as error:
         found.append(type(error))
@@ -200,7 +200,7 @@ def publish(store):
     """A published append, its key and its bytes."""
     table = builders.reopen(store)
     transaction = table.transaction("append", [builders.add(table, "2013-02-01", rows=7)])
-    published = builders.replaced(transaction, until=table.head().version + WINDOW)
+    published = builders.replaced(transaction, until=table.session.head().version + WINDOW)
     Intents(store, table.clock).publish(published, table.id)
     key = keys.intent_key(published.until, published.id)
     return published, key, store.get(key)

@@ -148,7 +148,7 @@ def make_leaves(clock: ManualClock) -> None:
         stats = (ColumnStats(1, day * DAY_US, day * DAY_US + n, 0), ColumnStats(2, None, n, n % 3))
         chunk = (dt.date(2013, 1, 1) + dt.timedelta(day)).isoformat()
         checksum = hashlib.sha256(f"{day} {n}".encode()).hexdigest()
-        epoch = t.head().version
+        epoch = t.session.head().version
         return Add(
             clock.random_id(), chunk, epoch, 10 + n, 1000 + n, checksum, 1, stats[: 1 + n % 2]
         )
@@ -157,7 +157,7 @@ def make_leaves(clock: ManualClock) -> None:
     for day in (3, 4, 29, 40):
         clock.advance(500)
         t.commit(t.transaction("append", [staged(day, n) for n in range(5)]))
-    live = entry_columns.to_segments(t.head().entries())
+    live = entry_columns.to_segments(t.session.head().entries())
     gone = [drop_of(s) for s in live if s.chunk < "2013-01-20"]
     t.commit(t.transaction("replace", [*gone, staged(7, 0)]))
     t.commit(t.transaction("append", [staged(50, 0)]))
@@ -171,8 +171,8 @@ def make_kept(clock: ManualClock) -> None:
     append(t, rows)
     append(t, rows.slice(2, 2))
     t.pin("first", 1, owner="golden")
-    read = entry_columns.to_segments(t.head().entries())
-    planned = t.head().version
+    read = entry_columns.to_segments(t.session.head().entries())
+    planned = t.session.head().version
     lease = t.claim(Ms(0), Ms(DAY_US // 1000), group="rewrite", owner="golden")
     t.claim(
         Ms(DAY_US // 1000), Ms(2 * DAY_US // 1000), kind="shared", group="other", owner="golden"
@@ -180,7 +180,7 @@ def make_kept(clock: ManualClock) -> None:
     lease.renew()
     t.set_granularity("day")
     append(t, rows.slice(5))  # comes while the rewrite is under way, at another granularity
-    with Stager(t.store, t.clock, Recipe.of(t.head())) as stager:
+    with Stager(t.store, t.clock, Recipe.of(t.session.head())) as stager:
         for segment in read:
             body = t.store.get(keys.key_of(segment))
             for batch in pq.read_table(io.BytesIO(body), schema=PLAIN).to_batches():
@@ -189,9 +189,9 @@ def make_kept(clock: ManualClock) -> None:
     actions = [Replace(planned, 0), *(drop_of(s) for s in read), *adds]
     t.commit(t.transaction("compact", actions, read_version=planned, claim=lease.token))
     lease.release()
-    analysed = Analysed(t.head().version, "cd" * 32)
+    analysed = Analysed(t.session.head().version, "cd" * 32)
     states = (
-        ChunkChange("1970-01-01", ChunkState("unstable", t.head().version, 2, 1, START_MS)),
+        ChunkChange("1970-01-01", ChunkState("unstable", t.session.head().version, 2, 1, START_MS)),
         ChunkChange("1970-01-02", ChunkState("deferred", 1, 1)),
     )
     t.commit(t.transaction("assess", [Assess(None, analysed, states)]))
@@ -213,7 +213,7 @@ def make_shared(clock: ManualClock) -> None:
     rows = pa.table([[n * DAY_US for n in range(6)], range(6)], schema=PLAIN)
     append(t, rows)
     t.commit(t.transaction("attach", [Attach("mirror", 0, "golden"), Attach("gone", 1, "golden")]))
-    token = t.head().meta.replicas["mirror"].token
+    token = t.session.head().meta.replicas["mirror"].token
     t.commit(t.transaction("ack", [Ack("mirror", token, 2), Detach("gone", token)]))
     overwrite(t, rows.slice(1, 1), start="1970-01-02", end="1970-01-03", isolation="serializable")
     _publish(t, rows.slice(2, 1))
@@ -233,11 +233,13 @@ def make_shared(clock: ManualClock) -> None:
 
 def _publish(t: Table, rows: pa.Table) -> None:
     """Offer an append to whoever commits next, as a writer that lost does."""
-    with Stager(t.store, t.clock, Recipe.of(t.head())) as stager:
+    with Stager(t.store, t.clock, Recipe.of(t.session.head())) as stager:
         for batch in rows.to_batches():
             stager.write(batch)
         adds = stager.finish()
-    offered = published_form(t.transaction("append", adds, info={"of": "another writer"}), t.head())
+    offered = published_form(
+        t.transaction("append", adds, info={"of": "another writer"}), t.session.head()
+    )
     Intents(t.store, t.clock).publish(offered, t.id)
 
 
@@ -260,7 +262,7 @@ def make_clocks(clock: ManualClock) -> None:
 def rows_of(table: Table) -> list[str]:
     """All rows of the newest version as text, sorted; empty where segments have no objects."""
     rows = []
-    for segment in entry_columns.to_segments(table.head().entries()):
+    for segment in entry_columns.to_segments(table.session.head().entries()):
         body = table.store.get(keys.key_of(segment))
         rows += [repr(sorted(r.items())) for r in pq.read_table(io.BytesIO(body)).to_pylist()]
     return sorted(rows)

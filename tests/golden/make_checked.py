@@ -50,7 +50,7 @@ def rows(names: list[str], *numbers: int | None) -> pa.Table:
 
 def voids_of_schemas(t: Table) -> list[Transaction]:
     """Return transactions with checks that cannot follow."""
-    old, sums = t.head().stored_schema, SameSegments(t.head().hash_sum())
+    old, sums = t.session.head().stored_schema, SameSegments(t.session.head().hash_sum())
     low, positive = checks_of(old)
     number, single = low.columns
     after = evolution.successor(old, old.columns)
@@ -92,7 +92,7 @@ def voids_of_schemas(t: Table) -> list[Transaction]:
 
 def voids_of_rows(t: Table) -> list[Transaction]:
     """Return transactions that add rows of before a check."""
-    head = t.head()
+    head = t.session.head()
     (fresh,) = stage(t, head, rows(["at", "number", "single"], 7), MEMORY)
     older = change(fresh, schema=1)
     live = head.segments()[0]
@@ -106,7 +106,7 @@ def voids_of_rows(t: Table) -> list[Transaction]:
 
 def replacement(t: Table) -> Transaction:
     """Return a rewrite of all rows by a program that has read an older version."""
-    head, planned = t.head(), t.snapshot(4)
+    head, planned = t.session.head(), t.snapshot(4)
     read = scan(t, version=head.version).to_table()
     adds = stage(t, planned, read, MEMORY)
     drops: list[Drop] = [drop_of(segment) for segment in head.segments()]
@@ -125,14 +125,14 @@ def make_checked(clock: ManualClock) -> None:
     append(t, rows(SCHEMA.names, 1, 2, None))
     t.add_check("positive", "n > 0")
     t.rename_column("n", "number")
-    append(t, rows(t.head().schema.names, 3, 4))
+    append(t, rows(t.session.head().schema.names, 3, 4))
     put(t, [*voids_of_schemas(t), *voids_of_rows(t)])
     delete(t, where="number = 3 OR number = 1")
     t.add_check("m" * 255, "single < 9" + " " * 4086)
     t.restore(4)
     t.commit(replacement(t))
     t.drop_check("low")
-    append(t, rows(t.head().schema.names, 5))
+    append(t, rows(t.session.head().schema.names, 5))
 
 
 def main() -> int:

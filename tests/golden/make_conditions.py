@@ -73,13 +73,13 @@ claim, put, void, fresh = make_whole.claim, make_whole.put, make_whole.void, mak
 
 def live(t: Table) -> list:
     """Return the live segments, in the order of their commits."""
-    found = entry_columns.to_segments(t.head().entries())
+    found = entry_columns.to_segments(t.session.head().entries())
     return sorted(found, key=lambda s: (s.version, s.partition))
 
 
 def pins(t: Table) -> list[Transaction]:
     """Pins and replicas, each alone: what holds a horizon, lengths, names, tokens, versions."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     pin = lambda name="p", at=1, owner="o": SetPin(name, at, owner)
     attach = lambda name="r", at=1, owner="o": Attach(name, at, owner)
     lengths = [
@@ -114,7 +114,7 @@ def pins(t: Table) -> list[Transaction]:
 
 def many(t: Table) -> list[Transaction]:
     """As many pins and states of chunks as there may be, and one more."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     named = [SetPin(f"p{n:03}", 1, "o") for n in range(1000)]
     noted, state = Analysed(version - 1, HASH), ChunkState("stable", 1, 1)
     chunks = [ChunkChange(f"{1970 + n}", state) for n in range(501)]
@@ -135,7 +135,7 @@ def many(t: Table) -> list[Transaction]:
 
 def claims(t: Table) -> list[Transaction]:
     """Claims where no other is: ids, ranges, names; then beside one, and their tokens."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     ids = sorted(t.clock.random_id() for _ in range(3))
     forms = [
         {"id": "0" * 31},
@@ -173,7 +173,7 @@ def claims(t: Table) -> list[Transaction]:
 
 def sums(t: Table) -> list[Transaction]:
     """`same_segments` before anything else in its commit, and after a drop alone."""
-    total = t.head().hash_sum()
+    total = t.session.head().hash_sum()
     first, second = live(t)[:2]
     return [
         void(t, "F7", [SameSegments(HASH)]),
@@ -187,7 +187,7 @@ def sums(t: Table) -> list[Transaction]:
 
 def segments(t: Table) -> list[Transaction]:
     """Adds and rewrites, and which chunks `unchanged` looks at."""
-    head = t.head()
+    head = t.session.head()
     late = live(t)[-1]
     begin = make_whole.fold.parse_chunk(late.chunk).start
     stats = ColumnStats(2, 1, 1, 0)
@@ -216,7 +216,7 @@ def segments(t: Table) -> list[Transaction]:
 
 def schemas(t: Table) -> list[Transaction]:
     """Schemas of which only the ids of columns are wrong; one that adds nothing."""
-    at, n = t.head().stored_schema.columns
+    at, n = t.session.head().stored_schema.columns
     one = added_id(TOP, "one", ())
     text = lambda number, name: Column(number, name, "string", True)
     return [
@@ -229,7 +229,7 @@ def schemas(t: Table) -> list[Transaction]:
 
 def restores(t: Table) -> list[Transaction]:
     """Sequences of apps that a restore changes, and origins that it names."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     origin = lambda at, of=ONE, old=None: SetOrigin(of, old, at, HASH)
     reset = lambda old, new: {"loader": AppReset(old, new)}
     state = lambda at, of=ONE: Restore(at, origin=of)
@@ -249,7 +249,7 @@ def restores(t: Table) -> list[Transaction]:
 
 def origins(t: Table) -> list[Transaction]:
     """The origin of an earlier commit; forms of origins; units at the edge of a sequence."""
-    before = t.head().version
+    before = t.session.head().version
     none: dict[str, AppRise] = {}
 
     def origin(old: int | None, at: int, of: str = ONE, **more: object) -> SetOrigin:
@@ -279,7 +279,7 @@ def origins(t: Table) -> list[Transaction]:
 
 def sweeps(t: Table) -> list[Transaction]:
     """Records of a vacuum that differ in one bound only."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     one = Sweep(2, 1, version - 2)
     return [
         good(t, Fence(2), Horizon(1), Swept(one)),
@@ -298,14 +298,14 @@ def sweeps(t: Table) -> list[Transaction]:
 
 def clocks(t: Table, time_ms: int) -> list[Transaction]:
     """Corrections of the clock by as much as is none, in a commit of this time."""
-    head = t.head()
+    head = t.session.head()
     times = (head.header.time, time_ms)
     return [*(void(t, "R10.3", [SetClock(head.version, old, time_ms)]) for old in times), good(t)]
 
 
 def corrected(t: Table, time_ms: int) -> list[Transaction]:
     """A correction by a day more than a decade."""
-    return [good(t, SetClock(t.head().version, t.head().header.time, time_ms))]
+    return [good(t, SetClock(t.session.head().version, t.session.head().header.time, time_ms))]
 
 
 def make_conditions(clock: ManualClock) -> None:
@@ -324,9 +324,9 @@ def make_conditions(clock: ManualClock) -> None:
     put(t, origins(t))
     put(t, sweeps(t))
     for span in (1, DECADE):
-        time_ms = t.head().header.time + span
+        time_ms = t.session.head().header.time + span
         put(t, clocks(t, time_ms), time_ms)
-    ahead = t.head().header.time + DECADE + 1
+    ahead = t.session.head().header.time + DECADE + 1
     put(t, corrected(t, ahead), ahead)
     t.write_keyframe()
 

@@ -76,14 +76,14 @@ def another(one: DeleteRows, **changes: str) -> DeleteRows:
 def grown(t: Table, data: pa.Table, positions: Iterable[int]) -> Add:
     """Stage a segment, and a vector of some of its rows. Return the add that has both."""
     (add,) = staged(t, data)
-    entry = fold.segment_of(add, t.head().version + 1, 0)
+    entry = fold.segment_of(add, t.session.head().version + 1, 0)
     (made,) = staged_deletes(t, {entry.id: positions}, of=[entry])
     return replace(add, vector=made.vector)
 
 
 def voids(t: Table) -> list[Transaction]:
     """Return transactions that are void, and the accepted ones that make some of them so."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     other, kept = entries(t)
     before = other.vector
     assert isinstance(before, Vector)
@@ -93,10 +93,10 @@ def voids(t: Table) -> list[Transaction]:
     own = fold.segment_of(new, version, 0)
     (of_own,) = staged_deletes(t, {own.id: [0]}, of=[own])
     with_rows = grown(t, rows(1, range(60, 64)), [0])
-    fence = t.head().meta.fence
+    fence = t.session.head().meta.fence
     plan = Replace(version - 1, 0)
     two = [more, *staged(t, rows(2, range(70, 72)))]
-    live = SameSegments(t.head().hash_sum())
+    live = SameSegments(t.session.head().hash_sum())
     after = replace(kept, vector=once.vector)
     deletes: list[list[Action]] = [
         [another(more, hash=make_whole.HASH)],
@@ -166,7 +166,7 @@ def replaced_meanwhile(t: Table, day: int) -> None:
     assert sum(s.live_rows for s in read) == 5
     (add,) = staged(t, rows(day, (12, 13, 14, 20, 21)))
     delete_rows(t, {read[0].id: [2]})  # the first one that was left
-    entry = fold.segment_of(add, t.head().version + 1, 0)
+    entry = fold.segment_of(add, t.session.head().version + 1, 0)
     (made,) = staged_deletes(t, {entry.id: [0]}, of=[entry])
     add = replace(add, vector=made.vector)
     gone = [drop_of(s) for s in entries(t) if s.id in {one.id for one in read}]

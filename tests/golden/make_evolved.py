@@ -74,7 +74,7 @@ def rows(schema: pa.Schema, first: int, count: int) -> pa.Table:
 
 def voids(t: Table) -> list[Transaction]:
     """Return transactions with schemas that cannot follow."""
-    old = t.head().stored_schema
+    old = t.session.head().stored_schema
     columns = {column.name: column for column in old.columns}
 
     def of(which: str, **fields: object) -> Schema:
@@ -142,7 +142,7 @@ def make_evolved(clock: ManualClock) -> None:
     t.widen_column("single", pa.float64())
     t.widen_column("price", pa.decimal128(20, 2))
     t.widen_column("day", pa.timestamp("us"))
-    append(t, rows(t.head().schema, 7, 3))
+    append(t, rows(t.session.head().schema, 7, 3))
     plain = [("n", pa.int64()), ("flag", pa.bool_()), ("double", pa.float64()), ("d", pa.date32())]
     t.add_columns(
         pa.schema(plain), {"n": -7, "flag": True, "double": -0.0, "d": dt.date(2013, 1, 7)}
@@ -158,7 +158,7 @@ def make_evolved(clock: ManualClock) -> None:
     )
     t.drop_columns(["gone", ["place", "in", "y"]])
     t.add_columns([pa.field("gone", pa.int8())])
-    append(t, rows(t.head().schema, 10, 3).drop_columns(["n", "word", "units", "raw"]))
+    append(t, rows(t.session.head().schema, 10, 3).drop_columns(["n", "word", "units", "raw"]))
     t.rename_column(["many", "element", "x"], "z")
     t.widen_column(["named", "value", "y"], pa.float64())
     t.add_columns([pa.field("x", pa.string())], within=["many", "element"])
@@ -166,7 +166,7 @@ def make_evolved(clock: ManualClock) -> None:
     t.reorder_columns(["number", "gone"])
     t.relax_columns(["number"])
     t.widen_column("d", pa.timestamp("us"))
-    append(t, rows(t.head().schema, 13, 3))
+    append(t, rows(t.session.head().schema, 13, 3))
 
 
 def main() -> int:

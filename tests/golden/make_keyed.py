@@ -95,12 +95,12 @@ ROLLED = pa.schema(
 
 def live(t: Table) -> list[Segment]:
     """Return the live segments."""
-    return entry_columns.to_segments(t.head().entries())
+    return entry_columns.to_segments(t.session.head().entries())
 
 
 def rule_of(t: Table) -> MergeRule:
     """Return the merge rule of a table."""
-    head = t.head()
+    head = t.session.head()
     rule = head.merge_rule
     assert rule is not None
     return rule
@@ -110,7 +110,7 @@ def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
     """Return the rows of a segment in some buckets, each delete with its commit."""
     rows = pq.read_table(io.BytesIO(t.store.get(keys.key_of(segment))))
     rule = rule_of(t)
-    wanted = pa.schema([*t.head().schema, (OP, pa.string()), (VERSION, pa.int64())])
+    wanted = pa.schema([*t.session.head().schema, (OP, pa.string()), (VERSION, pa.int64())])
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
         for f in wanted
@@ -126,7 +126,7 @@ def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
 
 def store(t: Table, rows: pa.Table, chunk: str, place: Slice) -> Add:
     """Store a segment, and return what adds it."""
-    recipe, schema, rule = Recipe.of(t.head()), t.head().schema, rule_of(t)
+    recipe, schema, rule = Recipe.of(t.session.head()), t.session.head().schema, rule_of(t)
     rows, _ = log_rows.in_key_order(rows, rule)
     if VERSION in rows.column_names and rows.column(VERSION).null_count == rows.num_rows:
         rows = rows.drop_columns([VERSION])
@@ -210,7 +210,7 @@ def merging_of(
     rows_out = sum(add.rows for add in adds if add.slice.kind != "late")
     named = tuple(sorted(s.id for s in inputs))
     merge = Merge(
-        t.head().version, chunk, first, last, low, high, named, rows_in, rows_in - rows_out,
+        t.session.head().version, chunk, first, last, low, high, named, rows_in, rows_in - rows_out,
         rule.splits or UNSET,
     )  # fmt: skip
     return merge, adds
@@ -221,11 +221,11 @@ def merged(t: Table, *args: object, **options: object) -> int:
     merge, adds = merging_of(t, *args, **options)
     after = [s for s in live(t) if s.chunk == merge.chunk]
     known = {s.id for s in after}
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     after += [fold.segment_of(add, version, n) for n, add in enumerate(adds)]
     counting = {s.id for run in slices.runs(after, rule_of(t).splits) for s in run.segments}
     drops = [drop_of(s) for s in after if s.id in known - counting]
-    read = t.head().version
+    read = t.session.head().version
     return t.commit(t.transaction("compact", [merge, *drops, *adds], read_version=read))
 
 
@@ -252,7 +252,7 @@ def items(ids: Sequence[int], hour: int, word: str, **more: object) -> pa.Table:
 
 def voids(t: Table) -> list[Transaction]:
     """Return transactions that may not change slices, or the key; and one that takes effect."""
-    head = t.head()
+    head = t.session.head()
     version, schema = head.version + 1, head.stored_schema
     here = [s for s in live(t) if placement.slice_of(s).kind == "log"]
     base = next(s for s in live(t) if placement.slice_of(s).kind == "base")
@@ -357,20 +357,20 @@ def make_keyed(clock: ManualClock) -> None:
         t.transaction("upsert", stage(t, items([11, 12, 13], 50, "two"))),
     ]
     put(t, several)
-    t.add_columns(t.head().schema.append(pa.field("added", pa.string())))
+    t.add_columns(t.session.head().schema.append(pa.field("added", pa.string())))
     wide = items([12, 14], 55, "wide").append_column("added", pa.array(["x", None]))
     upsert(t, wide)
-    merged(t, "all", (0, 3), (1, t.head().version))
+    merged(t, "all", (0, 3), (1, t.session.head().version))
     upsert(t, items([10], 59, "older than its delete"), missing="null")
     clock.advance(30 * HOUR_MS)
     # The delete is 30 hours old, and forgotten.
-    merged(t, "all", (0, 3), (1, t.head().version), forget=t.head().version - 1)
+    merged(t, "all", (0, 3), (1, t.session.head().version), forget=t.session.head().version - 1)
     upsert(t, items([10], 58, "later than the hours of deletes"), missing="null")
     gone = [drop_of(s) for s in live(t)]
     whole = items([70, 71], 1, "new").append_column("added", pa.nulls(2, pa.string()))
     t.commit(t.transaction("overwrite", [*gone, *stage(t, whole)]))
     upsert(t, items([71, 72], 0, "old"), missing="null")
-    t.restore(t.head().version - 3)
+    t.restore(t.session.head().version - 3)
     upsert(t, items([72], 61, "after the restore"), missing="null")
     t.write_keyframe()
 
@@ -414,7 +414,7 @@ def make_joined(clock: ManualClock) -> None:
                 merged(t, chunk, (0, 7), (spans[0][0], spans[-1][1]))
             if step == 6 and len(spans) > 2:  # what lies above
                 merged(t, chunk, (0, 3), (spans[1][0], spans[-1][1]))
-    schema = t.head().stored_schema
+    schema = t.session.head().stored_schema
     hashed = [
         msgspec.structs.replace(c, type="timestamp_ntz") if c.name == "day" else c
         for c in schema.columns

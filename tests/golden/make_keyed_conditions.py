@@ -139,7 +139,7 @@ def start(t: Table) -> None:
 
 def added(t: Table) -> list[Transaction]:
     """What is added without a merge: places, ordinals, and what an overwrite leaves."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     (only,) = of(t, "C")
     four = {"read_version": 4}
     return [
@@ -164,7 +164,7 @@ def added(t: Table) -> list[Transaction]:
 
 def merged(t: Table) -> list[Transaction]:
     """Merges: buckets, inputs, outputs, rows, and what lies above."""
-    version = t.head().version
+    version = t.session.head().version
     whole, out = merge(t, "A", (1, 4))
     place = lambda **f: replace(out, id=t.clock.random_id(), slice=replace(out.slice, **f))
     named = lambda letter, *low: tuple(
@@ -175,7 +175,7 @@ def merged(t: Table) -> list[Transaction]:
     ]
     beside, other = pair("H"), pair("I")
     (elsewhere, _) = of(t, "B")
-    ((lease, held),) = t.head().meta.claims.items()
+    ((lease, held),) = t.session.head().meta.claims.items()
     below = {"inputs": named("P", 1, 2, 3)}
     return [
         void(t, "F11", [replace(whole, splits=1), out]),
@@ -228,10 +228,10 @@ def above_origins(t: Table) -> None:
     """Overwrites of what was read before a merge of two logs, and rows that lie below its token."""
     origin = SetOrigin("5e" * 32, None, 1, HASH)
     put(t, [good(t, origin, log(t, "W"))])
-    token = t.head().version
+    token = t.session.head().version
     put(t, [good(t, log(t, "W"), log(t, "V"))])
     put(t, [good(t, log(t, "V"))])
-    planned = {"version": t.head().version, "kind": "log"}
+    planned = {"version": t.session.head().version, "kind": "log"}
     spans = {"W": (token, token + 1), "V": (token + 1, token + 2)}
     put(t, [good(t, *merge(t, letter, span, **planned)) for letter, span in spans.items()])
     old = {"read_version": 2}

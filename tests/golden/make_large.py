@@ -33,7 +33,7 @@ def make_large(clock: ManualClock) -> None:
     rows = pa.table([numbers, numbers, ["x" * 100_000] * ROWS], schema=SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(
-        with_ids(rows, t.head().stored_schema), sink, compression="none", use_dictionary=False,
+        with_ids(rows, t.snapshot().stored_schema), sink, compression="none", use_dictionary=False,
         write_statistics=False, store_schema=False, row_group_size=ROWS // 2,
     )  # fmt: skip
     parquet = sink.getvalue()

@@ -79,7 +79,7 @@ def make_merged(clock: ManualClock) -> None:
     )
     t.write_keyframe()
     marks = {"loader": 5, "other": 7}
-    assert {name: mark.seq for name, mark in t.head().meta.apps.items()} == marks
+    assert {name: mark.seq for name, mark in t.session.head().meta.apps.items()} == marks
     make_whole.put(
         t,
         [

@@ -123,11 +123,11 @@ def make_keys(clock: ManualClock) -> bool:
     upsert(one, items("later", 2, 11))
     merge(two, one, clock=clock)
     merge(one, two, clock=clock)
-    seen = one.head().version
+    seen = one.session.head().version
     if len(one.session.log.read(seen)[0].transactions[0].actions) < 3:
         return False
     overwrite_late(one, seen - 1)
-    one.commit(merged(one, one.head(), "all", 0, 1, seen, seen))
+    one.commit(merged(one, one.session.head(), "all", 0, 1, seen, seen))
     overwrite_late(one, seen - 1)
     return True
 

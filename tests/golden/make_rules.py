@@ -71,7 +71,7 @@ def good(t: Table, *actions: Action, **fields: object) -> Transaction:
 
 def own(t: Table, add: Add, partition: int) -> Segment:
     """Return the entry that an add of the next commit becomes."""
-    return fold.segment_of(add, t.head().version + 1, partition)
+    return fold.segment_of(add, t.session.head().version + 1, partition)
 
 
 def claims(t: Table) -> list[Transaction]:
@@ -83,7 +83,7 @@ def claims(t: Table) -> list[Transaction]:
     named = [claim(t, 20 * DAY, 21 * DAY, segments=(i,), group="five") for i in ids[:2]]
     both = claim(t, 30 * DAY, 31 * DAY, segments=tuple(ids[1:]), group="six")
     again = {"group": "one", "owner": "another"}
-    token = Token(shared[0].id, t.head().version + 1)
+    token = Token(shared[0].id, t.session.head().version + 1)
     return [
         good(t, first),
         good(t, claim(t, priority=-1, **again)),  # R13.3: of the same group, without effect
@@ -111,7 +111,7 @@ def claims(t: Table) -> list[Transaction]:
 
 def drops(t: Table) -> list[Transaction]:
     """Adds and drops of one commit: what later transactions of it see."""
-    live = {s.id: s for s in entry_columns.to_segments(t.head().entries())}
+    live = {s.id: s for s in entry_columns.to_segments(t.session.head().entries())}
     old = min(live.values(), key=lambda s: (s.version, s.partition))
     adds = [fresh(t, chunk=f"1970-03-0{n + 1}") for n in range(4)]
     one, two, _, four = (own(t, add, n) for n, add in enumerate(adds))
@@ -138,7 +138,7 @@ def drops(t: Table) -> list[Transaction]:
 
 def back_again(t: Table) -> list[Transaction]:
     """Add an id again that the key frame has and that was dropped since; ranges of `unchanged`."""
-    head = t.head()
+    head = t.session.head()
     (gone,) = [s for s in entry_columns.to_segments(t.snapshot(1).entries()) if s.epoch == 0][:1]
     newer = max(entry_columns.to_segments(head.entries()), key=lambda s: (s.version, s.partition))
     start = make_whole.fold.parse_chunk(newer.chunk).start
@@ -158,7 +158,7 @@ def back_again(t: Table) -> list[Transaction]:
 
 def schemas(t: Table) -> list[Transaction]:
     """Successors of a schema, and what is none."""
-    at, n = t.head().stored_schema.columns
+    at, n = t.session.head().stored_schema.columns
     required = Column(at.id, at.name, at.type, True)
     number = lambda name: added_id(TOP, name, ())
     new = Column(number("added"), "added", "string", True)
@@ -199,7 +199,7 @@ def schemas(t: Table) -> list[Transaction]:
 
 def published(t: Table) -> list[Transaction]:
     """What may be published."""
-    head = t.head()
+    head = t.session.head()
     version = head.version + 1
     held = {claim.group: (i, claim.token) for i, claim in head.meta.claims.items()}
     (one, token), (six, sixth) = held["one"], held["six"]
@@ -221,7 +221,7 @@ def published(t: Table) -> list[Transaction]:
 
 def settings(t: Table) -> list[Transaction]:
     """Properties, app marks, notes, each after another in one commit; a clock ahead by little."""
-    head = t.head()
+    head = t.session.head()
     version, time_ms = head.version + 1, head.header.time + 1
     change = PropertyChange
     noted = Analysed(version - 1, HASH)
@@ -245,7 +245,7 @@ def settings(t: Table) -> list[Transaction]:
 
 def corrections(t: Table, time_ms: int) -> list[Transaction]:
     """A commit that sets the clock back, once."""
-    head = t.head()
+    head = t.session.head()
     one = SetClock(head.version, head.header.time, time_ms)
     return [
         void(t, "R10.3", [one, one]),
@@ -258,7 +258,7 @@ def corrections(t: Table, time_ms: int) -> list[Transaction]:
 
 def horizons(t: Table) -> list[Transaction]:
     """Fence, horizon, a vacuum's record, and what may be at them."""
-    version = t.head().version + 1
+    version = t.session.head().version + 1
     horizon = version - 3
     pending = Spill("none", 0, 0, 0)
     record = Swept(Sweep(2, horizon, version - 2))
@@ -287,7 +287,7 @@ def horizons(t: Table) -> list[Transaction]:
 
 def restored(t: Table) -> list[Transaction]:
     """A restore from the horizon, of epochs below the fence; a fence at the version itself."""
-    head = t.head()
+    head = t.session.head()
     horizon = head.meta.horizon
     then = entry_columns.to_segments(t.snapshot(horizon).entries())
     now = {s.id for s in entry_columns.to_segments(head.entries())}
@@ -304,8 +304,10 @@ def restored(t: Table) -> list[Transaction]:
 
 def replicas(t: Table) -> list[Transaction]:
     """As many replicas as there may be, and one more."""
-    version = t.head().version
-    more = [Attach(f"r{n:02}", version, "o") for n in range(100 - len(t.head().meta.replicas))]
+    version = t.session.head().version
+    more = [
+        Attach(f"r{n:02}", version, "o") for n in range(100 - len(t.session.head().meta.replicas))
+    ]
     return [
         void(t, "R12.2", [*more, Attach("one more", version, "o")]),
         good(t, *more),
@@ -332,10 +334,14 @@ def make_rules(clock: ManualClock) -> None:
     put(t, published(t))
     t.write_keyframe()
     put(t, settings(t))
-    put(t, corrections(t, t.head().header.time - 40 * DAY), t.head().header.time - 40 * DAY)
-    put(t, horizons(t), t.head().header.time + 1)
-    put(t, restored(t), t.head().header.time + 1)
-    put(t, replicas(t), t.head().header.time + 1)
+    put(
+        t,
+        corrections(t, t.session.head().header.time - 40 * DAY),
+        t.session.head().header.time - 40 * DAY,
+    )
+    put(t, horizons(t), t.session.head().header.time + 1)
+    put(t, restored(t), t.session.head().header.time + 1)
+    put(t, replicas(t), t.session.head().header.time + 1)
     t.write_keyframe()
 
 

@@ -30,7 +30,7 @@ put, void = make_whole.put, make_whole.void
 
 def voids(t: Table) -> list[Transaction]:
     """Return transactions that may not split buckets, or lie in buckets that are not there."""
-    version = t.head().version
+    version = t.session.head().version
     fresh = lambda *place: make_whole._add(t, chunk="all", slice=Slice(*place))
     log = lambda first, last, splits: fresh("log", first, last, None, None, 0, None, splits)
     logs = sorted(
@@ -76,17 +76,17 @@ def make_split(clock: ManualClock) -> None:
     t.set_buckets(6)
     put(t, [*voids(t), late])
     merge, adds = planned
-    t.commit(t.transaction("compact", [merge, *adds], read_version=old.head().version))
+    t.commit(t.transaction("compact", [merge, *adds], read_version=old.session.head().version))
     upsert(t, items(range(0, 60, 7), 20, "of six"))
     delete(t, where="name = 'many 9'")
-    merged(t, "all", (2, 2), (1, t.head().version))
-    before = t.head().version
+    merged(t, "all", (2, 2), (1, t.session.head().version))
+    before = t.session.head().version
     t.set_buckets(12)
     with patch("eventlog.log.spills.SPILL_BYTES", 900):
         upsert(t, items(range(20, 50), 22, "of twelve"))
-    merged(t, "all", (0, 4), (1, t.head().version), each=True)
+    merged(t, "all", (0, 4), (1, t.session.head().version), each=True)
     upsert(t, items([1, 2, 3], 30, "shared"))
-    merged(t, "all", (5, 11), (1, t.head().version))
+    merged(t, "all", (5, 11), (1, t.session.head().version))
     t.restore(before)
     upsert(t, items([3, 4, 61], 31, "after the restore"))
     gone = [drop_of(s) for s in slices.ineffective(live(t), 2)]

@@ -95,7 +95,7 @@ def rows(first: int, count: int, *, days: int = 1) -> pa.Table:
 
 def staged(t: Table, data: pa.Table) -> tuple[Add, ...]:
     """Store rows as segments at the head that the handle knows."""
-    with Stager(t.store, t.clock, Recipe.of(t.head())) as stager:
+    with Stager(t.store, t.clock, Recipe.of(t.session.head())) as stager:
         for batch in data.to_batches():
             stager.write(batch)
         return tuple(stager.finish())
@@ -103,7 +103,7 @@ def staged(t: Table, data: pa.Table) -> tuple[Add, ...]:
 
 def void(t: Table, rule: str, actions: Sequence[Action], **fields: object) -> Transaction:
     """Return a transaction that takes no effect, and says by which rule."""
-    options = {"read_version": t.head().version, "info": {RULE: rule}, **fields}
+    options = {"read_version": t.session.head().version, "info": {RULE: rule}, **fields}
     more = {name: options.pop(name) for name in ("until", "id") if name in options}
     made = t.transaction("void", actions, **options)
     return Transaction(**{f: getattr(made, f) for f in made.__struct_fields__} | more)
@@ -113,7 +113,7 @@ def put(t: Table, transactions: Sequence[Transaction], time_ms: int | None = Non
     """Commit transactions whatever the fold says of them, as no writer may."""
     # Another handle, which knows nothing of the ids that were drawn here.
     other = Table.open(t.uri, store=t.store, clock=t.clock)
-    head, view = other.session.log.load_view(other.head(), transactions)
+    head, view = other.session.log.load_view(other.session.head(), transactions)
     time_ms = max(t.clock.now_ms(), head.header.time + 1) if time_ms is None else time_ms
     effect = fold.judge(transactions, view, time_ms)
     made = propose(head, transactions, effect, table_id=t.id, time_ms=time_ms, log=t.session.log)
@@ -132,7 +132,7 @@ def claim(t: Table, start: int = 0, end: int = DAY_MS, **fields: object) -> Take
 
 def voids_of_segments(t: Table) -> list[Transaction]:
     """Return transactions that F1 to F8 and F10 void, after one that takes effect."""
-    head = t.head()
+    head = t.session.head()
     version = head.version + 1
     live = entry_columns.to_segments(head.entries())
     one, two, late = live[0], live[1], max(live, key=lambda s: s.version)
@@ -189,7 +189,7 @@ def voids_of_segments(t: Table) -> list[Transaction]:
 
 def voids_of_marks(t: Table) -> list[Transaction]:
     """Return transactions that the fold voids, and one that takes effect at the end."""
-    head = t.head()
+    head = t.session.head()
     version, meta = head.version + 1, head.meta
     pin, (held, lease) = meta.pins["first"], next(iter(meta.claims.items()))
     token = meta.replicas["mirror"].token
@@ -228,7 +228,12 @@ def voids_of_marks(t: Table) -> list[Transaction]:
 
 def _add(t: Table, **fields: object) -> Add:
     """Return an add of a segment that has no object."""
-    known = {"id": t.clock.random_id(), "chunk": "1970-01-01", "epoch": t.head().version, "rows": 1}
+    known = {
+        "id": t.clock.random_id(),
+        "chunk": "1970-01-01",
+        "epoch": t.session.head().version,
+        "rows": 1,
+    }
     known |= {"bytes": 1000, "checksum": HASH, "schema": 1, "stats": (), "tail": None} | fields
     return Add(**known)
 
@@ -254,8 +259,10 @@ def make_whole(clock: ManualClock) -> None:
     with patch("eventlog.log.spills.SPILL_BYTES", 1200):
         append(t, wide)
     put(t, voids_of_segments(t))
-    read = [s for s in entry_columns.to_segments(t.head().entries()) if s.chunk == "1970-01-01"]
-    planned = t.head().version
+    read = [
+        s for s in entry_columns.to_segments(t.session.head().entries()) if s.chunk == "1970-01-01"
+    ]
+    planned = t.session.head().version
     # A claim of the same group on the same range is the one that stands.
     lease = t.claim(Ms(0), Ms(DAY_MS), group="another", owner="golden")
     lease.renew()
@@ -267,25 +274,27 @@ def make_whole(clock: ManualClock) -> None:
     clock.advance(-40 * DAY_MS)
     t.set_clock()
     clock.advance(2 * DAY_MS)
-    t.commit(t.transaction("ack", [Ack("mirror", t.head().meta.replicas["mirror"].token, 9)]))
+    t.commit(
+        t.transaction("ack", [Ack("mirror", t.session.head().meta.replicas["mirror"].token, 9)])
+    )
     _keep(t, clock)
 
 
 def _keep(t: Table, clock: ManualClock) -> None:
     """Vacuum, restore, note an analysis; then what is void by the marks that this left."""
-    unpin = Unpin("first", "golden", t.head().meta.pins["first"].token)
+    unpin = Unpin("first", "golden", t.session.head().meta.pins["first"].token)
     t.commit(t.transaction("pin", [unpin, SetPin("first", 9, "golden")]))
-    head = t.head().version
+    head = t.session.head().version
     vacuum(t, dry_run=False, retention=dt.timedelta(hours=1), staging=dt.timedelta(hours=1))
-    assert t.head().version == head + 2
+    assert t.session.head().version == head + 2
     overwrite(t, rows(5, 1, days=3), start="1970-01-03", end="1970-01-06", missing="null")
-    t.restore(t.head().version - 1)
-    noted = Analysed(t.head().version, "cd" * 32)
+    t.restore(t.session.head().version - 1)
+    noted = Analysed(t.session.head().version, "cd" * 32)
     state = ChunkState("unstable", 9, 2, 1, make.START_MS)
     t.commit(t.transaction("assess", [Assess(None, noted, (ChunkChange("1970-01-01", state),))]))
     put(t, voids_of_marks(t))
     granular = SetGranularity("day", "month")
-    note = PropertyChange("user.note", t.head().properties["user.note"], None)
+    note = PropertyChange("user.note", t.session.head().properties["user.note"], None)
     t.commit(t.transaction("settings", [granular, SetProperties((note,))]))
     append(t, rows(80, 3, days=3), app_id="loader", app_seq=2)
     t.break_claim(next(iter(t.claims())))

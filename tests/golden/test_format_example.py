@@ -40,8 +40,8 @@ def test_the_example_reads_as_its_text_says():
         ("2013-01-02 00:00:00+00:00", "Oslo", None),
     ]
     assert [table.snapshot(v).totals.rows for v in (0, 1, 2)] == [0, 3, 2]
-    assert table.head().properties == {"user.owner": "weather"}
-    assert table.head().meta.apps["loader"].seq == 1
+    assert table.session.head().properties == {"user.owner": "weather"}
+    assert table.session.head().meta.apps["loader"].seq == 1
 
 
 def test_the_example_folds_to_its_headers_and_encodes_to_its_bytes():

@@ -182,10 +182,10 @@ def test_the_vectors_are_in_their_commits_and_the_bitmaps_of_these_parts():
 
 def test_effective_times_are_those_of_the_table():
     table = Table.open(TABLES / "clocks")
-    clock = table.head().meta.clock
+    clock = table.session.head().meta.clock
     assert msgspec.json.encode(clock).decode() in section("4.2")
     shown = [row for row in rows(section("4.2")) if len(row) == 3 and row[0].isdigit()]
-    assert [int(row[0]) for row in shown] == list(range(table.head().version + 1))
+    assert [int(row[0]) for row in shown] == list(range(table.session.head().version + 1))
     for version, stamped, worth in (map(int, row) for row in shown):
         assert table.session.log.header(version).time == stamped
         assert effective_time(clock, version, stamped) == worth

@@ -106,10 +106,10 @@ def test_the_tables_hold_what_they_are_for():
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
                 features |= {"vectors in leaves" for leaf in root.leaves if leaf.deleted}
                 features |= {"vectors inlined" for s in root.segments if s.vector}
-        types |= {str(c.type)[:12] for c in table.head().stored_schema.columns}
-        meta = table.head().meta
+        types |= {str(c.type)[:12] for c in table.session.head().stored_schema.columns}
+        meta = table.session.head().meta
         features |= {"pending"} if meta.swept and meta.swept.pending else set()
-        features |= {s.chunk for s in entry_columns.to_segments(table.head().entries())}
+        features |= {s.chunk for s in entry_columns.to_segments(table.session.head().entries())}
     assert {"leaves", "several leaves", "inlined", "app", "txn spill", "delta spill"} <= features
     assert {"delta adds", "delta drops", "Add", "Drop", "Fence"} <= features
     assert {"SetLayout", "SetSchema", "SetProperties", "SetGranularity"} <= features

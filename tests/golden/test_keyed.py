@@ -47,7 +47,7 @@ def read(table, version):
 @pytest.mark.parametrize("name", [*NAMES, *EDGES])
 def test_a_second_reader_finds_the_same_rows_at_every_version(name):
     table, second = Table.open(vectors.TABLES / name), reader_of(name)
-    for version in range(table.head().version + 1):
+    for version in range(table.session.head().version + 1):
         if second.versions[version][0]:
             assert said(read(table, version)) == said(second.rows(version).values()), version
 
@@ -56,7 +56,7 @@ def test_a_second_reader_finds_the_same_rows_at_every_version(name):
 def test_merges_change_no_answer(name):
     """The rows as they were written, by the semantics alone: no slice, no merge."""
     table, second = Table.open(vectors.TABLES / name), reader_of(name)
-    head = table.head()
+    head = table.session.head()
     live, state = second.versions[head.version]
     ever = {i: e for entries, _ in second.versions for i, e in entries.items()}
     logs = sorted(
@@ -75,11 +75,11 @@ def test_compaction_changes_no_answer(name):
     store = MemoryStore()
     for found in source.list(""):
         store.put_if_absent(found.key, source.get(found.key))
-    newest = Table.open(store.uri, store=store).head()
+    newest = Table.open(store.uri, store=store).session.head()
     table = Table.open(store.uri, store=store, clock=ManualClock(newest.header.time + 1000))
     again = [column for column in newest.schema.names if column != "total"]  # twice is too much
     upsert(table, scan(table, again).to_table().slice(0, 5))
-    newest = table.head()
+    newest = table.session.head()
     report = run(table)
     assert report.count("done") == len(report.outcomes) > 0
     answers = [vectors.rows_of(table, one["version"]) for one in VECTORS[name]]
@@ -94,8 +94,8 @@ def test_the_tables_hold_what_they_are_for():
     kinds, merges, counts, splits = set(), [], {}, set()
     for name in NAMES:
         table = Table.open(vectors.TABLES / name)
-        assert keyed_of(table.head().layout) is not None
-        for version in range(table.head().version + 1):
+        assert keyed_of(table.session.head().layout) is not None
+        for version in range(table.session.head().version + 1):
             commit, _ = table.session.log.read(version)
             split = isinstance(table.snapshot(version).layout.keyed.splits, int)
             assert commit.header.features == (("keyed", "split") if split else ("keyed",))

@@ -67,7 +67,7 @@ def test_the_merges_of_the_example_commit_what_the_table_shows():
         """Name the commits of a log from a version on, and return what they merged."""
         table = tables[name]
         table.refresh()
-        for version in range(since, table.head().version + 1):
+        for version in range(since, table.session.head().version + 1):
             commit, body = table.session.log.read(version)
             names[codec.sha256(body)] = here = f"{name.lower()}{version}"
             for action in (a for txn in commit.transactions for a in txn.actions):

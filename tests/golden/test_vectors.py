@@ -104,7 +104,7 @@ def changed(case):
 
 def read(store, version):
     """Open the head, and a version, and read its rows."""
-    head = Table.open("memory:", store=store).head()
+    head = Table.open("memory:", store=store).session.head()
     snapshot = Table.open("memory:", store=store).snapshot(version)
     entries = snapshot.entries()
     table = Table.open("memory:", store=store)
@@ -116,7 +116,7 @@ def read(store, version):
 def version_of_base(store, version):
     """The version of the key frame that a reader ends with; the head may have one of its own."""
     table = Table.open("memory:", store=store)
-    snapshot = table.head()
+    snapshot = table.session.head()
     snapshot = snapshot if snapshot.version == version else table.snapshot(version)
     state, _ = table.session.log.answer(snapshot.state, Entries())
     return state.base and state.base.version

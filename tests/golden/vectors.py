@@ -132,7 +132,7 @@ def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]
     """Return the answers of all versions of a golden table."""
     table = Table.open(TABLES / name if store is None else store.uri, store=store)
     found = []
-    for version in range(table.head().version + 1):
+    for version in range(table.session.head().version + 1):
         with suppress(VersionNotReplicated):
             found.append(answer(table, version))
     return found

@@ -35,11 +35,11 @@ def world():
         rows = predicates.rows(random.Random(11), 120)
         for first in range(0, 120, 40):
             append(table, predicates.to_arrow(rows[first : first + 40]))
-        appended = table.head().version
+        appended = table.session.head().version
         compaction.run(table)
         assert len(table.snapshot(version=appended).segments()) > 12
         assert 1 < len(table.refresh().segments()) < 12
-        yield table, (appended, table.head().version), rows
+        yield table, (appended, table.session.head().version), rows
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,9 @@ def test_a_decimal_among_floats_is_the_nearest_one(duck, digits):
             [("at", pa.timestamp("us", "UTC")), ("x", pa.decimal128(*digits)), ("f", pa.float64())]
         )
     )
-    rows = pa.table([[0] * 300, decimals, [float(d) for d in decimals]], schema=table.head().schema)
+    rows = pa.table(
+        [[0] * 300, decimals, [float(d) for d in decimals]], schema=table.session.head().schema
+    )
     append(table, rows)
     duck.register("decimals", rows)
     for where in (

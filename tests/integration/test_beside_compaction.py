@@ -56,7 +56,7 @@ sys.setswitchinterval(1e-5)
 start = threading.Barrier(8)
 def work():
     start.wait()
-    Table.open(sys.argv[1]).head()
+    Table.open(sys.argv[1]).session.head()
 threads = [threading.Thread(target=work) for _ in range(8)]
 [t.start() for t in threads]
 [t.join() for t in threads]
@@ -119,14 +119,14 @@ def test_a_failure_noted_by_a_clock_years_ahead_delays_no_later_plan(tmp_path):
 def test_a_replacement_that_rode_along_and_was_undone_is_done_anew(tmp_path):
     """A restore brings the same inputs back: the old work must not be taken for the new one."""
     t, tasks = of_two_parts(tmp_path)
-    policy, version = Policy(**SMALL), t.head().version
+    policy, version = Policy(**SMALL), t.session.head().version
     assert {o.status for o in run(t, tasks, policy=policy).outcomes} == {"done"}
     t.restore(version)
     again = plan(t, policy).tasks
     assert not {task.id for task in again} & {task.id for task in tasks}
     report = run(t, again, policy=policy)
     assert {outcome.status for outcome in report.outcomes} == {"done"}
-    assert all(outcome.version > t.head().version - 5 for outcome in report.outcomes)
+    assert all(outcome.version > t.session.head().version - 5 for outcome in report.outcomes)
     assert t.snapshot().totals.segments < 12
 
 

@@ -81,7 +81,7 @@ def large_table(monkeypatch, whole_bytes, groups=2):
     append(table, rows(0, 200 * groups))
     append(table, rows(1, 200 * groups))
     append(table, rows(2, 5))
-    segments = sorted(live(table.head()), key=lambda segment: segment.version)
+    segments = sorted(live(table.session.head()), key=lambda segment: segment.version)
     assert [segment.tail is not None for segment in segments] == [True, True, False]
     return store, reopen(store), segments
 
@@ -141,7 +141,7 @@ def test_a_flipped_byte_of_a_segment_of_megabytes_is_found(monkeypatch):
     store = Rotting()
     table = create(store, schema=SCHEMA)
     append(table, rows(0, 70_000))
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     body, footer, known = footer_of(store, segment)
     assert len(body) > limits.WHOLE_BYTES
     assert footer.num_row_groups == 3
@@ -215,7 +215,7 @@ def test_compaction_passes_no_damage_on_and_its_inputs_stand_in(monkeypatch):
     for _ in range(4):
         append(table, rows(0, 600))
     right = scan(table).to_table()
-    inputs = live(table.head())
+    inputs = live(table.session.head())
     body, _, known = footer_of(store, inputs[1])
     policy = compaction.Policy(small_task_bytes=0)
     for at in (3, known.bounds[3] + 2, known.bounds[-3] + 1, len(body) - 30):

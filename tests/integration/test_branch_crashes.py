@@ -101,7 +101,7 @@ def test_a_death_while_a_branch_is_deleted_leaves_what_can_be_deleted_again(how)
             assert row_names(on(store, "audit", 130)) == [*ROWS, "row 10", "row 11"]
         else:
             with pytest.raises(errors.TableNotFound):
-                on(store, "audit", 130).head()
+                on(store, "audit", 130).session.head()
         try:
             table.delete_branch("audit")
         except errors.TableNotFound:

@@ -135,7 +135,7 @@ class Tree:
             table.delete_branch(name)
             made = table.branch(name, at)
         self.note(path, table, self.before)
-        self.begin((*path, name), made.head().version)
+        self.begin((*path, name), made.session.head().version)
 
     def remove(self, path, table):
         if not path or self.chance.random() < 0.5:

@@ -68,13 +68,17 @@ def test_a_branch_begins_as_its_parent_and_both_go_on():
     table = filled(store)
     branch = table.branch("audit")
     assert branch.uri == f"{store.uri}/_branches/audit"
-    assert (branch.id, branch.head().version) == (table.id, table.head().version) == (table.id, 3)
+    assert (
+        (branch.id, branch.session.head().version)
+        == (table.id, table.session.head().version)
+        == (table.id, 3)
+    )
     assert stored(store, "_branches/").keys() == {"_branches/audit/_fork.json"}
     append(branch, events(3, days=2, first=100))
     append(table, events(1, first=50))
     assert numbers(branch) == [0, 1, 2, 3, 100, 101, 102]
     assert numbers(table) == [0, 1, 2, 3, 50]
-    assert branch.head().version == table.head().version == 4
+    assert branch.session.head().version == table.session.head().version == 4
     (found,) = table.branches()
     assert (found.name, found.fork, found.head, found.held) == ("audit", 3, 4, True)
     assert not found.unfinished
@@ -121,7 +125,7 @@ def test_a_branch_of_a_branch():
     middle = f"{top}/_branches/a/{below}"
     assert roots == {top, middle, f"{middle}/_branches/b/{own}"}
     listed = {row.key for row in store.list("_branches/")}
-    for segment in live(deeper.head()):
+    for segment in live(deeper.session.head()):
         root = root_of(deeper.store, keys.key_of(segment)).removeprefix(top).lstrip("/")
         assert not root or f"{root}/{keys.key_of(segment)}" in listed
     assert open_store(middle).uri == on(store, "a").uri  # as an engine or an event names it
@@ -149,11 +153,11 @@ def test_everything_that_takes_a_uri_takes_that_of_a_branch(place, request, tmp_
     branch.branch("x.1")
     nested = Table.open(branch.uri, branch="x.1")
     assert repr(open_store(nested.uri)) == repr(nested.store)
-    assert pickle.loads(pickle.dumps(nested)).head().totals == branch.head().totals
+    assert pickle.loads(pickle.dumps(nested)).session.head().totals == branch.session.head().totals
     files, root = nested.store.filesystem()
-    paths = [f"{root}/{keys.key_of(s)}" for s in live(nested.head())]
+    paths = [f"{root}/{keys.key_of(s)}" for s in live(nested.session.head())]
     sizes = [info.size for info in files.get_file_info([*paths, f"{root}/data/none"])]
-    assert sizes == [*(s.bytes for s in live(nested.head())), None]
+    assert sizes == [*(s.bytes for s in live(nested.session.head())), None]
     assert fsck(nested, checksums=True).findings == ()
     branch.delete_branch("x.1")
     table.delete_branch("audit")
@@ -273,7 +277,7 @@ def test_v2_a_branch_of_a_branch_holds_no_version_that_its_parent_does_not():
     sweep(table)
     append(fix, events(1, first=40))
     assert fsck(fix).errors == 0
-    for version in range(below.held, fix.head().version):
+    for version in range(below.held, fix.session.head().version):
         assert readers.scan(fix, version=version).count() == 1
     with pytest.raises(errors.VersionVacuumed):
         fix.restore(old)
@@ -305,7 +309,7 @@ def test_a_restore_on_a_branch_reads_old_segments_where_they_lie():
     assert branch.restore(2) == 5
     assert numbers(on(store, "audit")) == [0, 1, 2, 3]
     assert {s.version for s in live(branch.refresh())} == {5}
-    assert {s.epoch < 2 for s in live(branch.head())} == {True}
+    assert {s.epoch < 2 for s in live(branch.session.head())} == {True}
     assert branch.restore(4) == 6
     assert numbers(on(store, "audit")) == [50, 60]
     assert fsck(branch, checksums=True).findings == ()
@@ -414,7 +418,7 @@ def test_w9_a_handle_notices_that_its_branch_was_deleted_and_made_again():
         branch = table.branch("audit")
         for n in range(commits):
             append(branch, events(1, first=100 + n))
-        known = branch.head()
+        known = branch.session.head()
         table.delete_branch("audit")
         with pytest.raises(errors.TableNotFound, match="was deleted"):
             append(branch, events(1, first=200))
@@ -509,8 +513,8 @@ def test_a_branch_of_a_table_without_rows(at):
     store = MemoryStore()
     table = filled(store, appends=0)
     branch = table.branch("first", at=at)
-    fork = branch.head().version
-    assert (fork, table.head().version) == (1 if at is None else 0, 1)
+    fork = branch.session.head().version
+    assert (fork, table.session.head().version) == (1 if at is None else 0, 1)
     assert numbers(branch) == []
     assert table.merge(branch).commits == 0
     append(branch, events(3))
@@ -570,7 +574,7 @@ def test_a_fork_of_another_table_is_corrupt(commits):
         append(branch, events(1, first=5))
     opened = forged(table, "audit", table="ab" * 16)
     for use in (
-        lambda t: t.head(),
+        lambda t: t.session.head(),
         lambda t: append(t, events(1, first=7)),
         lambda t: list(t.history()),
     ):
@@ -604,10 +608,10 @@ def lose_newest(store, versions):
 def test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt(lost):
     store = MemoryStore()
     warm = filled(store, appends=5).branch("audit")
-    fork = warm.head().version
+    fork = warm.session.head().version
     lose_newest(store, lost)
     uses = [
-        lambda t: t.head(),
+        lambda t: t.session.head(),
         lambda t: readers.scan(t).to_table(),
         lambda t: append(t, events(1, first=9)),
         lambda t: t.branch("deeper"),
@@ -631,9 +635,12 @@ def test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt(lost):
     for n in range(lost - 1):
         append(on(store, seed=600 + n), events(1, first=70 + n))
         with pytest.raises(errors.Corrupt, match=f"lacks version {fork}"):
-            on(store, "audit").head()
+            on(store, "audit").session.head()
     append(on(store, seed=700), events(1, first=80))
-    for use in (lambda: on(store, "audit").head(), lambda: append(warm, events(1, first=9))):
+    for use in (
+        lambda: Table.open("", store=store, branch="audit"),
+        lambda: append(warm, events(1, first=9)),
+    ):
         with pytest.raises(errors.Corrupt):
             use()
 
@@ -642,7 +649,7 @@ def test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt(lost):
 def test_the_audit_lists_what_the_parent_of_a_branch_lost(commits):
     store = MemoryStore()
     branch = filled(store, appends=5).branch("audit")
-    fork = branch.head().version
+    fork = branch.session.head().version
     for n in range(commits):
         append(branch, events(1, first=100 + n))
     lose_newest(store, 3)
@@ -659,8 +666,11 @@ def test_a_stale_listing_does_not_make_a_new_branch_corrupt():
     store = FaultyStore(MemoryStore())
     branch = filled(store, appends=3).branch("audit")
     store.inject(Fault("list", "stale_list", "_log/", 0, 3))
-    assert [p.version for p in (on(store).head(), branch.head())] == [2, 4]  # it is stale
-    assert on(store, "audit").head().commit_hash == branch.head().commit_hash
+    assert [p.version for p in (on(store).session.head(), branch.session.head())] == [
+        2,
+        4,
+    ]  # it is stale
+    assert on(store, "audit").session.head().commit_hash == branch.session.head().commit_hash
 
 
 @pytest.mark.sample(4)

@@ -78,7 +78,7 @@ def test_what_a_forgotten_tombstone_had_hidden_is_told():
     assert scan(table, where="id = 1").count() == 0
     compaction.run(table, planned.tasks, policy=POLICY)
     upsert(table, arrow((1, "later"), days=6))
-    newest = table.head().version
+    newest = table.session.head().version
     assert scan(table, where="id = 1").count() == 1
     found = told(changes(table, 2))
     assert (1, "late", "insert") in [row[:3] for row in found]
@@ -114,7 +114,7 @@ def test_a_commit_that_forgets_a_tombstone_and_upserts_tells_each_row_once(monke
     crowded = Table.open(table.uri, store=table.store, clock=clock)
     crowded.session.committer.writer.contention.expected = 8
     upsert(crowded, arrow((2, "c"), (3, "d"), days=20))
-    newest = crowded.head()
+    newest = crowded.session.head()
     assert newest.header.changes.transactions == 2
     assert sorted(told(changes(crowded, newest.version - 1))) == [
         (1, "late", "insert", newest.version),
@@ -275,7 +275,7 @@ def test_an_update_out_of_the_filter_shows_what_it_was():
 def test_columns_that_were_added_later_are_null_before():
     table = table_of(MemoryStore(), key="id")
     upsert(table, arrow((1, "a")))
-    table.add_columns(table.head().schema.append(pa.field("w", pa.int32())))
+    table.add_columns(table.session.head().schema.append(pa.field("w", pa.int32())))
     wide = arrow((1, "a")).append_column("w", pa.array([5], pa.int32()))
     upsert(table, wide)
     found = changes(table, 0).to_table()
@@ -291,7 +291,7 @@ def test_errors_say_what_to_do():
         changes(table, 0, 2)
     with pytest.raises(errors.InvalidInput, match="start"):
         changes(table, -1)
-    older = table.head().stored_schema  # as other programs may write it
+    older = table.session.head().stored_schema  # as other programs may write it
     column = Column(id=added_id(TOP, "_change", ()), name="_change", type="string", nullable=True)
     wider = Schema(older.id + 1, (*older.columns, column))
     commit(table, SetSchema(wider))

@@ -108,7 +108,7 @@ def test_rows_of_the_source_that_break_a_check_of_the_target_stop_the_merge(both
     delete(two, where="n < 0")
     merge(two, one)
     assert (one.refresh().checks, numbers(one)) == (CHECK, [1, 5])
-    assert {s.schema for s in one.head().segments(where="n = 5")} == {2}
+    assert {s.schema for s in one.session.head().segments(where="n = 5")} == {2}
     sound(one)
 
 
@@ -214,7 +214,7 @@ def test_different_checks_of_one_name_are_a_conflict(both, take, left):
     two.add_check("positive", "n >= 0")
     with pytest.raises(CommitConflict, match=r"'positive': n >= 0, and .*: n > 0 ") as e:
         merge(two, one)
-    assert f"version {one.head().version})" in e.value.message
+    assert f"version {one.session.head().version})" in e.value.message
     (out,) = merge(two, one, take=take).left_out
     assert (out.root, out.what) == (
         (one.uri, "check 'positive': n > 0")
@@ -287,7 +287,7 @@ def test_dates_get_wider_under_a_check_that_is_added_again(both):
     one.add_check("known", "day > DATE '2012-01-01'")
     append(two, rows(3))
     assert checks_after(one, two) == {"known": "day > DATE '2012-01-01'"}
-    assert two.head().schema.field("day").type == pa.timestamp("us")
+    assert two.session.head().schema.field("day").type == pa.timestamp("us")
 
 
 def test_a_check_that_one_drops_is_dropped_in_the_other(request):
@@ -339,4 +339,4 @@ def test_a_copy_that_follows_has_the_checks(request):
     append(one, rows(2))
     follow(one, two)
     assert (two.refresh().checks, numbers(two)) == (CHECK, [1, 2])
-    assert two.head().header == one.head().header
+    assert two.session.head().header == one.session.head().header

@@ -74,7 +74,7 @@ def schema_after(*tables):
     assert all(one == rows[0] for one in rows)
     for t in tables:
         assert fsck(t, checksums=True).findings == ()
-    return tables[0].head().schema
+    return tables[0].session.head().schema
 
 
 def merge_all(tables):

@@ -99,9 +99,9 @@ def test_a_change_of_columns_that_dies_is_made_whole_or_not_at_all(name, keyfram
     before = past(keyframe_commits)
     old = state(fresh(before.store(), 50))
     whole = fresh(before.store(), 60)
-    first = whole.head().version
+    first = whole.session.head().version
     act(whole)
-    versions = [state(whole, v) for v in range(first, whole.head().version + 1)]
+    versions = [state(whole, v) for v in range(first, whole.session.head().version + 1)]
     assert versions[0] == old
     for at in range(1, MOST):
         store = before.store()

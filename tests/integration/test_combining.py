@@ -121,7 +121,7 @@ def test_the_winner_takes_along_what_a_loser_published():
     assert transaction.id in effect.accepted
     changes = state.header.changes
     assert (changes.transactions, changes.adds, changes.rows) == (2, 2, 6)
-    assert loser.head().version == 1
+    assert loser.session.head().version == 1
     assert loser.find_transaction(transaction.id) == 1
     assert len(bodies(store)) == 2
     check_sound(store)
@@ -133,7 +133,7 @@ def test_a_leader_takes_many_along_and_each_finds_itself():
     leader = crowded(store)
     assert commit(leader, add(leader)) == 1
     assert [accepted_in(store, t.id) for t in left] == [[1]] * 20
-    assert check_sound(store).head().header.changes.transactions == 21
+    assert check_sound(store).session.head().header.changes.transactions == 21
     assert commit(leader, add(leader)) == 2
     assert len(fold_all(store)[2][1].accepted) == 1
 
@@ -197,7 +197,7 @@ def test_a_rerun_after_a_crash_has_one_effect(lands, again):
     commit(leader, add(leader))
     effects = [accepted_in(store, dead.id), accepted_in(store, transaction.id)]
     assert sorted(effects) == [[], [version]]
-    assert check_sound(store).head().meta.apps["job"].seq == 7
+    assert check_sound(store).session.head().meta.apps["job"].seq == 7
 
 
 def interrupted(store):
@@ -311,7 +311,7 @@ def test_a_dead_one_that_a_commit_lists_is_void():
     other = direct(store, 41)
     for _ in range(WINDOW):
         commit(other, add(other))
-    head = other.head()
+    head = other.session.head()
     mine = appending(other)
     _, view = other.session.log.load_view(head, [mine, dead])
     effect = fold.judge([mine, dead], view, head.header.time + 1)
@@ -377,13 +377,13 @@ def test_what_was_dropped_does_not_come_back_with_a_late_copy():
     transaction = publish_and_die(store)
     leader = crowded(store, 40)
     commit(leader, add(leader))
-    both = live(leader.head())
+    both = live(leader.session.head())
     commit(leader, *(drop_of(s) for s in both), add(leader, rows=2), operation="replace")
     for _ in range(WINDOW + 1):
         commit(leader, add(leader))
     assert accepted_in(store, transaction.id) == [1]
     table = check_sound(store)
-    assert not {s.id for s in both} & {s.id for s in live(table.head())}
+    assert not {s.id for s in both} & {s.id for s in live(table.session.head())}
 
 
 # --- What lands in between --------------------------------------------------------------------
@@ -454,7 +454,7 @@ def hostile(table):
     token = table.clock.random_id
     fresh = lambda **changes: replaced(good, id=token(), **changes)
     segment = lambda **changes: (replaced(add(table), **changes),)
-    victim = live(table.head())[0]
+    victim = live(table.session.head())[0]
     return {
         "drops": fresh(actions=(drop_of(victim),)),
         "adds and drops": fresh(actions=(*good.actions, drop_of(victim))),
@@ -482,7 +482,7 @@ def test_hostile_transactions_are_not_taken_along(kind):
     leader = crowded(store, 42)
     assert commit(leader, add(leader)) == 2
     assert accepted_in(store, stranger.id) == []
-    assert check_sound(store).head().totals.segments == 2
+    assert check_sound(store).session.head().totals.segments == 2
 
 
 @pytest.mark.parametrize(
@@ -534,12 +534,14 @@ def test_an_intent_with_the_id_of_a_live_segment_is_not_taken_along(chunk):
         for one in old:
             commit(table, one)
     again = replaced(old[0], epoch=table.refresh().version, chunk=chunk or old[0].chunk)
-    strangers = replaced(table.transaction("append", [again]), until=table.head().version + WINDOW)
+    strangers = replaced(
+        table.transaction("append", [again]), until=table.session.head().version + WINDOW
+    )
     put_intent(store, strangers)
     table = crowded(store, 43)
     assert [commit(table, add(table)) for _ in range(2)] == [9, 10]
     assert accepted_in(store, strangers.id) == []
-    assert len(live(reopen(store).head())) == 10
+    assert len(live(reopen(store).session.head())) == 10
 
 
 @pytest.mark.hazard("C1")
@@ -556,7 +558,7 @@ def test_an_append_that_writers_of_two_copies_took_along_is_one_for_a_merge(opti
     put(crowded(store, 6), events(2, first=20))
     put(crowded(mirror, 7), events(2, first=30))
     for one in (store, mirror):
-        assert reopen(one).head().header.changes.transactions == 2
+        assert reopen(one).session.head().header.changes.transactions == 2
     for source, target in ((store, mirror), (mirror, store), (store, mirror)):
         merge(reopen(source), reopen(target))
     for one in (store, mirror):
@@ -645,7 +647,7 @@ def test_counts_that_pass_every_bound_stop_nobody_else(strangers):
         segment = replaced(add(table), rows=2**63 - 1, bytes=2**63 - 1)
         put_intent(store, replaced(table.transaction("append", [segment]), until=WINDOW))
     assert [commit(table, add(table)) for _ in range(3)] == [1, 2, 3]
-    assert check_sound(store).head().totals.rows == 3
+    assert check_sound(store).session.head().totals.rows == 3
 
 
 # --- Faults at every call ---------------------------------------------------------------------

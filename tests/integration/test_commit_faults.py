@@ -128,7 +128,7 @@ def test_c2_same_transaction_after_unknown_while_its_put_lands(calls, behind, co
         assert not store.land()  # too late: its slot is taken, by the same transaction
     commit(table, add(table))
     assert accepted_in(store, transaction.id) == [behind + 1]
-    assert check_sound(store).head().version == behind + 2
+    assert check_sound(store).session.head().version == behind + 2
 
 
 @pytest.mark.hazard("C2")
@@ -253,7 +253,7 @@ def everything(table):
     list(table.history())
     table.diff(1, 4)
     table.find_transaction("0" * 32)
-    table.snapshot(timestamp=table.head().timestamp)
+    table.snapshot(timestamp=table.session.head().timestamp)
 
 
 @pytest.mark.hazard("C4")
@@ -292,7 +292,7 @@ def test_c7_a_failing_writer_deletes_nothing(failure):
     append(table, events(2))
     before = {o.key for o in inner.list("")}
     if failure == "conflict":
-        (gone,) = builders.live(table.head())
+        (gone,) = builders.live(table.session.head())
         overwrite(reopen(inner, seed=8), events(1))
         with pytest.raises(errors.CommitConflict):
             commit(table, builders.drop_of(gone), add(table), operation="replace")
@@ -379,7 +379,7 @@ def test_c5_gap_is_seen_behind_strangers(strangers):
     store, _ = three_commits()
     for n in range(strangers):
         store.put_if_absent(f"_log/!stranger {n:03d}", b"")
-    assert reopen(store).head().version == 2
+    assert reopen(store).session.head().version == 2
     store.put_if_absent(keys.commit_key(4), foreign(store, 4))
     with pytest.raises(errors.Corrupt):
         reopen(store)
@@ -420,7 +420,7 @@ def test_c5_another_table_in_the_slot_is_corrupt():
     store, table = three_commits()
     stored = codec.decode_commit(builders.bodies(store)[-1])
     header = builders.replaced(
-        stored.header, version=3, prev=table.head().commit_hash, table="f" * 32
+        stored.header, version=3, prev=table.session.head().commit_hash, table="f" * 32
     )
     store.put_if_absent(
         keys.commit_key(3), codec.encode_commit(builders.replaced(stored, header=header))
@@ -507,7 +507,7 @@ def framed(commits=7, every=3, chunks=1):
     table = create(store, properties={"keyframe_commits": str(every)})
     for n in range(commits):
         commit(table, add(table, f"2013-01-{1 + n % chunks:02d}"))
-    assert table.head().base.version == (commits + 1) // every * every - 1
+    assert table.session.head().base.version == (commits + 1) // every * every - 1
     return store
 
 
@@ -555,7 +555,7 @@ def test_p1_unusable_key_frame_is_stepped_over(damage, caplog):
     commit(table, add(table))
     commit(table, add(table))
     commit(table, add(table))  # the next key frame falls due over the damaged one
-    assert check_sound(store).head().version == 10
+    assert check_sound(store).session.head().version == 10
 
 
 @pytest.mark.hazard("P1")
@@ -583,7 +583,7 @@ def small_leaves(monkeypatch):
 def test_p1_damaged_leaf_is_stepped_over(damage):
     store = framed(commits=20, chunks=10)
     table = reopen(store)
-    leaves = [keys.frame_key(leaf.sha256) for leaf in table.head().base.leaves]
+    leaves = [keys.frame_key(leaf.sha256) for leaf in table.session.head().base.leaves]
     assert len(leaves) > 2
     body = store.get(leaves[1])
     if damage == "missing":
@@ -615,14 +615,14 @@ def test_p1_key_frames_go_on_when_a_leaf_is_lost():
     commit(table, *(add(table, f"2013-01-{day:02d}") for day in range(1, 13)))
     for _ in range(16):
         commit(table, add(table, "2013-02-01"))
-    first = table.head().base.leaves[0]
+    first = table.session.head().base.leaves[0]
     roots = [table.session.log.key_frames.root(v) for v in range(2, 18, 3)]
     assert all(first in root.leaves for root in roots)
     store.delete([keys.frame_key(first.sha256)])
     table = reopen(store)
     for _ in range(4):
         commit(table, add(table, "2013-01-01"))
-    assert table.head().base.version > 17
+    assert table.session.head().base.version > 17
     check_sound(store)
 
 
@@ -661,8 +661,8 @@ def test_p2_two_writers_over_shared_leaves_write_the_same_bytes():
     store = framed(commits=20, chunks=10, every=4)
     spies = [Spy(store), Spy(store)]
     tables = [reopen(spy, seed=n) for n, spy in enumerate(spies)]
-    assert tables[0].head().base.leaves
-    assert tables[0].head().base.version < 20
+    assert tables[0].session.head().base.leaves
+    assert tables[0].session.head().base.version < 20
     for table in tables:
         live_of(table)
         table.write_keyframe()
@@ -673,7 +673,7 @@ def test_p2_two_writers_over_shared_leaves_write_the_same_bytes():
 @pytest.mark.usefixtures("small_leaves")
 def test_p3_a_key_frame_cannot_be_built_from_part_of_the_state():
     store = framed(commits=20, chunks=10, every=4)
-    head = reopen(store).head()
+    head = reopen(store).session.head()
     part = Delta(dict(list(head.delta.adds.items())[:-1]), head.delta.drops)
     leaves = {leaf.sha256: head.log.key_frames.leaf(leaf) for leaf in head.base.leaves}
     whole = {"header": head.header, "commit_hash": head.commit_hash, "meta": head.meta}
@@ -690,7 +690,7 @@ def test_p4_app_marks_survive_key_frames_and_deduplicate():
     for n in range(5):
         commit(table, add(table, f"2013-01-0{1 + n}"))
     again = reopen(store)
-    assert again.head().base.version >= 5
+    assert again.session.head().base.version >= 5
     assert append(again, events(2), app_id="job", app_seq=7) == 1
     assert append(again, events(2), app_id="job", app_seq=6) == 1
     assert again.refresh().version == 6
@@ -707,7 +707,7 @@ def test_p4_marks_of_several_apps_stand_side_by_side():
         append(table, events(1, first=n), app_id=job, app_seq=n)
     for n, job in enumerate(jobs):
         assert append(reopen(store), events(1), app_id=job, app_seq=n) == n + 1
-    assert list(check_sound(store).head().meta.apps) == ["A", "a", "b", "ä"]
+    assert list(check_sound(store).session.head().meta.apps) == ["A", "a", "b", "ä"]
 
 
 # --- R: readers ---------------------------------------------------------------------------------
@@ -716,7 +716,7 @@ def test_p4_marks_of_several_apps_stand_side_by_side():
 @pytest.mark.hazard("R2")
 def test_r2_a_snapshot_never_changes():
     store = framed(commits=5)
-    snapshot = reopen(store).head()
+    snapshot = reopen(store).session.head()
     before = builders.live(snapshot)
     overwrite(reopen(store), events(1))
     assert builders.live(snapshot) == before
@@ -739,7 +739,7 @@ def test_r3_a_stale_list_never_takes_a_handle_backwards(hidden):
         version = table.refresh().version
         assert version >= seen + 1  # the GET of the next version has seen one more at least
         seen = version
-    assert builders.check_snapshot(table.head(), builders.fold_all(inner)[seen][0]) is None
+    assert builders.check_snapshot(table.session.head(), builders.fold_all(inner)[seen][0]) is None
 
 
 @pytest.mark.hazard("R3")
@@ -759,7 +759,7 @@ def test_r3_a_refresh_that_was_overtaken_does_not_take_the_handle_back():
     commit(other, add(other))
     pending.append(lambda: [append(table, events(1, first=n)) for n in range(3)])
     assert table.refresh().version == 1
-    assert table.head().version == 4
+    assert table.session.head().version == 4
     check_sound(store)
 
 
@@ -844,7 +844,7 @@ def test_i3_a_replay_of_the_same_transaction_by_another_process_never_doubles_it
     with contextlib.suppress(errors.CommitConflict):  # also an answer; a second effect is none
         other.commit(transaction)
     assert accepted_in(store, transaction.id) == [1]
-    assert check_sound(store).head().totals.segments == 1
+    assert check_sound(store).session.head().totals.segments == 1
 
 
 @pytest.mark.hazard("I3")
@@ -862,7 +862,7 @@ def test_i3_the_same_segments_under_a_new_transaction_id_are_refused():
     twice = add(table)
     with pytest.raises(errors.CommitConflict):
         commit(table, twice, twice)
-    assert check_sound(store).head().totals.segments == 2
+    assert check_sound(store).session.head().totals.segments == 2
 
 
 @pytest.mark.hazard("I4")
@@ -877,7 +877,7 @@ def test_i4_concurrent_deliveries_of_one_event_take_effect_once():
 @pytest.mark.hazard("I4")
 def test_i4_marks_outlive_unknown_outcomes_of_properties():
     store, table, _ = stuck_append()
-    head = table.head()
+    head = table.session.head()
     transaction = table.transaction(
         "properties", [SetProperties(())], read_version=head.version, app=App("conf", 1)
     )

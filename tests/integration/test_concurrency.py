@@ -21,7 +21,7 @@ def check_appends(uri, options, acknowledged, appends):
     """Every append that was acknowledged is in the log once, and so are its rows."""
     table = Table.open(uri, options)
     steps = fold_all(table.store)
-    head = table.head()
+    head = table.session.head()
     total = PROCESSES * appends
     # Appends may share a commit, so that there can be fewer commits than appends.
     accepted = [t for _, effect in steps[1:] for t in effect.accepted]

@@ -40,7 +40,7 @@ def check_rows(uri, options, blocks, rows):
     found = scan(table, columns=["id"]).to_table().column("id").to_pylist()
     assert len(found) == len(wanted)
     assert set(found) == set(wanted)
-    assert table.head().totals.rows == len(wanted)
+    assert table.session.head().totals.rows == len(wanted)
     report = fsck(table)
     assert not report.findings, report.findings
     return table
@@ -50,7 +50,7 @@ def check_at_rest(table):
     """With nobody about, one more pass leaves nothing to do: a segment a day."""
     run(table)
     assert not plan(table).tasks
-    assert table.head().totals.segments == workloads.DAYS
+    assert table.session.head().totals.segments == workloads.DAYS
 
 
 class Rival:

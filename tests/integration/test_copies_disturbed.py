@@ -137,7 +137,7 @@ def test_g5_followers_of_one_pair_do_not_attach_it_anew_in_turns():
         before = source.refresh().version
         running[n % 2].step()
         assert source.refresh().version == before + 1  # the acknowledgement
-    assert source.head().meta.replicas["us"].token == first.token
+    assert source.session.head().meta.replicas["us"].token == first.token
 
 
 @pytest.mark.verify
@@ -283,7 +283,7 @@ def test_an_audit_names_a_damaged_start_and_not_what_follows_from_it(version):
     assert found == {}
     if version in (8, 9):
         with pytest.raises(errors.Corrupt, match="not a start"):
-            Table(target).head()
+            Table(target).session.head()
     if version == 9:
         target.delete([keys.start_key(version)])
         assert scan(Table(target)).to_table().num_rows == 9
@@ -403,7 +403,7 @@ def gives_up_the_versions_below_such_a_restore(table, old):
     other = restores_what_the_branch_does_not_hold(table, old)
     other.break_pin("branch:audit")
     append(other, events(1, day=9))
-    assert sweep(other.store, 20) > table.head().version + 1
+    assert sweep(other.store, 20) > table.session.head().version + 1
     return reopen(other.store)
 
 
@@ -424,7 +424,7 @@ def appends_what_was_staged_before_the_fork(table, old):
 def test_v2_a_branch_that_follows_shows_nothing_that_its_parent_may_delete(goes_on):
     table = create()
     old = reopen(table.store)
-    old.head()
+    old.session.head()
     append(table, events(2))
     append(table, events(2, first=10))
     overwrite(table, events(1, first=20), start="1970-01-01", end="1970-01-03")
@@ -487,7 +487,7 @@ def test_a_branch_follows_a_restore_of_what_it_holds():
     append(table, events(2))
     branch = table.branch("audit")
     overwrite(table, events(1, first=20), start="1970-01-01", end="1970-01-03")
-    table.restore(branch.head().version)
+    table.restore(branch.session.head().version)
     follow(table, branch)
     sweep(table.store, 40)
     assert scan(Table(branch.store)).count() == 2
@@ -665,7 +665,7 @@ def test_a_new_copy_begins_over_a_key_frame_that_is_unusable_at_the_source(damag
         return
     source, horizon = framed(horizon=True)
     root = source.session.log.key_frames.root(7)
-    assert (horizon, source.head().header.keyframe) == (9, 7)
+    assert (horizon, source.session.head().header.keyframe) == (9, 7)
     kept = objects(source.store)
     older = {leaf.sha256 for leaf in source.session.log.key_frames.root(3).leaves}
     unshared = next(leaf.sha256 for leaf in root.leaves if leaf.sha256 not in older)
@@ -706,7 +706,7 @@ def with_old_rows():
     table.refresh()
     table.write_keyframe()
     append(table, events(1, first=70, day=4))
-    assert (table.head().meta.horizon, table.head().meta.fence) == (0, 6)
+    assert (table.session.head().meta.horizon, table.session.head().meta.fence) == (0, 6)
     return table
 
 

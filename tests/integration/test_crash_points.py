@@ -56,7 +56,7 @@ def crashed(operation, store, at, how):
     table = fresh(mortal, 100)
     if operation.meanwhile is not None:
         mortal.armed = False
-        table.head()
+        table.session.head()
         operation.meanwhile(store)
         mortal.armed = True
     if operation.race is not None:
@@ -119,7 +119,7 @@ def test_a_vacuum_after_one_that_died_leaves_nothing_dead(how, keyframe_commits)
         past.check(store)
         sweep(fresh(store, 200))
         assert past.dead(store) == set()
-        assert past.check(store).head().meta.swept is not None
+        assert past.check(store).session.head().meta.swept is not None
         if not running:
             break
     assert not running
@@ -166,7 +166,9 @@ def test_an_append_without_an_app_id_takes_effect_at_most_once(how):
             acknowledged = append(fresh(mortal, 100), events(2, first=100))
         except ENDS as error:
             if isinstance(error, errors.Unavailable):
-                assert len(live(fresh(store, 200).head())) == 3  # it said: nothing was committed
+                assert (
+                    len(live(fresh(store, 200).session.head())) == 3
+                )  # it said: nothing was committed
         rows = rows_of(past.check(store))
         assert rows.count("row 100") == rows.count("row 101") <= 1
         assert acknowledged is None or rows.count("row 100") == 1

@@ -125,7 +125,7 @@ def test_parts_have_the_rows_of_a_scan_between_them_in_its_order(make):
 def test_a_nan_with_a_sign_is_the_ordinary_one_in_fragments():
     made = create()
     signed = pa.array([-math.nan, 1.0, None])
-    append(made, pa.table([[0, 1, 2], ["a", "b", "c"], signed], schema=made.head().schema))
+    append(made, pa.table([[0, 1, 2], ["a", "b", "c"], signed], schema=made.session.head().schema))
     (part,) = dataset(made).get_fragments()
     found = part.to_table(["value"]).column("value")
     assert math.copysign(1, found[0].as_py()) == 1
@@ -262,7 +262,7 @@ POLARS = {
 @pytest.mark.parametrize("case", POLARS)
 def test_polars_expressions_have_the_form_that_is_pushed(case):
     expression, expected = POLARS[case]
-    found = pushed_filter(expression, create().head().schema)
+    found = pushed_filter(expression, create().session.head().schema)
     if case == "the last character":
         assert found.equals(pc.field("name") >= "\U0010ffff")
     elif expected is None:

@@ -38,7 +38,7 @@ def with_branch(store, commits=1):
 def on(store, seed):
     """A handle of another process, which has read the head of the branch."""
     table = Table(BranchStore(store, "audit"), fresh(store, seed).clock)
-    table.head()
+    table.session.head()
     return table
 
 
@@ -196,7 +196,7 @@ QUESTIONS = {
     "history": lambda branch: list(branch.history()),
     "vacuum": lambda branch: vacuum(branch, dry_run=False),
     "check": lambda branch: branch.verify(),
-    "opened": lambda branch: Table(BranchStore(branch.store.parent, "audit")).head(),
+    "opened": lambda branch: Table(BranchStore(branch.store.parent, "audit")).session.head(),
 }
 
 
@@ -347,7 +347,7 @@ def test_a_scan_that_has_begun_is_told_that_the_branch_was_deleted():
     store = MemoryStore()
     with_branch(store, 2)
     branch = on(MortalStore(store), 100)
-    begun, head = scan(branch), branch.head()
+    begun, head = scan(branch), branch.session.head()
     fresh(store, 300).delete_branch("audit")
     for read in (
         begun.to_table,

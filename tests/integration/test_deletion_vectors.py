@@ -83,9 +83,9 @@ def test_every_answer_leaves_out_the_deleted_rows(small_groups, seed, monkeypatc
     t = create(properties={"keyframe_commits": str(chance.choice((2, 1000)))})
     append(t, pa.concat_tables([numbered(170, 0), numbered(170, 1, 170), numbered(9, 2, 340)]))
     model = {segment.id: set() for segment in live(t.refresh())}
-    bodies = [t.store.get(keys.key_of(segment)) for segment in live(t.head())]
+    bodies = [t.store.get(keys.key_of(segment)) for segment in live(t.session.head())]
     assert max(pq.ParquetFile(io.BytesIO(body)).num_row_groups for body in bodies) == 4
-    first = {s.id: int(s.chunk[-2:]) * 170 - 170 for s in live(t.head())}
+    first = {s.id: int(s.chunk[-2:]) * 170 - 170 for s in live(t.session.head())}
     kept = []
     for _ in range(4):
         picked = {}
@@ -122,7 +122,7 @@ def test_the_totals_and_the_days_count_what_is_left():
     first, second, _ = live(t.refresh())
     delete_rows(t, {first.id: [0, 1], second.id: [3]})
     assert t.refresh().totals.rows == count(t) == scan(t).to_table().num_rows == 9
-    assert sorted(day.rows for day in t.head().chunks()) == sorted([2, 3, 4])
+    assert sorted(day.rows for day in t.session.head().chunks()) == sorted([2, 3, 4])
     assert count(t, version=1) == 12
 
 
@@ -174,7 +174,7 @@ SCANS = {
 def test_a_vector_that_is_lost_or_damaged_is_data_loss(shrunk, asked):
     (key,) = vectors_of(shrunk.store)
     body = shrunk.store.get(key)
-    first, second = live(shrunk.head())
+    first, second = live(shrunk.session.head())
     for damaged in (
         None,
         b"",

@@ -62,7 +62,7 @@ def test_each_engine_reads_each_version_as_a_scan_or_refuses_it(typed):
 def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
     t = Table.create(str(tmp_path), events().schema, time_column="at")
     append(t, events(1400))
-    (segment,) = live(t.head())
+    (segment,) = live(t.session.head())
     delete_rows(t, {segment.id: range(0, 1400, 2)})
     publish(t, "delta")
     (stored,) = [a["add"]["deletionVector"] for a in actions_of(t, 2) if "add" in a]
@@ -74,7 +74,7 @@ def test_engines_read_vectors_that_are_no_part_of_the_action(tmp_path):
 
 def test_settings_say_that_there_are_vectors_to_readers_that_look_nowhere_else(typed):
     newest, seen = {}, set()
-    for version in range(typed.head().version + 1):
+    for version in range(typed.session.head().version + 1):
         for action in actions_of(typed, version):
             newest |= action
         told = "deletionVectors" in newest["protocol"].get("readerFeatures", ())
@@ -359,7 +359,7 @@ def test_versions_that_engines_would_read_as_nulls_are_refused_by_name(tmp_path,
         publish(t, "delta")
     assert caught.value.version >= 2
     assert known_rows(t, 1) == readings(t, 1)["polars"]
-    overwrite(t, _of(t.head().schema, 5))
+    overwrite(t, _of(t.session.head().schema, 5))
     written_again = t.refresh().version
     unpublish(t, "delta", dry_run=False)
     publish(t, "delta", first=written_again)
@@ -372,7 +372,7 @@ def test_a_vacuum_names_what_mends_a_publication_that_cannot_go_on(tmp_path, cap
     append(t, events(2))
     publish(t, "delta")
     t.rename_column("value", "price")
-    append(t, events(2, day=1).rename_columns(t.head().schema.names))
+    append(t, events(2, day=1).rename_columns(t.session.head().schema.names))
     t.clock.advance(10**9)
     vacuum(t, retention=timedelta(0), staging=timedelta(0), dry_run=False)
     (warning,) = [f for f in fsck(t).findings if "not published as Delta" in f.message]

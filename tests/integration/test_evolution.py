@@ -91,10 +91,10 @@ def pair():
 
 def test_changes_at_once_that_commute_both_count():
     table, other = pair()
-    other.head()
+    other.session.head()
     table.rename_column("name", "title")
     other.add_columns([pa.field("more", pa.int8())], {"more": 5})
-    assert other.head().schema.names == [
+    assert other.session.head().schema.names == [
         *[n if n != "name" else "title" for n in SCHEMA.names],
         "more",
     ]
@@ -103,7 +103,7 @@ def test_changes_at_once_that_commute_both_count():
 
 def test_changes_that_exclude_each_other_are_a_conflict_that_names_both(monkeypatch):
     table, other = pair()
-    head = other.head()
+    head = other.session.head()
     table.rename_column("name", "title")
     # The other writer has not seen it when it decides.
     refresh = other.session.refresh
@@ -113,7 +113,7 @@ def test_changes_that_exclude_each_other_are_a_conflict_that_names_both(monkeypa
     assert "'name' is renamed to 'label'; but meanwhile column 'name' is renamed to 'title'" in str(
         conflict.value
     )
-    assert refresh().schema.names == table.head().schema.names
+    assert refresh().schema.names == table.session.head().schema.names
 
 
 def test_many_writers_add_columns_at_once():
@@ -135,7 +135,7 @@ def test_many_writers_add_columns_at_once():
 
 def test_an_append_of_before_a_change_lands_after_it():
     table, other = pair()
-    head = other.head()
+    head = other.session.head()
     table.drop_columns(["name"])
     table.add_columns([pa.field("name", pa.int64())], {"name": 7})
     other.session.adopt(head.state)
@@ -145,7 +145,7 @@ def test_an_append_of_before_a_change_lands_after_it():
 
 def test_a_restore_of_before_a_drop_brings_rows_back_and_not_the_column():
     table, _ = pair()
-    first = table.head().version
+    first = table.session.head().version
     overwrite(table, events(0), start="1970-01-01", end="1970-01-02")
     table.drop_columns(["value"])
     table.restore(first)
@@ -161,7 +161,7 @@ def test_a_wider_writer_is_refused_or_evolves_the_table():
     wide = events(2, first=5).append_column("more", pa.array([1, 2**40]))
     with pytest.raises(errors.InvalidInput, match="unknown columns: 'more'"):
         append(table, wide)
-    before = table.head().version
+    before = table.session.head().version
     assert append(table, wide, evolve=True) == before + 2
     assert append(table, wide, evolve=True) == before + 3
     assert count(table, "more = 1099511627776") == 2
@@ -200,7 +200,7 @@ def test_keyed_tables_evolve(merge):
     table.drop_columns(["x"])
     table.add_columns([pa.field("x", pa.string())], {"x": {"initial": "old", "write": "new"}})
     later = pa.table({"key": [2, 2**40], "when": [5, 5], "v": ["w", "w"]})
-    later = later.cast(pa.schema([*list(table.head().schema)[:3]]))
+    later = later.cast(pa.schema([*list(table.session.head().schema)[:3]]))
     with pytest.raises(errors.InvalidInput, match="column 'x' is missing"):
         upsert(table, later)
     upsert(table, later, missing="null")
@@ -223,13 +223,13 @@ def test_statistics_are_those_of_columns_by_id():
     table = create(properties={"stats_columns": "name"})
     append(table, events(3))
     table.rename_column("name", "title")
-    assert table.head().properties["stats_columns"] == "title"
+    assert table.session.head().properties["stats_columns"] == "title"
     table.add_columns([pa.field("name", pa.string())])
     append(table, events(3, first=5).rename_columns(["at", "title", *SCHEMA.names[2:]]))
-    known = {stat.column for s in table.head().segments() for stat in s.stats}
+    known = {stat.column for s in table.session.head().segments() for stat in s.stats}
     assert known == {1, 2}
     table.drop_columns(["title"])
-    assert table.head().properties["stats_columns"] == ""
+    assert table.session.head().properties["stats_columns"] == ""
 
 
 # --- other logs -----------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ def test_merges_bring_the_changes_of_both_logs():
     two.add_columns([pa.field("other", pa.int8())])
     append(two, events(1, first=30))
     merged(one, two)
-    assert {*one.head().schema.names} == {*two.head().schema.names}
-    assert "title" in two.head().schema.names
+    assert {*one.session.head().schema.names} == {*two.session.head().schema.names}
+    assert "title" in two.session.head().schema.names
     rows = [
         sorted(scan(t, ["title", "more"]).to_table().to_pylist(), key=lambda r: r["title"])
         for t in (one, two)
@@ -269,8 +269,8 @@ def test_merges_bring_the_changes_of_both_logs():
     one.widen_column("other", pa.int64())
     merged(one, two)
     for table in (one, two):
-        assert "more" not in table.head().schema.names
-        assert table.head().schema.field("other").type == pa.int64()
+        assert "more" not in table.session.head().schema.names
+        assert table.session.head().schema.field("other").type == pa.int64()
         assert fsck(table).findings == ()
 
 
@@ -284,7 +284,7 @@ def test_a_column_stays_that_one_log_added_and_another_had_from_a_third():
     for source, target in ((two, one), (two, three), (one, three), (three, one)):
         replication.merge(source, target, clock=target.clock)
     for table in (one, three):
-        assert table.head().schema.names == ["at", "name", "value", "x", "y"]
+        assert table.session.head().schema.names == ["at", "name", "value", "x", "y"]
 
 
 def test_rows_are_merged_where_their_column_was_dropped():
@@ -307,7 +307,7 @@ def test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one(drops):
     for table in (one, two):
         names = scan(table, ["name"]).to_table()["name"].to_pylist()
         assert sorted(names) == ["row 0", "row 10", "row 2"]
-        assert table.head().schema.names == ["at", "name"]
+        assert table.session.head().schema.names == ["at", "name"]
         assert fsck(table, checksums=True).findings == ()
 
 
@@ -315,7 +315,7 @@ def test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one(drops):
 def test_a_restore_brings_deleted_rows_back_after_a_drop(first):
     table = create()
     append(table, events(3))
-    version = table.head().version
+    version = table.session.head().version
     steps = {
         "drop": lambda: table.drop_columns(["value"]),
         "delete": lambda: delete(table, where="name = 'row 1'"),
@@ -335,7 +335,7 @@ def test_renames_of_one_column_in_two_logs_are_a_conflict_that_names_both():
         replication.merge(one, two, clock=two.clock)
     two.rename_column("b", "a")
     merged(one, two)
-    assert one.head().schema == two.head().schema
+    assert one.session.head().schema == two.session.head().schema
 
 
 def test_a_branch_that_evolved_is_published():
@@ -346,7 +346,7 @@ def test_a_branch_that_evolved_is_published():
     branch.drop_columns([SCHEMA.names[2]])
     append(table, events(1, first=9))
     table.merge("audit")
-    assert table.head().schema.names == ["at", "title"]
+    assert table.session.head().schema.names == ["at", "title"]
     assert scan(table).count() == 4
 
 
@@ -355,12 +355,12 @@ def test_a_branch_that_evolved_is_published():
 
 def test_a_version_is_read_under_its_own_schema_and_a_difference_has_words():
     table, _ = pair()
-    first = table.head().version
+    first = table.session.head().version
     table.rename_column("name", "title")
     table.drop_columns([SCHEMA.names[2]])
     assert scan(table, version=first).to_table().schema.names == SCHEMA.names
     assert scan(table, version=first, where="name = 'row 1'").count() == 1
-    words = table.diff(first, table.head().version).columns
+    words = table.diff(first, table.session.head().version).columns
     assert words == (
         f"column '{SCHEMA.names[2]}' is dropped",
         "column 'name' is renamed to 'title'",
@@ -372,6 +372,6 @@ def test_a_version_is_read_under_its_own_schema_and_a_difference_has_words():
 def test_a_state_is_that_of_its_commit_whatever_schema_it_has():
     table, _ = pair()
     table.rename_column("name", "title")
-    stored = table.head().stored_schema
+    stored = table.session.head().stored_schema
     assert msgspec.json.decode(msgspec.json.encode(stored), type=type(stored)) == stored
-    assert reopen(table.store).head().stored_schema == stored
+    assert reopen(table.store).session.head().stored_schema == stored

@@ -76,7 +76,7 @@ def test_appends_of_padded_text_are_readable_after_compaction():
     for n in range(12):
         append(table, padded(5000, 5000, first=5000 * n))
     assert compaction.run(table).count("done")
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     assert segment.bytes < limits.WHOLE_BYTES
     footer = pq.read_metadata(BytesIO(store.get(keys.key_of(segment))))
     groups = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
@@ -90,7 +90,7 @@ def test_one_large_append_of_padded_text_is_readable():
     store = MemoryStore()
     table = create(store, schema=SCHEMA, granularity="all")
     append(table, padded(60_000, 5000))
-    assert len(live(table.head())) > 1  # as if the rows had come in small batches
+    assert len(live(table.session.head())) > 1  # as if the rows had come in small batches
     check_read(reopen(store), 60_000, 5000)
 
 

@@ -43,5 +43,5 @@ def test_credentials_that_expire_in_a_commit_leave_its_outcome_unknown(landed):
         table.commit(transaction)
     store.armed = store.denied = False
     assert table.commit(transaction) == 1
-    assert reopen(store).head().totals.segments == 1
+    assert reopen(store).session.head().totals.segments == 1
     builders.check_sound(store.inner)

@@ -30,7 +30,7 @@ def write(root, count, first):
 def vacuumed(root):
     """Vacuum as much as is allowed; return the horizon."""
     run("vacuum", root, "--run", "--retention-hours", "0", "--staging-hours", "0")
-    return Table.open(root).head().meta.horizon
+    return Table.open(root).session.head().meta.horizon
 
 
 def names_at(root):
@@ -109,7 +109,7 @@ def test_where_neither_can_follow_the_commands_that_are_named_work(roots, lost):
         run("replicate", table, us, "--name", "us")
         write(table, 1, 300)
     else:
-        had = Table.open(table).head().version + 1  # with the attachment
+        had = Table.open(table).session.head().version + 1  # with the attachment
         with pytest.raises(Crash):
             follow(table, Table(Cut(open_store(us))), name="us")
     write(us, 2, 200)

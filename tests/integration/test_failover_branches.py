@@ -99,7 +99,7 @@ def test_w11_a_branch_keeps_its_rows_over_a_failover_there_and_back(life, passed
     store = table_with_branch()
     there_and_back(store, life, passed=passed)
     table = on(store, seed=530)
-    assert (table.head().meta.horizon > 2) == passed
+    assert (table.session.head().meta.horizon > 2) == passed
     break_replica(table, "eu")
     overwrite(table, events(1, first=30), **DAY)
     assert [(b.name, b.held) for b in table.branches()] == [("audit", True)]
@@ -129,7 +129,7 @@ def test_w11_versions_between_the_pin_and_the_fork_are_kept_too():
     append(table.branch("audit"), events(1, first=5))
     there_and_back(store, no_pin, passed=True)
     sweep(store, seed=600)
-    assert on(store).head().meta.horizon > 1
+    assert on(store).session.head().meta.horizon > 1
     branch = on(store, "audit")
     assert [numbers(branch, version=v) for v in (1, 2, 3, 5)] == [[0, 1], [0, 1], [2], [2, 5]]
 
@@ -233,7 +233,9 @@ def test_w11_a_branch_that_lost_its_pin_is_pinned_again():
     assert vacuum(table, retention=timedelta(0)).horizon == 2
     overwrite(table, events(1, first=20), **DAY)
     sweep(store, seed=510)
-    assert table.refresh().meta.horizon == table.head().meta.pins["branch:audit"].version == 2
+    assert (
+        table.refresh().meta.horizon == table.session.head().meta.pins["branch:audit"].version == 2
+    )
     assert [b.held for b in table.branches()] == [True]
     assert numbers(on(store, "audit")) == [0, 1, 2, 3, 5]
 
@@ -301,7 +303,7 @@ def test_w11_a_vacuum_keeps_what_versions_below_a_gap_have_live(filled):
     table, copy = create(properties={"keyframe_commits": "3"}), MemoryStore()
     for n in range(3):
         append(table, events(2, first=2 * n))
-    had = table.head().version
+    had = table.session.head().version
     append(table, events(1, first=40, day=3))
     for n in range(8):
         overwrite(table, events(1, first=50 + n), **DAY)
@@ -350,7 +352,7 @@ def test_w11_a_copy_that_is_behind_what_is_kept_for_a_branch_does_not_follow_it(
     with pytest.raises(errors.InvalidInput, match="eventlog replicate"):
         follow(on(table.store, "audit"), Table(copy))
     assert [numbers(on(copy), version=v) for v in range(2)] == [[], [0, 1]]
-    assert on(copy).head().version == 1
+    assert on(copy).session.head().version == 1
     follow(on(table.store, "audit"), Table(other))
     assert numbers(on(other)) == [4, 5]
     merge(on(table.store, "audit"), Table(copy))

@@ -40,7 +40,7 @@ def compact(table, day=None, **options):
     before = live(table.refresh())
     chosen = [s for s in before if day is None or s.chunk == day]
     version = replace(table, chosen, **options)
-    return [s for s in live(table.head()) if s.version == version]
+    return [s for s in live(table.session.head()) if s.version == version]
 
 
 def lose(table, *segments):
@@ -116,7 +116,9 @@ def test_what_comes_back_may_have_another_granularity(table):
     hours = compact(table, granularity="hour")
     assert sorted(s.chunk for s in hours) == ["1970-01-01T00", "1970-01-02T00"]
     lose(table, hours[0])
-    assert fallback.find_fallback(table.session.log, table.head(), [hours[0]]).back == tuple(month)
+    assert fallback.find_fallback(
+        table.session.log, table.session.head(), [hours[0]]
+    ).back == tuple(month)
     check(table, rows(20))
     # The hour asked for needed no filter: all its rows passed. What comes back does.
     for hour, first in (("1970-01-01T00", 0), ("1970-01-02T00", 1)):
@@ -132,16 +134,20 @@ def test_generation_by_generation_down_to_one_that_is_there(table):
     second = compact(table, "1970-01-01", parts=2)
     third = compact(table, "1970-01-01")
     lose(table, *third)
-    found = fallback.find_fallback(table.session.log, table.head(), third)
+    found = fallback.find_fallback(table.session.log, table.session.head(), third)
     assert [s.id for s in found.back] == sorted(s.id for s in second)
     check(table, rows(20))
     lose(table, second[1])
-    assert fallback.find_fallback(table.session.log, table.head(), third).back == tuple(first)
+    assert fallback.find_fallback(table.session.log, table.session.head(), third).back == tuple(
+        first
+    )
     check(table, rows(20))
     lose(table, *first)
     check(table, rows(20))
     at_first = [s for s in live(table.snapshot(2)) if s.chunk == "1970-01-01"]
-    assert fallback.find_fallback(table.session.log, table.head(), third).back == tuple(at_first)
+    assert fallback.find_fallback(table.session.log, table.session.head(), third).back == tuple(
+        at_first
+    )
     lose(table, at_first[0])
     with pytest.raises(errors.DataLoss, match="the object is missing") as caught:
         names(table, fallback=True)
@@ -152,18 +158,23 @@ def test_what_was_made_of_the_rest_of_the_group_goes_with_it(table):
     """Of {a, b, ...} a was compacted again, together with a later append."""
     made = compact(table, parts=2)
     append(table, events(5, first=20))
-    again = [made[0], *(s for s in live(table.head()) if s.version == table.head().version)]
+    again = [
+        made[0],
+        *(s for s in live(table.session.head()) if s.version == table.session.head().version),
+    ]
     version = replace(table, again)
-    latest = [s for s in live(table.head()) if s.version == version]
+    latest = [s for s in live(table.session.head()) if s.version == version]
     lose(table, made[1])
-    found = fallback.find_fallback(table.session.log, table.head(), [made[1]])
+    found = fallback.find_fallback(table.session.log, table.session.head(), [made[1]])
     assert {s.id for s in found.out} == {s.id for s in (*made[1:], *latest)}
     assert again[1] in found.back
     check(table, rows(25))
     lose(table, *again[1:])
     with pytest.raises(errors.DataLoss):
         names(table, fallback=True)
-    assert fallback.find_fallback(table.session.log, table.head(), [made[1]]).missing == (made[1],)
+    assert fallback.find_fallback(table.session.log, table.session.head(), [made[1]]).missing == (
+        made[1],
+    )
 
 
 def test_the_drop_is_found_among_many_versions(table):
@@ -224,7 +235,9 @@ def test_never_where_a_restore_brought_back_a_part_of_the_group(table):
     table.restore(3)
     assert {s.id for s in live(table.refresh())} == {s.id for s in made}
     lose(table, made[0])
-    assert fallback.find_fallback(table.session.log, table.head(), [made[0]]).missing == (made[0],)
+    assert fallback.find_fallback(table.session.log, table.session.head(), [made[0]]).missing == (
+        made[0],
+    )
     with pytest.raises(errors.DataLoss):
         names(table, fallback=True)
 

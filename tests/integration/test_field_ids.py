@@ -49,7 +49,7 @@ def test_every_segment_has_the_ids_of_columns_and_fields(options):
         deep = pa.array([[("x", [{"a": 1, "b": n}])]] * 2, NESTED.field("deep").type)
         (upsert if options else append)(table, rows_of([n, n + 1], deep=deep))
     assert compaction.run(table, policy=compaction.Policy(target_bytes=2**20)).count("done") == 1
-    known = all_ids(table.head().stored_schema)
+    known = all_ids(table.session.head().stored_schema)
     objects = [row.key for row in table.store.list(keys.SEGMENTS_PREFIX)]
     assert len(objects) == 3
     for key in objects:
@@ -116,7 +116,7 @@ def test_fields_of_structs_are_found_by_id_at_any_depth():
     kind = lambda *names: pa.list_(pa.struct([(name, pa.int16()) for name in names]))
     before, now = (COLUMNS.append(pa.field("s", kind(*names))) for names in ("ab", "xa"))
     table = table_of(schema=now)
-    ids = {field: n for n, field in enumerate(all_ids(table.head().stored_schema))}
+    ids = {field: n for n, field in enumerate(all_ids(table.session.head().stored_schema))}
     assert len(ids) == 9
     one = pa.array([[{"a": 1, "b": 2}, None], None], before.field("s").type)
     columns = from_arrow(before).columns

@@ -44,7 +44,7 @@ def test_a_transaction_that_may_still_arrive_is_not_called_absent():
 def test_a_void_transaction_is_not_found():
     table = create()
     commit(table, add(table))
-    head, (segment,) = table.head(), live(table.head())
+    head, (segment,) = table.session.head(), live(table.session.head())
     change = SetProperties((PropertyChange("user.a", None, "b"),))
     good = table.transaction("properties", [change])
     void = table.transaction("replace", [drop_of(segment), drop_of(segment)])

@@ -91,7 +91,11 @@ def test_a_copy_is_the_same_table_at_every_version(source):
     target = MemoryStore()
     done = copy(source, target)
     table = reopen(target)
-    assert (done.start, done.version, done.versions) == (0, source.head().version, done.version + 1)
+    assert (done.start, done.version, done.versions) == (
+        0,
+        source.session.head().version,
+        done.version + 1,
+    )
     assert objects(target) == objects(source.store)
     assert table.id == source.id
     for version in range(done.version + 1):
@@ -182,11 +186,11 @@ def test_a_write_to_the_copy_in_the_middle_of_a_pass_is_not_overwritten():
 @pytest.mark.verify
 @pytest.mark.scenario("S5.2")
 def test_a_copy_starts_at_a_key_frame_and_is_filled_backwards(source):
-    target, head = MemoryStore(), source.head().version
+    target, head = MemoryStore(), source.session.head().version
     with small_objects():
         done = copy(source, target, start="keyframe")
     table = reopen(target)
-    assert 0 < done.start == source.head().base.version <= head
+    assert 0 < done.start == source.session.head().base.version <= head
     assert sorted_names(table) == sorted_names(source)
     assert [entry.version for entry in table.history()] == [*range(head, done.start - 1, -1)]
     for version in range(1, done.start):  # the first is there: nobody can create another table
@@ -230,7 +234,7 @@ def test_a_unit_of_work_is_skipped_where_the_copy_begins_after_it(count):
 def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
     source, target = everything(), MemoryStore()
     copy(source, target)
-    had, stale = source.head().version, reopen(target)
+    had, stale = source.session.head().version, reopen(target)
     for n in range(3):
         grow(source, 100 * (n + 1))
     horizon = sweep(source.store, next(LATER))
@@ -242,9 +246,9 @@ def test_a_copy_that_is_behind_the_horizon_goes_on_at_the_horizon():
     assert table.snapshot(had).version == had
     # The commits between came last, so that an open handle goes on to the newest version.
     assert not fsck(Table(target), objects=True).errors
-    assert stale.refresh().version == table.head().version
+    assert stale.refresh().version == table.session.head().version
     assert backfill(source, Table(target)).versions == 0
-    assert [e.version for e in table.history()] == [*range(source.head().version, -1, -1)]
+    assert [e.version for e in table.history()] == [*range(source.session.head().version, -1, -1)]
     with pytest.raises(errors.VersionVacuumed):
         scan(table, version=horizon - 1)
     assert not fsck(Table(target), objects=True).errors
@@ -266,11 +270,11 @@ def test_g5_a_vacuum_waits_for_a_replica_and_an_emptied_one_never_counts_as_full
         copy(source, half, name="us")
     again = source.refresh().meta.replicas["us"]
     assert again.token > first.token
-    assert again.acked <= source.head().meta.horizon
+    assert again.acked <= source.session.head().meta.horizon
     grow(source, 300)
     kept = sweep(source.store, next(LATER))
     assert kept <= again.acked
-    for version in range(kept, source.head().version):  # nothing that it needs was deleted
+    for version in range(kept, source.session.head().version):  # nothing that it needs was deleted
         sorted_names(source, version)
     copy(source, target, name="us")
     check_prefix(source.store, target)
@@ -339,7 +343,7 @@ def test_a_source_that_is_replaced_in_the_middle_of_a_pass_is_noticed(new):
         for row in other.list(""):
             theirs.put_if_absent(row.key, other.get(row.key))
 
-    first, last = (keys.commit_key(source.head().version - n) for n in (new - 1, 0))
+    first, last = (keys.commit_key(source.session.head().version - n) for n in (new - 1, 0))
     opened, replaced = threading.Event(), threading.Event()
 
     class Reading(MortalStore):
@@ -412,7 +416,7 @@ class DyingLater(Dying):
 def test_a_new_start_that_never_came_to_its_commit_is_to_be_run_again():
     source, target = everything(), MemoryStore()
     copy(source, target)
-    had, before = reopen(target).head().version, sorted_names(reopen(target))
+    had, before = reopen(target).session.head().version, sorted_names(reopen(target))
     for n in range(3):
         grow(source, 100 * (n + 1))
         source.write_keyframe()
@@ -420,7 +424,7 @@ def test_a_new_start_that_never_came_to_its_commit_is_to_be_run_again():
     with pytest.raises(Crash):
         copy(source, DyingLater(target))
     table = Table.open("", store=target, clock=ManualClock(START_MS, 70))
-    assert (table.head().version, sorted_names(table)) == (had, before)
+    assert (table.session.head().version, sorted_names(table)) == (had, before)
     with pytest.raises(errors.Corrupt, match="`eventlog replicate` to this root was interrupted"):
         vacuum(table)
     [found] = [f for f in fsck(Table(target)).findings if f.severity == "error"]
@@ -432,7 +436,7 @@ def test_a_new_start_that_never_came_to_its_commit_is_to_be_run_again():
 
 def test_a_start_whose_first_commit_never_came_does_no_harm(source):
     target = MemoryStore()
-    head = source.head().version
+    head = source.session.head().version
 
     with pytest.raises(Crash):
         copy(source, Dying(target), start="keyframe")
@@ -441,7 +445,7 @@ def test_a_start_whose_first_commit_never_came_does_no_harm(source):
     grown.write_keyframe()
     copy(source, target)
     assert objects(target) == objects(source.store)
-    assert reopen(target).head().version == head
+    assert reopen(target).session.head().version == head
     assert not fsck(Table(target)).errors
 
     other = MemoryStore()
@@ -530,7 +534,7 @@ def test_a_target_that_refuses_half_way_is_done_later(source):
 def test_a_damaged_or_missing_segment_is_not_replicated():
     for damage in (True, False):
         source = everything()
-        victim = source.head().segments()[0]
+        victim = source.session.head().segments()[0]
         key = keys.key_of(victim)
         body = source.store.get(key)
         source.store.delete([key])
@@ -540,7 +544,7 @@ def test_a_damaged_or_missing_segment_is_not_replicated():
         with pytest.raises(errors.DataLoss, match="fsck") as caught:
             copy(source, target)
         assert caught.value.key == key
-        head = reopen(target).head().version
+        head = reopen(target).session.head().version
         assert head == caught.value.version - 1
         assert key not in objects(target)
 
@@ -642,8 +646,8 @@ def test_segments_are_copied_within_the_store(s3, buckets):
 def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     here, far = buckets
     source = laid(open_store(here))
-    key = keys.key_of(source.head().segments()[0])
-    versions = range(source.head().version + 1)
+    key = keys.key_of(source.session.head().segments()[0])
+    versions = range(source.session.head().version + 1)
     live = [{s.id for s in source.snapshot(v).segments()} for v in versions]
     first = next(v for v, ids in enumerate(live) if any(i in key for i in ids))
     body = source.store.get(key)
@@ -652,7 +656,7 @@ def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     with pytest.raises(errors.DataLoss, match="fsck") as caught:
         follow(here, far)
     assert caught.value.key == key
-    assert Table.open(far).head().version == caught.value.version - 1 == first - 1
+    assert Table.open(far).session.head().version == caught.value.version - 1 == first - 1
 
     # The source is repaired: what the store has copied is in the way, and the error says so.
     source.store.delete([key])
@@ -672,7 +676,7 @@ def test_damage_that_the_store_has_copied_is_not_taken_for_a_copy(buckets, resto
     source = laid(open_store(here))
     had = set()
     if restored:
-        kept = source.head().version
+        kept = source.session.head().version
         grow(source)
         follow(here, far)
         had = {s.id for s in source.refresh().segments()}
@@ -700,12 +704,12 @@ def test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts(
     had = set()
     if behind:
         copy(source, target)
-        had = {s.id for s in source.head().segments()}
+        had = {s.id for s in source.session.head().segments()}
         for n in range(3):
             grow(source, 100 * (n + 1))
         sweep(source.store, next(LATER))
     source = reopen(source.store)
-    segment = next(s for s in source.head().segments() if s.id not in had)
+    segment = next(s for s in source.session.head().segments() if s.id not in had)
     key, body = keys.key_of(segment), source.store.get(keys.key_of(segment))
     target.put_if_absent(key, bytes([body[0] ^ 1]) + body[1:])
     with pytest.raises(errors.CommitConflict, match="delete this object at the target") as caught:
@@ -720,7 +724,7 @@ def test_an_object_that_no_version_of_a_copy_names_is_compared_before_it_counts(
 def test_what_a_restore_brings_back_is_compared_where_a_copy_lacks_its_version(passes):
     source, target = create(properties={"keyframe_commits": "3"}), MemoryStore()
     append(source, events(2))
-    key = keys.key_of(source.head().segments()[0])
+    key = keys.key_of(source.session.head().segments()[0])
     overwrite(source, events(2, first=10), start="1970-01-01", end="1970-01-02")
     append(source, events(2, first=20))
     if passes == 2:
@@ -767,7 +771,7 @@ def test_a_start_whose_version_is_not_there_means_nothing(source, version, after
     plain, started = MemoryStore(), MemoryStore()
     follow(source, Table(plain))
     follow(source, Table(started), start="keyframe")
-    stray = Start("eventlog", 1, (), source.head().header.table, version, after)
+    stray = Start("eventlog", 1, (), source.session.head().header.table, version, after)
     for store in (plain, started):
         store.put_if_absent(keys.start_key(version), codec.encode_start(stray))
         [found] = [f for f in fsck(Table(store)).findings if "_starts/" in f.key] or [None]
@@ -777,7 +781,7 @@ def test_a_start_whose_version_is_not_there_means_nothing(source, version, after
         again = MemoryStore()
         done = follow(Table(store), Table(again))
         assert (done.version, sorted_names(Table(again))) == (
-            source.head().version,
+            source.session.head().version,
             sorted_names(source),
         )
         backfill(source, Table(store))
@@ -789,10 +793,10 @@ def test_starts_within_a_gap_whose_versions_are_absent_mean_nothing(source):
     store, again = MemoryStore(), MemoryStore()
     follow(source, Table(store), start="keyframe")
     for version in (3, 4):
-        stray = Start("eventlog", 1, (), source.head().header.table, version, version - 2)
+        stray = Start("eventlog", 1, (), source.session.head().header.table, version, version - 2)
         store.put_if_absent(keys.start_key(version), codec.encode_start(stray))
     assert follow(source, Table(store)).versions == 0
-    assert follow(Table(store), Table(again)).version == source.head().version
+    assert follow(Table(store), Table(again)).version == source.session.head().version
     assert sorted_names(Table(again)) == sorted_names(source)
     backfill(source, Table(store))
     assert sorted_names(Table(store), 1) == sorted_names(source, 1)

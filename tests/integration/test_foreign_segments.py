@@ -204,7 +204,7 @@ def test_a_segment_without_rows_is_read_with_a_filter():
 
 def _schemas(table):
     """First schemas and layouts that do not fit together, with the words of the error."""
-    head = table.head()
+    head = table.session.head()
     stored, layout = head.stored_schema, head.state.stored_layout
     again = replaced(stored.columns[0], id=len(stored.columns) + 1)
     twice = Schema(stored.id, (*stored.columns, again))
@@ -256,7 +256,7 @@ def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch
 
 
 def test_an_audit_reports_a_first_schema_that_breaks_a_rule_without_a_reader_s_notice(monkeypatch):
-    head = table_of().head()
+    head = table_of().session.head()
     table = _begun(monkeypatch, head.state.stored_layout, replaced(head.stored_schema, id=2))
     assert count(table) == 0
     [found] = fsck(table).findings
@@ -265,7 +265,7 @@ def test_an_audit_reports_a_first_schema_that_breaks_a_rule_without_a_reader_s_n
 
 
 def test_an_audit_reports_a_type_that_the_format_does_not_have(monkeypatch):
-    head = table_of().head()
+    head = table_of().session.head()
     *rest, last = head.stored_schema.columns
     columns = (*rest, replaced(last, type={"element": "int64"}))
     table = _begun(
@@ -279,7 +279,7 @@ def test_an_audit_reports_a_type_that_the_format_does_not_have(monkeypatch):
 def test_a_keyed_layout_that_does_not_fit_is_corrupt_for_planners_writers_and_audits(
     buckets, monkeypatch
 ):
-    head = table_of(**KEYED).head()
+    head = table_of(**KEYED).session.head()
     keyed = replaced(
         head.state.stored_layout.keyed, buckets=buckets, splits=1 if buckets == 3 else UNSET
     )
@@ -517,7 +517,7 @@ def test_a_base_or_late_segment_above_others_is_corrupt(rule, kind):
     upsert(table, rows_of([1]))
     upsert(table, rows_of([2]))
     _raised(table, kind, (2, 2))
-    before = table.head().version
+    before = table.session.head().version
     upsert(table, rows_of([7]))
     words = f"has kind {kind}, and lies above segment .* in bucket 0 of chunk all"
     for call in (

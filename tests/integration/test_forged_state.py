@@ -189,7 +189,7 @@ ODD_TYPES = [
 @pytest.mark.parametrize("odd", ODD_TYPES, ids=str)
 def test_types_that_the_format_does_not_have_are_shown(odd, tmp_path):
     store = LocalStore(tmp_path)
-    stored = create(store).head().stored_schema
+    stored = create(store).session.head().stored_schema
     column = msgspec.structs.replace(stored.columns[-1], type=odd)
     columns = (*stored.columns[:-1], column)
     table = forged(tmp_path / "forged", schema=msgspec.structs.replace(stored, columns=columns))

@@ -46,7 +46,7 @@ def refused(body, error=errors.Corrupt):
     store = small_store()
     replace_object(store, COMMIT, body)
     with pytest.raises(error) as caught:
-        reopen(store).head().entries()
+        reopen(store).session.head().entries()
     return caught.value
 
 
@@ -194,7 +194,7 @@ def test_a_table_for_newer_writers_is_read_but_not_written():
     store = small_store()
     replace_object(store, COMMIT, changed((b'"min_writer":1', b'"min_writer":2')))
     table = reopen(store)
-    assert table.head().totals.rows == 3
+    assert table.session.head().totals.rows == 3
     for write in (
         lambda: append(table, events(1)),
         lambda: append(table, events(1), app_id="new", app_seq=1),
@@ -216,7 +216,7 @@ def newer(table):
 WRITES = {
     "append": lambda t, *_: append(t, events(1)),
     "overwrite": lambda t, *_: overwrite(t, events(1)),
-    "drop": lambda t, *_: t.drop_segments(builders.live(t.head())[:1], reason="lost"),
+    "drop": lambda t, *_: t.drop_segments(builders.live(t.session.head())[:1], reason="lost"),
     "branch": lambda t, *_: t.branch("new"),
     "delete_branch": lambda t, *_: t.delete_branch("audit"),
     "merge of a branch": lambda t, *_: t.merge("audit"),
@@ -277,7 +277,7 @@ def test_deep_column_types_are_refused_wherever_they_stand():
     deep_type = {"list": {"id": 9, "type": "string"}}
     for _ in range(400):
         deep_type = {"list": {"id": 9, "type": deep_type}}
-    schema = table.head().stored_schema
+    schema = table.session.head().stored_schema
     columns = (*schema.columns, msgspec.structs.replace(schema.columns[0], id=9, type=deep_type))
     wide = msgspec.structs.replace(schema, id=2, columns=columns)
     with pytest.raises((errors.InvalidInput, errors.CommitConflict)):
@@ -331,7 +331,7 @@ def test_an_entry_that_names_no_key_of_ours_is_corrupt(field, value):
     store, stored = with_entry(field, value)
     replace_object(store, COMMIT, codec.encode_commit(stored))
     with pytest.raises(errors.Corrupt):
-        reopen(store).head().entries()
+        reopen(store).session.head().entries()
 
 
 @pytest.mark.sample(17)
@@ -382,7 +382,7 @@ def test_statistics_of_mixed_types_are_corrupt_and_never_committed():
     store, stored = with_entry("stats", (ColumnStats(2, "a", 1, 0),))
     replace_object(store, COMMIT, codec.encode_commit(stored))
     with pytest.raises(errors.Corrupt):
-        reopen(store).head().entries()
+        reopen(store).session.head().entries()
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_odd_column_names_are_only_names(name):
     rows = events(2).append_column(name, pa.array(["a", None]))
     append(table, rows)
     table.write_keyframe()
-    assert check_sound(table.store).head().schema.names[-1] == name
+    assert check_sound(table.store).session.head().schema.names[-1] == name
 
 
 @pytest.mark.parametrize(
@@ -534,7 +534,7 @@ def leaf_store(monkeypatch):
         commit(table, builders.add(table, f"2013-01-{1 + n:02d}"))
     table.write_keyframe()
     commit(table, builders.add(table))
-    assert len(table.head().base.leaves) > 2
+    assert len(table.session.head().base.leaves) > 2
     return store
 
 
@@ -597,7 +597,7 @@ def test_a_leaf_of_many_more_rows_than_named_is_refused_by_its_footer(monkeypatc
 
 
 def test_a_leaf_that_claims_too_much_is_refused_by_its_footer(monkeypatch):
-    entries = entry_columns.from_segments(builders.live(reopen(small_store()).head()))
+    entries = entry_columns.from_segments(builders.live(reopen(small_store()).session.head()))
     body = frame_bytes.to_parquet(pa.concat_tables([entries] * 500))
     monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 1000)
     with pytest.raises(errors.Corrupt):
@@ -633,7 +633,7 @@ def outcome(store):
     """What a reader makes of a store: the answers of the newest version, or that it is refused."""
     try:
         table = Table(store)
-        head = table.head()
+        head = table.session.head()
         everything = builders.live(head)
         later = builders.live(head, 1_357_603_200_000)  # 2013-01-08 and later
     except errors.EventLogError as error:
@@ -671,7 +671,7 @@ def tiny_store():
     table = create(store, properties={"keyframe_commits": "3"})
     for n in range(4):
         commit(table, builders.add(table, f"2013-01-{7 + n % 2:02d}", rows=5 + n))
-    gone = builders.live(table.head())[0]
+    gone = builders.live(table.session.head())[0]
     commit(table, builders.drop_of(gone), app=builders.App("job", 4), operation="replace")
     return store
 

@@ -98,7 +98,7 @@ def old_handle(store: ObjectStore) -> Table:
     table.pin("held")
     table.lease = table.claim("1970-01-10", "1970-01-20")
     table.claim("1970-01-05", "1970-01-06", group="work")
-    assert table.head().version == VERSIONS
+    assert table.session.head().version == VERSIONS
     return table
 
 
@@ -244,7 +244,7 @@ def test_w9_what_an_old_handle_published_is_not_taken_along():
     for n in range(40):  # often enough to look for those that wait
         append(new, events(1, first=n))
     assert new.refresh().totals.segments == 41
-    assert published.id not in new.head().meta.published
+    assert published.id not in new.session.head().meta.published
 
 
 @pytest.mark.hazard("W9")

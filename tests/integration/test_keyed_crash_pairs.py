@@ -69,7 +69,7 @@ def past(keyframe_commits):
     upsert(table, rows(1, 3, 10.0))
     delete(table, keys=pa.table({"name": ["row 4", "row 5"]}))
     upsert(table, rows(5, 1, 50.0))
-    assert table.head().version == PLANNED
+    assert table.session.head().version == PLANNED
     return Past({found.key: store.get(found.key) for found in store.list("")}, (*fold_all(store),))
 
 
@@ -93,7 +93,7 @@ def bucket_task(bucket):
         spans = [placement.span(s) for s in inputs]
         named = [(s.id, s.version) for s in inputs]
         return Task(
-            id=task_id(t.head().header.table, f"all {bucket}", named),
+            id=task_id(t.session.head().header.table, f"all {bucket}", named),
             version=PLANNED,
             granularity="all",
             chunks=("all",),
@@ -210,8 +210,8 @@ class Run:
         self._break_claims()
         compact_all(fresh(self.store, 401))
         table = self._same(fresh(self.store, 402))
-        live = table.head().segments()
-        assert not slices.ineffective(live, buckets_split(table.head().layout))
+        live = table.session.head().segments()
+        assert not slices.ineffective(live, buckets_split(table.session.head().layout))
         assert {s.slice.kind for s in live} == {"base"}
         sweep(fresh(self.store, 500), full=True)
         assert self.past.dead(self.store) == set()

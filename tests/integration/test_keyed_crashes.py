@@ -134,6 +134,6 @@ def test_an_operation_that_dies_is_seen_whole_or_not_at_all(name, keyframe_commi
 
 def test_the_table_has_what_a_crash_could_break():
     table = fresh(keyed("64").store(), 50)
-    kinds = {segment.slice.kind for segment in table.head().segments()}
+    kinds = {segment.slice.kind for segment in table.session.head().segments()}
     assert kinds == {"base", "log"}
     assert names(range(4)) == sorted(held(table))

@@ -903,7 +903,7 @@ def test_a_branch_of_a_keyed_table_is_published_in_one_version():
     ],
 )
 def test_what_depends_on_the_order(properties, ties):
-    head = keyed(properties=properties).head()
+    head = keyed(properties=properties).session.head()
     assert ties_of(head.merge_rule) == ties
 
 
@@ -1045,7 +1045,7 @@ def test_g4_rows_that_came_at_once_with_a_unit_of_work_and_its_restore_are_not_l
     put(table, (1, "old", None))
     b = table.branch("b")
     a, c = cut_off(table)
-    version = c.head().version
+    version = c.session.head().version
     unit = {"app_id": "job", "app_seq": 1}
     row = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "new", "w": None}], SCHEMA)
     overwrite(c, row, **unit)
@@ -1092,7 +1092,7 @@ def test_g4_copies_that_agree_are_left_as_they_are(seed):
     table = keyed(buckets=1, properties={"user.seed": str(seed)})
     put(table, (1, "old", None))
     sides = dict(zip("abc", cut_off(table, 3), strict=True))
-    a, version = sides["a"], table.head().version
+    a, version = sides["a"], table.session.head().version
     delete(a, keys=pa.table({"k": [1]}))
     told(sides, "b UNIT")
     a.restore(version)
@@ -1118,7 +1118,7 @@ def test_g4_an_overwrite_replaces_a_unit_of_work_that_came_elsewhere_in_a_union(
     def rows(n):
         return pa.Table.from_pylist([{"k": 1, "at": 0, "n": n}], schema)
 
-    version = b.head().version
+    version = b.session.head().version
     upsert(b, rows(64))
     upsert(c, rows(250), **unit)
     b.restore(version)
@@ -1137,10 +1137,10 @@ def test_g4_an_overwrite_replaces_a_unit_of_work_that_came_elsewhere_in_a_union(
 def test_g4_a_chosen_state_stays_where_the_unit_that_it_left_out_was_done_too():
     a = keyed(buckets=1)
     put(a, (1, "old", None))
-    version = a.head().version
+    version = a.session.head().version
     put(a, (1, "new", None))
     b, c = third_copy(a), a.branch("c")
-    before = b.head().version
+    before = b.session.head().version
     unit = {"app_id": "job", "app_seq": 1}
     b.restore(version)
     overwrite(c, SCHEMA.empty_table(), **unit)
@@ -1191,7 +1191,7 @@ def test_g4_what_a_branch_restored_is_not_dropped_by_another_doing_of_the_unit(r
     b, c = a.branch("b"), a.branch("c")
     as_units(b, a)
     replication.merge(b, c)
-    c.restore(c.head().version - 1)
+    c.restore(c.session.head().version - 1)
     merge_in_turn((c, a), (b, a), (a, b), (a, c))
     assert [shown(side) for side in (a, b, c)] == [{1: ("old", None)}] * 3
 
@@ -1202,7 +1202,7 @@ def test_g4_a_unit_of_work_that_came_in_a_union_is_replaced_by_a_later_overwrite
     a = keyed(buckets=1, properties={"merge": "aggregate", "user.seed": str(seed)})
     b, c = a.branch("b"), third_copy(a)
     put(a, (1, "early", None))
-    a.restore(a.head().version - 1)
+    a.restore(a.session.head().version - 1)
     as_units(b, a)
     merge_in_turn((a, b), (b, a), (b, c), (c, a), (a, b), (b, c))
     replace_all(c, 2, "new")
@@ -1219,7 +1219,7 @@ def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_f
     b, c = third_copy(a), third_copy(a, 300)
     upsert(c, UNIT_ROW, **UNIT)
     replace_all(c, 1, "new")
-    b.restore(b.head().version - 1)
+    b.restore(b.session.head().version - 1)
     upsert(a, UNIT_ROW, **UNIT)
     replication.merge(c, a)
     replication.merge(b, c, take="source")
@@ -1234,7 +1234,7 @@ def test_g4_a_unit_of_work_that_was_overwritten_does_not_come_back_where_it_is_f
 def test_g4_forgotten_units_are_loaded_again_in_another_order_on_the_other_side(seed):
     a = keyed(buckets=1, properties={"user.seed": str(seed)})
     b = third_copy(a)
-    version = a.head().version
+    version = a.session.head().version
     put(b, (2, "b", None))
     other = pa.Table.from_pylist([{"k": 1, "at": 0, "v": "other"}], SCHEMA)
     upsert(a, UNIT_ROW, **UNIT)
@@ -1303,7 +1303,7 @@ def test_g4_a_row_that_a_union_put_elsewhere_is_not_repeated_once_it_is_overwrit
     put(a, (1, "old", None))
     b, d = third_copy(a), third_copy(a, 300)
     put(b, (1, "own", None))
-    d.restore(d.head().version - 1)
+    d.restore(d.session.head().version - 1)
     replication.merge(d, b)
     overwrite(b, SCHEMA.empty_table())
     put(a, (1, "new", None))

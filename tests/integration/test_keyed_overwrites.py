@@ -75,7 +75,7 @@ def held(t, version=None):
 def begin(t):
     upsert(t, rows((1, 1, 10, 1), (2, 1, 20, 1), (3, 1, 30, 1)))
     upsert(t, rows((4, 1, 40, 1)))
-    return t.head().version
+    return t.session.head().version
 
 
 def corrected():
@@ -105,10 +105,10 @@ def test_what_arrived_since_lies_above_it(properties, order, between):
     arrive(t, deletes=deletes)
     if between == "split":
         t.set_buckets(4)
-    before = t.head().version
+    before = t.session.head().version
     overwrite(t, corrected(), read_version=seen)
     assert held(t) == held(expected)
-    done = t.head().version
+    done = t.session.head().version
     if between == "compaction":
         run(t, policy=ALL)
         assert held(t) == held(expected)
@@ -133,7 +133,7 @@ def test_a_chunk_that_was_empty_is_filled_below_what_arrived(order):
     seen = begin(t)
     upsert(t, rows((7, 9, 70, 1), day=1))
     delete(t, keys=pa.table({"id": [8], "at": [AT + DAY]}))
-    before = t.head().version
+    before = t.session.head().version
     news = rows((7, 2, 71, 2), (8, 2, 81, 2), (9, 2, 91, 2), day=1)
     overwrite(t, news, start=AT + DAY, end=AT + 2 * DAY, read_version=seen)
     wanted = [(7, 9, 70, 1), (9, 2, 91, 2)]
@@ -154,7 +154,7 @@ def test_a_barrier_that_a_compaction_has_merged_away_is_a_conflict():
     span = {"start": AT + DAY, "end": AT + 2 * DAY}
     with pytest.raises(errors.CommitConflict, match=r"arrived.*a compaction has merged"):
         overwrite(t, news, **span, read_version=seen)
-    overwrite(t, news, **span, read_version=t.head().version)
+    overwrite(t, news, **span, read_version=t.session.head().version)
     assert [row for row in held(t) if row[0] > 4] == [(8, 2, 81, 2)]
 
 
@@ -180,7 +180,7 @@ def test_what_a_restore_brought_back_is_a_conflict_in_a_chunk_that_was_empty():
     upsert(t, rows((7, 1, 70, 1), day=1))
     span = {"start": AT + DAY, "end": AT + 2 * DAY}
     overwrite(t, rows(), **span)
-    seen = t.head().version
+    seen = t.session.head().version
     t.restore(1)
     with pytest.raises(errors.CommitConflict, match="not live at version 2"):
         overwrite(t, rows((8, 2, 81, 2), day=1), **span, read_version=seen)

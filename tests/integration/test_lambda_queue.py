@@ -70,7 +70,7 @@ def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, mo
     monkeypatch.setenv("EVENTLOG_QUEUE_URL", place.queue)
     table = place.table()
     rows = fill(table)
-    assert table.head().totals.segments == 6
+    assert table.session.head().totals.segments == 6
     with lambda_queue.logging_of_its_own():
         done = place.drive(handler)
     assert table.refresh().totals.segments == 2
@@ -78,7 +78,7 @@ def test_a_commit_comes_through_the_queue_and_its_chunks_are_compacted(place, mo
     assert (done.failed, done.errors) == (0, [])
     assert done.deleted == done.received >= 4
     # What it committed itself was announced too, and called for nothing.
-    head = table.head().version
+    head = table.session.head().version
     with lambda_queue.logging_of_its_own():
         place.drive(handler)
     assert table.refresh().version == head

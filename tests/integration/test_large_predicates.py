@@ -38,7 +38,7 @@ def table_of(segments):
     columns = [at.cast(SCHEMA.field("at").type), [*numbers], [f"row {n}" for n in numbers]]
     table = create(schema=SCHEMA)
     append(table, pa.table([*columns, [n / 2 for n in numbers]], schema=SCHEMA))
-    assert len(table.head().segments()) == segments
+    assert len(table.session.head().segments()) == segments
     return table
 
 
@@ -82,7 +82,7 @@ def evaluations():
 @pytest.mark.parametrize("name", LARGE)
 def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
     where, holds = LARGE[name]
-    asked = predicate.parse_predicate(where, many.head().stored_schema).to_arrow()
+    asked = predicate.parse_predicate(where, many.session.head().stored_schema).to_arrow()
     asked &= pc.Expression._call("evaluated", [pc.field("n")])
     for table in (few, many):
         found = readers.scan(table, ["n"], asked)
@@ -102,7 +102,7 @@ def test_rows_come_in_order_and_in_bounded_batches(many, monkeypatch):
         batches = list(readers.scan(many, ["s", "at"], where, batch_rows=16).to_batches())
         assert max(batch.num_rows for batch in batches) <= 16
         found = pa.Table.from_batches(batches)
-        asked = predicate.parse_predicate(where, many.head().stored_schema).to_arrow()
+        asked = predicate.parse_predicate(where, many.session.head().stored_schema).to_arrow()
         assert found == plain.filter(asked).select(["s", "at"])
         assert 50 < found.num_rows == readers.count(many, where)
         assert readers.scan(many, [], where).to_table().num_rows == found.num_rows
@@ -209,7 +209,7 @@ def test_a_connective_may_join_as_much_as_fits_into_a_text(few, where, holds):
     ids=["terms", "list"],
 )
 def test_reading_a_text_costs_in_proportion_to_it(text_of):
-    stored = create(schema=SCHEMA).head().stored_schema
+    stored = create(schema=SCHEMA).session.head().stored_schema
 
     def calls(count):
         where = text_of(count)
@@ -233,15 +233,15 @@ def test_many_equalities_prune_as_a_list_does(many):
     values = [0, 7.5, *range(2000, 2300, 20)]
     equal = " OR ".join(f"n = {n}" for n in values)
     listed = f"n IN ({', '.join(map(str, values))})"
-    found = plan_scan(many.head(), where=equal)
-    assert found.pruning == plan_scan(many.head(), where=listed).pruning
+    found = plan_scan(many.session.head(), where=equal)
+    assert found.pruning == plan_scan(many.session.head(), where=listed).pruning
     assert found.pruning.read == 1
     assert readers.count(many, equal) == readers.count(many, listed) == 1
     assert readers.count(many, f"({equal} OR n IS NULL OR s = 'row 6') AND NOT (n = 5)") == 2
 
 
 def test_leaves_are_not_asked_what_costs_more_than_their_entries():
-    stored = create(schema=SCHEMA).head().stored_schema
+    stored = create(schema=SCHEMA).session.head().stored_schema
     low, first = ColumnStats(2, 0, 9, 0), "1970-01-01/" + "0" * 32
     leaf = Leaf("0" * 64, 1, first, DAY_US // 1000, 5, 5, 1, "0" * 64, (low,))
     for parts, expected in ((20, False), (600, True)):

@@ -27,7 +27,7 @@ NOW = {"retention": timedelta(0), "staging": timedelta(0)}
 
 def forged(table, change):
     """Replace the newest key frame by one whose leaves `change` made of the entries."""
-    version = table.head().version
+    version = table.session.head().version
     root = codec.decode_keyframe(table.store.get(keys.keyframe_key(version)), version)
     entries = entry_columns.concat(
         [table.session.log.key_frames.leaf(leaf) for leaf in root.leaves]
@@ -44,7 +44,7 @@ def forged(table, change):
 def days_of_rows():
     table = create(properties={"keyframe_commits": "1"})
     append(table, events(150, days=150))
-    assert table.head().base.leaves
+    assert table.session.head().base.leaves
     return table
 
 
@@ -53,7 +53,7 @@ def test_leaves_that_overlap_hide_no_live_segment_from_a_vacuum():
     table.clock.advance(10**9)
     vacuum(table, dry_run=False, **NOW)
     append(table, events(1, day=120, first=900))  # the one that stands in the wrong leaf
-    (mine,) = (s for s in live(table.head()) if s.version == table.head().version)
+    (mine,) = (s for s in live(table.session.head()) if s.version == table.session.head().version)
 
     def overlapping(entries):
         ids = [i.hex() for i in entries.column("id").to_pylist()]

@@ -71,7 +71,7 @@ def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 40_000)
     with pytest.raises(InvalidInput, match="segment entries take more than the 40000 bytes"):
         append(table, rows)
-    assert reopen(store).head().version == 0
+    assert reopen(store).session.head().version == 0
     monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 2_000_000)
     append(table, rows)
     assert count(reopen(store), where="value >= 0") == 1100
@@ -81,11 +81,11 @@ def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
 def test_an_object_has_a_tail_from_the_first_byte_beyond_the_bound(monkeypatch, over):
     first = MemoryStore()
     append(create(first), events(500))
-    (plain,) = live(reopen(first).head())
+    (plain,) = live(reopen(first).session.head())
     monkeypatch.setattr(limits, "WHOLE_BYTES", plain.bytes - over)
     store = MemoryStore()
     append(create(store), events(500))
-    (segment,) = live(reopen(store).head())
+    (segment,) = live(reopen(store).session.head())
     assert (segment.tail is not None) == bool(over)
     assert scan(reopen(store)).to_table().sort_by("at") == events(500).sort_by("at")
 
@@ -119,7 +119,7 @@ def test_a_thousand_row_groups_are_read(monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 2**16)
     store = MemoryStore()
     append(create(store), events(5_000))
-    (segment,) = live(reopen(store).head())
+    (segment,) = live(reopen(store).session.head())
     assert segment.tail is not None
     assert scan(reopen(store), ["value"], where="value < 100").to_table().num_rows == 200
     assert scan(reopen(store)).to_table().sort_by("at") == events(5_000).sort_by("at")
@@ -144,7 +144,7 @@ def test_a_thousand_columns_with_statistics_make_the_whole_way(monkeypatch):
     (task,) = compaction.plan(table, policy).tasks
     assert compaction.perform(table, task, policy).ok
     again = reopen(store)
-    (segment,) = live(again.head())
+    (segment,) = live(again.session.head())
     assert (segment.tail is not None, len(segment.stats)) == (True, width)
     found = scan(again, ["column 7", "column 999"], where='"column 500" = 2').to_table()
     assert found.column("column 999").to_pylist() == [2, 2]

@@ -27,8 +27,8 @@ def test_an_id_that_is_live_is_refused_in_a_later_epoch_too():
     append(table, events(1))
     append(table, events(1, first=5))
     table = reopen(table.store)
-    first = live(table.head())[0]
-    again = replaced(add_of(first), epoch=table.head().version)
+    first = live(table.session.head())[0]
+    again = replaced(add_of(first), epoch=table.session.head().version)
     with pytest.raises(errors.CommitConflict, match="already live"):
         commit(table, again)
     assert fsck(Table(table.store)).ok
@@ -54,7 +54,7 @@ def test_an_id_that_is_live_cannot_be_added_under_another_key():
     )
     with pytest.raises(errors.CommitConflict, match="already live"):
         table.commit(table.transaction("append", [twin]))
-    assert reopen(table.store).head().version == 1
+    assert reopen(table.store).session.head().version == 1
     append(table, events(1))
     builders.check_sound(table.store)
 
@@ -65,8 +65,8 @@ def test_an_id_of_ones_own_that_is_added_again_at_a_later_epoch_is_refused(dropp
     table = create(MemoryStore())
     append(table, events(2))
     table.write_keyframe()
-    (segment,) = live(table.head())
-    again = replaced(add_of(segment), epoch=table.head().version)
+    (segment,) = live(table.session.head())
+    again = replaced(add_of(segment), epoch=table.session.head().version)
     actions = [drop_of(segment), again] if dropped else [again]
     with pytest.raises(errors.CommitConflict, match="is already live"):
         table.commit(table.transaction("again", actions))
@@ -85,7 +85,7 @@ def test_an_id_that_is_live_in_another_chunk_is_refused(monkeypatch):
     table = reopen(table.store)
     first = live(table.refresh())[0]
     other = "2013-01-19" if first.chunk < "2013-01-15" else "2013-01-01"
-    again = replaced(add_of(first), chunk=other, epoch=table.head().version)
+    again = replaced(add_of(first), chunk=other, epoch=table.session.head().version)
     with pytest.raises(errors.CommitConflict, match="already live"):
         commit(table, again)
     check_sound(table.store)

@@ -35,7 +35,7 @@ def test_restore_looks_for_what_it_brings_back():
     overwrite(table, events(1, first=1), **DAY)
     (old,) = live(table.snapshot(1))
     table.store.delete([keys.key_of(old)])
-    before = table.head().version
+    before = table.session.head().version
     with pytest.raises(errors.DataLoss, match="1 of 1"):
         table.restore(1)
     assert table.refresh().version == before
@@ -46,7 +46,7 @@ def test_what_a_vacuum_took_since_is_not_called_lost():
     append(table, events(1))
     overwrite(table, events(1, first=1), **DAY)
     behind = reopen(table.store)
-    actions = restoration(behind.head(), behind.snapshot(1))
+    actions = restoration(behind.session.head(), behind.snapshot(1))
     table.clock.advance(10**9)
     append(table, events(1, first=2))
     vacuum(table, dry_run=False, **NOW)

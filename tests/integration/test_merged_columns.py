@@ -68,7 +68,7 @@ def columns_after(*tables):
         if not t.store.forks:
             check_sound(t.store)
         assert fsck(t, checksums=True).findings == ()
-    return tables[0].head().schema
+    return tables[0].session.head().schema
 
 
 def merge_all(tables):

@@ -164,7 +164,7 @@ def test_g3_a_row_that_moved_in_a_third_log_is_there_once():
 @pytest.mark.hazard("G3")
 def test_g3_a_row_that_a_restore_moved_back_is_there_once():
     one = numbers_on_two_days()
-    before = one.head().version
+    before = one.session.head().version
     update(one, {"at": noon(1)}, "number = 1")
     two = another(one)
     one.restore(before)

@@ -150,7 +150,7 @@ def test_what_cannot_be_a_name_is_refused_at_once(name):
     t = create()
     kinds = [pa.int64(), pa.list_(pa.struct([("ok", pa.int8()), (name, pa.int8())]))]
     for field in (pa.field(name, kinds[0]), pa.field("ok", kinds[1])):
-        wanted = pa.schema([*t.head().schema, field])
+        wanted = pa.schema([*t.session.head().schema, field])
         with pytest.raises(errors.InvalidInput, match="is not a valid name for"):
             create(schema=wanted)
         with pytest.raises(errors.InvalidInput, match="is not a valid name for"):

@@ -188,13 +188,15 @@ def test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at(
     def overtaken(key):
         if key == begun:
             spy.before_put = lambda key: None
-            assert vacuumed(t) == t.head().version - 2
-            assert publish(t, "delta").first == t.head().version - 2
+            assert vacuumed(t) == t.session.head().version - 2
+            assert publish(t, "delta").first == t.session.head().version - 2
 
     spy.before_put = overtaken
     assert publish(Table.open("", store=spy), "delta").first == 0
     assert fsck(t).ok
-    assert readings(t, t.refresh().meta.horizon)["deltalake"] == known_rows(t, t.head().version)
+    assert readings(t, t.refresh().meta.horizon)["deltalake"] == known_rows(
+        t, t.session.head().version
+    )
 
 
 @pytest.mark.sample(0, verify=3)

@@ -86,7 +86,7 @@ def read(place):
     table = place.open("reader")
     assert scan(table).to_table().num_rows == 6
     table.refresh()
-    assert [entry.version for entry in table.history(limit=1)] == [table.head().version]
+    assert [entry.version for entry in table.history(limit=1)] == [table.session.head().version]
     return table
 
 
@@ -105,7 +105,7 @@ def contended(place, who):
     spy = builders.Spy(place.store(who))
     table = Table(spy, clock=ManualClock(builders.START_MS * 2, 5))
     rival = place.open(who)
-    table.head()
+    table.session.head()
     races = itertools.count()
 
     def lose_twice(key):
@@ -168,7 +168,7 @@ def copy_from(place):
     target = MemoryStore()
     for _ in range(2):
         follow(place.open("replica-source"), Table(target), name="far")
-    assert place.open("replica-source").head().meta.replicas["far"].acked == 1
+    assert place.open("replica-source").session.head().meta.replicas["far"].acked == 1
 
 
 def copy_to(place):
@@ -186,7 +186,7 @@ def publications(place):
     """A publisher in both formats, with the deletes of rows and a checkpoint of its start."""
     table = place.create("admin")
     append(table, builders.events(4000))
-    (segment,) = builders.live(table.head())
+    (segment,) = builders.live(table.session.head())
     delete_rows(table, {segment.id: range(0, 4000, 2)})
     for name in ("delta", "iceberg"):
         done = publish(place.open("publisher"), name, first=2)
@@ -197,7 +197,7 @@ def vacuum_published(place):
     """A vacuum of a table that is published, and the end of both publications."""
     table = place.create("admin")
     append(table, builders.events(4000))
-    (segment,) = builders.live(table.head())
+    (segment,) = builders.live(table.session.head())
     delete_rows(table, {segment.id: range(0, 4000, 2)})
     append(table, builders.events(6, day=1))
     overwrite(table, builders.events(1, day=9), start="1970-01-02")
@@ -336,7 +336,7 @@ def test_a_reader_neither_writes_nor_deletes_and_is_told_so(place):
         place.store("reader").delete([keys.commit_key(0)])
     with pytest.raises(errors.InvalidInput, match="denied"):
         table.set_properties({"user.a": "b"})
-    assert place.open("admin").head().version == 1
+    assert place.open("admin").session.head().version == 1
 
 
 @pytest.mark.sample(2)

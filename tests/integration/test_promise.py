@@ -130,7 +130,7 @@ def test_w10_an_unclear_answer_proves_nothing():
     table = reopen(silent)
     with pytest.raises(errors.Unavailable):
         append(table, events(1, first=9))
-    assert reopen(store).head().version == 1
+    assert reopen(store).session.head().version == 1
     silent.silent = False
     assert append(table, events(1, first=9)) == 2
 

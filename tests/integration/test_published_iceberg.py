@@ -80,7 +80,7 @@ def sizes(request):
 def test_every_type_reads_as_scan_reads_it(tmp_path, granularity, format_version):
     table = table_of_every_type(tmp_path, granularity=granularity)
     done = publish(table, format_version=format_version)
-    assert (done.first, done.last, done.put) == (0, table.head().version, done.last + 1)
+    assert (done.first, done.last, done.put) == (0, table.session.head().version, done.last + 1)
     check_versions(table, range(done.last + 1))
 
 
@@ -124,7 +124,7 @@ def test_evolved_tables_agree_or_are_refused(tmp_path, seed, format_version):
         chain.step()
     table, refused = chain.table, []
     publisher = IcebergPublisher(table.session, format_version=format_version)
-    for version in range(table.refresh().meta.horizon, table.head().version + 1):
+    for version in range(table.refresh().meta.horizon, table.session.head().version + 1):
         try:
             publisher.publish(version, version)
         except InvalidInput as error:
@@ -176,10 +176,12 @@ def test_dates_that_became_timestamps_need_format_3_or_a_compaction(tmp_path):
     table.widen_column("d", pa.timestamp("us"))
     with pytest.raises(InvalidInput, match="have column 'd' as a date"):
         publish(table, 2)
-    for segment in table.head().segments():
+    for segment in table.session.head().segments():
         compaction.run(table, policy=compaction.Policy(target_bytes=segment.bytes * 100))
     append(table, scan(table).to_table())
-    wide = table.drop_segments([s for s in table.head().segments() if s.schema == 1], reason="old")
+    wide = table.drop_segments(
+        [s for s in table.session.head().segments() if s.schema == 1], reason="old"
+    )
     publish(table, wide)
     check_versions(table, [wide])
 
@@ -191,7 +193,7 @@ def test_dates_that_became_timestamps_need_format_3_or_a_compaction(tmp_path):
 )  # fmt: skip
 def test_pruning_by_bounds_loses_no_row(every_type, predicate):
     want = scan(every_type, where=predicate, columns=["row"]).to_table().num_rows
-    path = metadata_path(every_type, every_type.head().version)
+    path = metadata_path(every_type, every_type.session.head().version)
     # pyiceberg orders NaN like Arrow, as `scan` does.
     got = StaticTable.from_metadata(path).scan(row_filter=predicate.replace(" true", " TRUE"))
     assert got.to_arrow().num_rows == want
@@ -248,7 +250,7 @@ def test_a_branch_has_its_parents_segments_by_their_own_place(tmp_path):
     assert done.first == branch.store.forks[0].held
     assert not objects(table.store)
     publish(table)
-    check_versions(table, [table.head().version])
+    check_versions(table, [table.session.head().version])
 
 
 @pytest.mark.verify
@@ -287,7 +289,7 @@ def test_one_by_one_is_as_at_once(format_version):
     publish(table, format_version=format_version)
     at_once = objects(table.store)
     table.store.delete(at_once)
-    for version in range(table.head().version + 1):
+    for version in range(table.session.head().version + 1):
         handle = Table.open(table.uri, store=table.store)
         publish(handle, version, version, format_version=format_version)
     assert objects(table.store) == at_once
@@ -299,7 +301,7 @@ def test_one_version_is_published_with_what_it_names():
     publish(table)
     whole = objects(table.store)
     table.store.delete(whole)
-    last = table.head().version
+    last = table.session.head().version
     publish(table, last)
     alone = objects(table.store)
     assert alone.items() <= whole.items()
@@ -480,7 +482,7 @@ def test_a_version_that_another_program_took_is_not_replaced():
         publisher.publish()
     assert raised.value.key == "metadata/v4.metadata.json"
     assert table.store.get("metadata/v4.metadata.json") == b"theirs"
-    above = f"metadata/v{table.head().version + 1}.metadata.json"
+    above = f"metadata/v{table.session.head().version + 1}.metadata.json"
     assert table.store.put_if_absent(above, b"theirs")
     with pytest.raises(Corrupt) as raised:
         publish(table)
@@ -517,12 +519,14 @@ def test_a_table_that_was_replaced_is_not_published_into_the_old_publication(tmp
 def test_a_table_that_went_on_from_an_older_copy_is_not_published_on():
     table = history()
     publish(table, 0, 6)
-    for version in range(5, table.head().version + 1):  # as if `_log/` was put back from a copy
+    for version in range(
+        5, table.session.head().version + 1
+    ):  # as if `_log/` was put back from a copy
         table.store.delete([keys.commit_key(version), keys.keyframe_key(version)])
     other = reopen(table.store)
     append(other, events(1, day=11, first=800))
     append(other, events(1, day=12, first=801))
-    assert other.head().version == 6
+    assert other.session.head().version == 6
     with pytest.raises(Corrupt, match="restored from an older copy") as raised:
         publish(other)
     assert raised.value.key == "metadata/v6.metadata.json"
@@ -538,9 +542,9 @@ def test_a_copy_that_got_older_versions_goes_on(tmp_path):
     replication.backfill(table, copy)
     append(table, events(1, day=15, first=850))
     replication.follow(table, copy)
-    assert publish(Table.open(copy)).put == table.head().version - before.last
+    assert publish(Table.open(copy)).put == table.session.head().version - before.last
     assert [*audit_iceberg(Table.open(copy).session)] == []
-    check_versions(Table.open(copy), [before.first, table.head().version])
+    check_versions(Table.open(copy), [before.first, table.session.head().version])
 
 
 @pytest.mark.verify
@@ -549,7 +553,7 @@ def test_the_form_of_a_publication_stays():
     publish(table, format_version=3)
     append(table, events(1, day=20, first=500))
     assert publish(table).put == 1
-    newest = json.loads(table.store.get(f"metadata/v{table.head().version}.metadata.json"))
+    newest = json.loads(table.store.get(f"metadata/v{table.session.head().version}.metadata.json"))
     assert newest["format-version"] == 3
     with pytest.raises(InvalidInput, match="format version of the publication"):
         publish(table, format_version=2)
@@ -590,7 +594,7 @@ def test_paths_with_spaces_and_letters_are_read(tmp_path):
 def test_old_versions_go_and_what_later_ones_need_stays(tmp_path):
     table = history(LocalStore(str(tmp_path)))
     publish(table)
-    whole, last = objects(table.store), table.head().version
+    whole, last = objects(table.store), table.session.head().version
     assert cut_iceberg(table.session, 0, run=True) == ()
     assert cut_iceberg(table.session, last + 1, run=True) == ()  # none would be left
     foreseen = cut_iceberg(table.session, 8, run=False)
@@ -633,14 +637,14 @@ def test_nothing_of_vacuumed_versions_comes_back():
     left, horizon = objects(table.store), table.refresh().meta.horizon
     assert min(v for v in map(parse_metadata_key, left) if v is not None) == horizon
     assert [*audit_iceberg(table.session)] == []
-    publish(table, None, table.head().version - 1)
+    publish(table, None, table.session.head().version - 1)
     append(table, events(1, day=31, first=901))
     publish(table)
     assert not {key for key, _ in cut_iceberg(table.session, horizon, run=False)}
     new = {key.split("-")[0] for key in objects(table.store).keys() - left.keys()}
     assert new == {"metadata/manifest", "metadata/snap"} | {
         f"metadata/v{version}.metadata.json"
-        for version in range(horizon + 1, table.head().version + 1)
+        for version in range(horizon + 1, table.session.head().version + 1)
     }
     assert [*audit_iceberg(table.session)] == []
 
@@ -696,7 +700,9 @@ def test_an_audit_compares_each_object(format_version):
         assert key in {problem.key for problem in audit_iceberg(table.session)}, key
         table.store.delete([key])
         found = {problem.key for problem in audit_iceberg(table.session)}
-        ends = [f"metadata/v{version}.metadata.json" for version in (0, table.head().version)]
+        ends = [
+            f"metadata/v{version}.metadata.json" for version in (0, table.session.head().version)
+        ]
         assert key in found or key in ends  # of the publication
         table.store.put_if_absent(key, whole[key])
     table.store.put_if_absent("metadata/stranger.avro", b"")

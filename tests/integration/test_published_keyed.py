@@ -116,8 +116,8 @@ def test_every_version_of_each_rule_reads_as_scan_reads_it(tmp_path, form, optio
     name = form.split()[0]
     done = publish(t, name, **FORMATS[form])
     assert (done.first, done.behind) == (0, 0)
-    assert check_engines(t, name) == done.last + 1 == t.head().version + 1
-    entries = ShownRows(t.store).entries(t.head())
+    assert check_engines(t, name) == done.last + 1 == t.session.head().version + 1
+    entries = ShownRows(t.store).entries(t.session.head())
     assert "vector_rows" in entries.column_names, "nothing is hidden at the end: this proves little"
     assert fsck(t).ok
 
@@ -168,7 +168,7 @@ def test_columns_of_logs_are_not_shown_and_others_than_the_key_may_be_null():
     publish(t, "iceberg")
     (described,) = [a["metaData"] for a in actions_of(t, 0) if "metaData" in a]
     fields = json.loads(described["schemaString"])["fields"]
-    newest = json.loads(t.store.get(f"metadata/v{t.head().version}.metadata.json"))
+    newest = json.loads(t.store.get(f"metadata/v{t.session.head().version}.metadata.json"))
     (schema,) = newest["schemas"]
     wanted = [(name, name != "id") for name in ROWS.names]
     assert [(f["name"], f["nullable"]) for f in fields] == wanted
@@ -191,9 +191,9 @@ def test_late_rows_below_no_log_are_in_no_manifest():
     upsert(t, rows(1, 2, rank=5))
     upsert(t, mixed(rows(1, rank=3), gone(2, 3, rank=7)))
     compact_all(t)
-    kinds = {s.slice.kind: s for s in live(t.head())}
+    kinds = {s.slice.kind: s for s in live(t.session.head())}
     assert kinds.keys() == {"base", "late"}, "the compaction left no late rows: this proves nothing"
-    publish(t, "iceberg", first=t.head().version)
+    publish(t, "iceberg", first=t.session.head().version)
     manifests = [key for key in objects_under(t, "iceberg") if "/manifest-" in key]
     listed = {e["data_file"]["file_path"] for k in manifests for e in avro_records(t.store.get(k))}
     assert not any(kinds["late"].id in path for path in listed)
@@ -204,14 +204,14 @@ def test_an_upsert_is_an_overwrite_to_readers_of_changes():
     upsert(t, rows(1, 2))
     compact_all(t)
     publish(t, "iceberg")
-    newest = json.loads(t.store.get(f"metadata/v{t.head().version}.metadata.json"))
+    newest = json.loads(t.store.get(f"metadata/v{t.session.head().version}.metadata.json"))
     words = [s["summary"]["operation"] for s in newest["snapshots"]]
     assert words[1] == "overwrite"
     assert set(words[2:]) <= {"replace", "append"}  # the compaction, and marks
     publish(t, "delta")
     changes = {
         (version, (a.get("add") or a["remove"])["dataChange"])
-        for version in range(1, t.head().version + 1)
+        for version in range(1, t.session.head().version + 1)
         for a in actions_of(t, version)
         if "add" in a or "remove" in a
     }
@@ -226,18 +226,18 @@ def test_rows_that_are_stored_nowhere_are_refused_or_passed_over(kind):
     loose = pa.schema([f.with_nullable(f.name not in ("id", "at")) for f in ROWS])
     t = table_of(schema=loose, properties={"merge": kind})
     upsert(t, rows(1, 2))
-    made = t.head().version
+    made = t.session.head().version
     with pytest.raises(InvalidInput, match=f"merge={kind} is not published as Delta"):
         publish(t, "delta")
     compact_all(t)
-    compacted = t.head().version
+    compacted = t.session.head().version
     upsert(t, rows(2, 3))
     done = publish(t, "iceberg")
-    assert (done.last, done.behind) == (compacted, t.head().version - compacted)
+    assert (done.last, done.behind) == (compacted, t.session.head().version - compacted)
     assert published_versions(t, "iceberg") == [v for v in range(compacted + 1) if v < made or
                                                 _is_plain(t, v)]  # fmt: skip
     with pytest.raises(InvalidInput, match="merged of several stored ones: compact the table"):
-        publish(t, "iceberg", version=t.head().version)
+        publish(t, "iceberg", version=t.session.head().version)
     assert fsck(t).ok
 
 
@@ -276,7 +276,7 @@ def test_one_by_one_is_as_at_once(form):
     at_once = objects_under(t, name)
     unpublish(t, name, dry_run=False)
     assert not objects_under(t, name)
-    for version in range(t.head().version + 1):
+    for version in range(t.session.head().version + 1):
         other = Table.open(t.uri, store=t.store)
         assert publish(other, name, version=version, **FORMATS[form]).put == 1
     assert objects_under(t, name) == at_once
@@ -292,7 +292,7 @@ def test_publishers_at_once_do_no_harm(form):
     with ThreadPoolExecutor(3) as pool:
         handles = [Table.open(t.uri, store=t.store) for _ in range(3)]
         tasks = [pool.submit(publish, one, name, **FORMATS[form]) for one in handles]
-    assert {task.result().last for task in tasks} == {t.head().version}
+    assert {task.result().last for task in tasks} == {t.session.head().version}
     assert objects_under(t, name) == whole
 
 
@@ -430,7 +430,7 @@ def test_a_lost_segment_stops_the_publisher_and_is_named():
     t = table_of()
     upsert(t, rows(1, 2))
     upsert(t, rows(2, name="second"))
-    lost = keys.key_of(max(live(t.head()), key=lambda segment: segment.version))
+    lost = keys.key_of(max(live(t.session.head()), key=lambda segment: segment.version))
     t.store.delete([lost])
     with pytest.raises(DataLoss, match="is missing"):
         publish(t, "delta")

@@ -99,7 +99,7 @@ def test_rows_come_in_order_of_chunk_and_version(table):
     ],
 )
 def test_filtered_rows_and_counts(table, where):
-    asked = predicate.parse_predicate(where, table.head().stored_schema)
+    asked = predicate.parse_predicate(where, table.session.head().stored_schema)
     expected = everything().filter(asked.to_arrow())
     assert as_rows(readers.scan(table, where=where).to_table()) == as_rows(expected)
     assert readers.count(table, where) == expected.num_rows

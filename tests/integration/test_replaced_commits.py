@@ -88,7 +88,7 @@ def rows(*numbers):
 
 def asked_by_time(table):
     """What a table answers to the times of its versions, by what is right; None: refused."""
-    last, answers = table.head().header.time, {}
+    last, answers = table.session.head().header.time, {}
     for version in range(HEAD, 0, -1):
         # A quarter of an hour after the version.
         time_ms = last - (HEAD - version) * HOUR_MS + HOUR_MS // 4
@@ -117,7 +117,7 @@ def test_neighbours_whose_times_fall_are_no_versions_of_a_time():
     """The lower one seems later than the head, so that the two above what is found fit."""
     store, _ = replaced(4, shift_ms=100 * HOUR_MS, write=note, versions=2)
     answers = asked_by_time(reopen(store))
-    time_ms = reopen(store).head().header.time - 5 * HOUR_MS
+    time_ms = reopen(store).session.head().header.time - 5 * HOUR_MS
     with pytest.raises(errors.Corrupt, match=r"time of version 3 is after .* `eventlog fsck"):
         reopen(store).snapshot(timestamp=time_ms)
     assert not {v: answer for v, answer in answers.items() if answer not in (v, None)}
@@ -308,7 +308,7 @@ def test_a_changed_commit_below_the_horizon_is_told_from_a_source_that_parted():
     table = reopen(store)
     table.clock.advance(10 * 86_400_000)
     vacuum(table, dry_run=False, retention=timedelta(hours=1))
-    assert table.head().meta.horizon > 4
+    assert table.session.head().meta.horizon > 4
     target, clock = MemoryStore(), ManualClock(table.clock.now_ms(), 7)
     follow(reopen(store), Table(target, clock), start="keyframe", clock=clock)
     replace_object(store, keys.commit_key(4), false)

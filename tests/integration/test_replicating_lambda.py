@@ -56,7 +56,7 @@ def test_each_commit_is_copied_when_it_is_announced(bucket, places, monkeypatch)
         answer = replicating.handler(announced(bucket, "tables/one", version), Invocation())
         assert answer == {"batchItemFailures": []}
         copy = Table.open(f"{copies}/one")
-        assert copy.head().version >= version
+        assert copy.session.head().version >= version
     branch = announced(bucket, f"tables/one/_branches/audit/{'a' * 32}", 9)
     assert replicating.handler(branch, Invocation()) == {"batchItemFailures": []}
     # Late and repeated: nothing is copied twice.

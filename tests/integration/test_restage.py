@@ -45,7 +45,7 @@ def late(table, happens):
 
 def fence(table):
     other = reopen(table.store)
-    commit(other, Fence(other.head().version + 1))
+    commit(other, Fence(other.session.head().version + 1))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_fenced_overwrite_replaces_what_it_would_have(table):
 
 def test_a_long_lived_handle_is_fenced_and_gets_in(table):
     warm = reopen(table.store)
-    warm.head()
+    warm.session.head()
     table.clock.advance(40 * 3_600_000)
     append(table, events(1, first=20))
     vacuum(table, dry_run=False, **NOW)
@@ -141,7 +141,7 @@ def test_fences_that_keep_rising_end_in_a_conflict(table):
 
 @pytest.mark.parametrize("since", ["nothing", "replaced"])
 def test_what_landed_before_the_fence_is_not_staged_again(table, since):
-    head = table.head()
+    head = table.session.head()
     adds = stage(table, head, events(1, first=10), 2**29)
     twice = table.transaction("append", adds, read_version=head.version)
     first = commit_staged(table.session, twice)

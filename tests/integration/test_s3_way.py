@@ -284,7 +284,7 @@ def test_large_segments_are_read_behind_a_private_authority(how, bucket, certifi
     names = [random.Random(n).randbytes(700_000).hex() for n in range(2)]
     rows = pa.table([[1, 2], names, [0.5, 1.5]], schema=SCHEMA)
     append(table, rows)
-    (segment,) = table.head().segments()
+    (segment,) = table.session.head().segments()
     assert segment.bytes > 2**20
     assert scan(table, ["name"]).to_table().column("name").to_pylist() == names
 

@@ -64,7 +64,7 @@ def replaced_twice():
 
 def test_without_run_nothing_is_changed():
     table = replaced_twice()
-    before, head = {o.key for o in table.store.list("")}, table.head().version
+    before, head = {o.key for o in table.store.list("")}, table.session.head().version
     report = vacuum(table, **A_DAY)
     assert report.dry_run
     assert report.gone["unnamed"].objects + report.gone["dropped"].objects == 3
@@ -116,9 +116,9 @@ def test_a_second_vacuum_finds_nothing_and_writes_nothing():
 @pytest.mark.hazard("V1")
 def test_v1_an_upload_under_way_is_left_alone():
     table = replaced_twice()
-    late = stage(table, table.head(), events(1, first=60), 2**29)
+    late = stage(table, table.session.head(), events(1, first=60), 2**29)
     vacuum(table, dry_run=False, **A_DAY)
-    assert commit(table, *late) == table.head().version
+    assert commit(table, *late) == table.session.head().version
     assert "row 60" in row_names(table)
 
 
@@ -143,7 +143,7 @@ def test_v2_what_is_held_stays_until_it_is_let_go(holder):
         table.pin("report", 2)
     else:
         commit(table, Attach("copy", 2, "me"))
-        token = table.head().meta.replicas["copy"].token
+        token = table.session.head().meta.replicas["copy"].token
     report = vacuum(table, dry_run=False, **NOW)
     name = "report" if holder == "pin" else "copy"
     assert report.horizon == 2
@@ -169,7 +169,7 @@ def test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen():
 
     def pin_once(key):
         spy.before_put = lambda _: None
-        assert key == keys.commit_key(table.head().version + 1)
+        assert key == keys.commit_key(table.session.head().version + 1)
         other.pin("late", 3)
 
     spy.before_put = pin_once
@@ -217,7 +217,7 @@ def test_v4_foreign_keys_are_never_deleted():
 @pytest.mark.hazard("V5")
 def test_v5_an_older_program_does_not_touch_a_newer_table():
     table = replaced_twice()
-    key = keys.commit_key(table.head().version)
+    key = keys.commit_key(table.session.head().version)
     newer = table.store.get(key).replace(b'"min_writer":1', b'"min_writer":2')
     replace_object(table.store, key, resealed(newer))
     before = objects(table.store)
@@ -319,7 +319,7 @@ def test_a_restored_segment_survives_below_the_fence():
     table = replaced_twice()
     table.pin("old", 2)
     vacuum(table, dry_run=False, **NOW)
-    assert table.head().meta.fence > 2
+    assert table.session.head().meta.fence > 2
     table.restore(2)
     table.unpin("old")
     later(table, 30)
@@ -379,7 +379,7 @@ def test_r1_a_version_that_was_given_up_still_has_its_log():
 def test_a_horizon_never_passes_what_the_head_shows():
     table = replaced_twice()
     with pytest.raises(errors.CommitConflict, match="horizon"):
-        commit(table, Horizon(table.head().version + 1))
+        commit(table, Horizon(table.session.head().version + 1))
 
 
 def test_a_clock_that_runs_wild_takes_no_live_row():
@@ -502,15 +502,21 @@ def test_v6_a_stale_head_takes_no_row_of_a_newer_one():
     append(table, events(1, first=70))
     known = [o.key for o in table.store.list("_log/")]
     append(table, events(1, first=80))
-    late = stage(table, table.head(), events(1, first=90), 2**29)
+    late = stage(table, table.session.head(), events(1, first=90), 2**29)
     commit(table, *late)
     stale = FaultyStore(
         table.store,
         [Fault("list", "stale_list", "_log/", 0, 2)],
-        [*known, *(keys.commit_key(v) for v in (table.head().version - 1, table.head().version))],
+        [
+            *known,
+            *(
+                keys.commit_key(v)
+                for v in (table.session.head().version - 1, table.session.head().version)
+            ),
+        ],
     )
     behind = Table.open(stale.uri, store=stale, clock=table.clock)
-    assert behind.head().version < table.head().version
+    assert behind.session.head().version < table.session.head().version
     vacuum(behind, dry_run=False, full=True, **NOW)
     assert live_keys(table) == objects(table.store)
     assert sorted(row_names(table)) == ["row 30", "row 70", "row 80", "row 90"]

@@ -65,7 +65,7 @@ def test_vacuums_of_an_idle_table_come_to_rest():
 
 def test_a_record_that_lacks_what_a_pin_holds_is_found():
     table = pinned_and_vacuumed()
-    head = table.head()
+    head = table.session.head()
     commit(table, Swept(Sweep(head.meta.fence, head.meta.horizon, head.version)))
     report = fsck(Table(table.store))
     assert not report.ok
@@ -196,7 +196,7 @@ def test_neighbouring_commits_of_another_log_raise_no_horizon(recorded):
     own = take_over(table.store, parted.store, [2, 3])
     with pytest.raises(errors.Corrupt, match=r"version 4 .* version 3.* nothing more is deleted"):
         vacuum(reopen_at(table), dry_run=False)
-    assert reopen(table.store).head().meta.horizon == 0
+    assert reopen(table.store).session.head().meta.horizon == 0
     for key, body in own.items():
         replace_object(table.store, key, body)
     assert vacuum(reopen_at(table), dry_run=False).horizon == 1
@@ -284,14 +284,14 @@ def test_a_vacuum_checks_the_newest_version_that_a_record_covers_when_it_doubts_
 @pytest.mark.parametrize("said", [-1, 0, 1, 2**63 - 1])
 def test_a_record_that_names_a_wrong_version_deletes_nothing_that_a_pin_holds(said):
     table = pinned_and_vacuumed()
-    last = table.head().meta.swept
+    last = table.session.head().meta.swept
     body = table.session.log.spill_bytes(last.pending)
     found = garbage.from_object(body, last.pending.drops, last.version)
     wrong = garbage.to_object([garbage.Dropped(d.key, said, d.bytes) for d in found.values()])
     pending = Spill(codec.sha256(wrong), len(wrong), 0, len(found))
     assert table.store.put_if_absent(keys.frame_key(pending.sha256), wrong)
-    meta = table.head().meta
-    commit(table, Swept(Sweep(meta.fence, meta.horizon, table.head().version, pending)))
+    meta = table.session.head().meta
+    commit(table, Swept(Sweep(meta.fence, meta.horizon, table.session.head().version, pending)))
     append(table, events(1, first=9, day=4))
     for _ in range(2):
         table.clock.advance(10**9)
@@ -312,7 +312,7 @@ WRONG = {
 def test_a_record_that_is_wrong_deletes_nothing_that_a_pin_holds(wrong):
     table = pinned_and_vacuumed()
     [old] = table.snapshot(1).segments()
-    head = table.head()
+    head = table.session.head()
     body = garbage.to_object([WRONG[wrong](keys.key_of(old))])
     pending = Spill(codec.sha256(body), len(body), 0, 1)
     table.store.put_if_absent(keys.frame_key(pending.sha256), body)
@@ -358,7 +358,7 @@ def history(*, horizon, **properties):
     append(table, events(1, first=3, day=3))
     commit(table, drop_of(old))
     append(table, events(1, first=4, day=3))
-    commit(table, Fence(table.head().version), Horizon(horizon))
+    commit(table, Fence(table.session.head().version), Horizon(horizon))
     return table, old
 
 
@@ -398,11 +398,11 @@ def test_what_stays_by_its_id_alone_is_not_put_down_to_the_record(recorded, full
     table = create()
     append(table, events(1))
     table.pin("keep")
-    [old] = table.head().segments()
+    [old] = table.session.head().segments()
     overwrite(table, events(1, first=1), **DAY)
     if recorded:
         vacuum(table, dry_run=False, **NOW)
-    key = keys.segment_key(table.head().version, "1970-01-04", old.id)
+    key = keys.segment_key(table.session.head().version, "1970-01-04", old.id)
     assert table.store.put_if_absent(key, table.store.get(keys.key_of(old)))
     append(table, events(1, first=3, day=6))
     table.clock.advance(10**9)
@@ -423,7 +423,7 @@ def test_what_is_live_again_in_another_object_waits_in_the_record(full):
     table = create(key="name", buckets=1)
     append(table, events(1))
     branch = table.branch("b")
-    [old] = table.head().segments()
+    [old] = table.session.head().segments()
     compact(table, policy=Policy(min_gain=0))
     overwrite(branch, events(1, first=5), read_version=0)
     table.merge(branch)
@@ -495,7 +495,7 @@ def test_an_audit_finds_a_record_of_an_earlier_drop_than_the_last():
     table, old = history(horizon=2)
     table.restore(4)
     dropped = table.refresh().version + 1
-    commit(table, *(drop_of(s) for s in table.head().segments(chunks=["1970-01-06"])))
+    commit(table, *(drop_of(s) for s in table.session.head().segments(chunks=["1970-01-06"])))
     record(table, garbage.Dropped(keys.key_of(old), 5, old.bytes))
     [found] = [f for f in fsck(Table(table.store)).findings if "lacks" not in f.message]
     assert f"version 5, but it was dropped in version {dropped}" in found.message

@@ -38,7 +38,7 @@ class History:
             table.refresh()
             table.clock.advance(1_800_000)
             kind = self.chance.choice(["append", *["delete"] * 3, "compact", "vacuum"])
-            getattr(self, kind)(table, live(table.head()))
+            getattr(self, kind)(table, live(table.session.head()))
 
     def append(self, table, _):
         count = self.chance.randint(2, 5)
@@ -79,7 +79,7 @@ class History:
         for table in (one, two):
             table.refresh()
             assert sorted_names(table) == sorted(wanted)
-            assert count(table) == table.head().totals.rows == len(wanted)
+            assert count(table) == table.session.head().totals.rows == len(wanted)
         self.base = wanted
         return chosen is not None
 
@@ -107,7 +107,7 @@ def test_kept_versions_show_their_rows_whatever_is_vacuumed_and_restored(seed):
     for number in range(HISTORIES):
         history = History(HISTORIES * seed + number + 1000)
         table, chance = history.table, history.chance
-        rows = {table.head().version: sorted_names(table)}
+        rows = {table.session.head().version: sorted_names(table)}
         for step in range(12):
             kind = chance.choice(["write", "write", "restore", "pin", "unpin"])
             if kind == "write":
@@ -120,7 +120,7 @@ def test_kept_versions_show_their_rows_whatever_is_vacuumed_and_restored(seed):
                 for name in [*table.refresh().meta.pins][:1]:
                     table.unpin(name, owner="me")
             rows[table.refresh().version] = sorted_names(table)
-            kept = [v for v in rows if v >= table.head().meta.horizon]
+            kept = [v for v in rows if v >= table.session.head().meta.horizon]
             for version in chance.sample(kept, min(3, len(kept))):
                 assert sorted_names(table, version) == rows[version]
         check_sound(table.store)

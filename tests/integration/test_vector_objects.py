@@ -127,7 +127,7 @@ class TestVacuum:
     def test_versions_within_the_retention_keep_their_vectors(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
-        between = table.head().version
+        between = table.session.head().version
         table.clock.advance(30 * HOUR_MS)
         delete_rows(table, {six: [1]})
         report = vacuum(table, retention=timedelta(hours=24), staging=timedelta(0), dry_run=False)
@@ -143,7 +143,7 @@ class TestVacuum:
     def test_a_pin_keeps_the_vectors_of_its_version(self, recorded):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
-        pinned = table.head().version
+        pinned = table.session.head().version
         table.pin("audit", pinned, owner="me")
         delete_rows(table, {six: [1]})
         for _ in range(1 + recorded):
@@ -158,12 +158,12 @@ class TestVacuum:
     def test_a_record_that_lacks_a_held_vector_is_reported_and_not_believed(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
-        pinned = table.head().version
+        pinned = table.session.head().version
         table.pin("audit", pinned, owner="me")
         delete_rows(table, {six: [1]})
         swept(table)
         record = table.refresh().meta.swept
-        forged = msgspec.structs.replace(record, version=table.head().version, pending=None)
+        forged = msgspec.structs.replace(record, version=table.session.head().version, pending=None)
         table.commit(table.transaction("vacuum", [Swept(forged)]))
         assert any("lacks this object of deletion vectors" in m for _, m in problems(table))
         swept(table, full=True)
@@ -186,7 +186,9 @@ class TestVacuum:
         body = garbage.to_object([replaced(row, version=pinned) for row in rows.values()])
         pending = Spill(codec.sha256(body), len(body), 0, len(rows))
         table.store.put_if_absent(keys.frame_key(pending.sha256), body)
-        forged = msgspec.structs.replace(record, version=table.head().version, pending=pending)
+        forged = msgspec.structs.replace(
+            record, version=table.session.head().version, pending=pending
+        )
         table.commit(table.transaction("vacuum", [Swept(forged)]))
         assert any(f"but it was dropped in version {last}" in m for _, m in problems(table))
         swept(table)
@@ -289,7 +291,7 @@ class TestCopies:
         delete_rows(table, {six: [1], four: [1]})
         table.restore(3)
         follow(table, Table(copy))
-        for version in range(2, table.head().version + 1):
+        for version in range(2, table.session.head().version + 1):
             assert row_numbers(reopen(copy), version) == row_numbers(table, version)
         assert vectors(copy) == vectors(table.store)
         assert not problems(reopen(copy))
@@ -300,14 +302,14 @@ class TestCopies:
             delete_rows(table, {six: [number]})
         table.restore(2)
         delete_rows(table, {four: [0]})
-        table.session.log.snapshot(table.head().version)
+        table.session.log.snapshot(table.session.head().version)
         copy = MemoryStore()
         fsck(table, repair=True)
         follow(table, Table(copy), start="keyframe")
         assert row_numbers(reopen(copy)) == row_numbers(table)
         backfill(table, Table(copy))
         assert vectors(copy) == vectors(table.store)
-        for version in range(2, table.head().version + 1):
+        for version in range(2, table.session.head().version + 1):
             assert row_numbers(reopen(copy), version) == row_numbers(table, version)
 
     @pytest.mark.parametrize("at", [0, 10, -1])
@@ -322,7 +324,7 @@ class TestCopies:
         with pytest.raises(errors.DataLoss, match="fsck") as caught:
             follow(table, Table(copy))
         assert caught.value.key == key
-        assert reopen(copy).head().version == 2
+        assert reopen(copy).session.head().version == 2
 
     def test_other_bytes_at_the_copy_are_not_taken_for_the_vectors(self):
         table, six, _ = two_segments()
@@ -352,7 +354,7 @@ class TestVectorsInTheLog:
     def test_copies_and_vacuums_have_nothing_to_do_with_them(self):
         table, six, four = two_segments()
         delete_rows(table, {six: [0]}, in_log=True)
-        table.pin("audit", table.head().version, owner="me")
+        table.pin("audit", table.session.head().version, owner="me")
         delete_rows(table, {six: [1], four: [2]}, in_log=True)
         branch = table.branch("try")
         delete_rows(branch, {six: [2]}, in_log=True)
@@ -419,7 +421,7 @@ class TestRestore:
         assert "deleted" not in msgspec.json.decode(msgspec.json.encode(table.refresh().totals))
         table.restore(4)
         assert row_numbers(table) == row_numbers(table, 4)
-        assert table.restore(4) == table.head().version  # nothing to do
+        assert table.restore(4) == table.session.head().version  # nothing to do
         assert not problems(check_sound(table.store))
 
     def test_rows_come_back_also_where_a_column_with_statistics_was_dropped(self):
@@ -460,7 +462,7 @@ class TestRestore:
 
     def test_nothing_but_the_vector_of_a_live_segment_is_exchanged(self):
         table, six, _four = two_segments()
-        before = table.head()
+        before = table.session.head()
         delete_rows(table, {six: [0]})
         [segment] = [s for s in live(table.refresh()) if s.id == six]
         same = add_of(segment)
@@ -550,7 +552,7 @@ class TestFsck:
     def test_held_vectors_are_looked_at(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
-        table.pin("audit", table.head().version, owner="me")
+        table.pin("audit", table.session.head().version, owner="me")
         delete_rows(table, {six: [1]})
         first, _ = vectors(table.store)
         body = table.store.get(first)
@@ -562,7 +564,7 @@ class TestFsck:
     def test_vectors_that_are_live_and_held_are_reported_once(self):
         table, six, _ = two_segments()
         delete_rows(table, {six: [0]})
-        table.pin("audit", table.head().version, owner="me")
+        table.pin("audit", table.session.head().version, owner="me")
         body = table.store.get(*needed(table))
         replace_object(table.store, *needed(table), body[:14] + b"?" + body[15:])
         assert len(problems(table)) == 1
@@ -693,17 +695,17 @@ class TestMerges:
         forms = {one: live(one.refresh()) for one in (table, other)}
         assert self.settled(table, other) == [2, 3, 11, 12, 13]
         vectors_now = [
-            {s.id: vector_hash(s.vector) for s in live(t.head())} for t in (table, other)
+            {s.id: vector_hash(s.vector) for s in live(t.session.head())} for t in (table, other)
         ]
         assert vectors_now[0] == vectors_now[1]
-        assert {s.id for s in live(table.head())} == {s.id for s in forms[table]}
+        assert {s.id for s in live(table.session.head())} == {s.id for s in forms[table]}
 
     def test_all_rows_of_a_segment_deleted_by_both_together_drop_it(self):
         table, other, _six, four = self.parted()
         delete_rows(other, {four: [0, 1]})
         delete_rows(table, {four: [2, 3]})
         assert self.settled(table, other) == [0, 1, 2, 3, 4, 5]
-        assert len(live(table.head())) == len(live(other.head())) == 1
+        assert len(live(table.session.head())) == len(live(other.session.head())) == 1
 
     def test_a_segment_that_one_dropped_is_gone_whatever_the_other_deleted_from_it(self):
         table, other, six, _four = self.parted()
@@ -715,7 +717,7 @@ class TestMerges:
         """Update rows of segments: others come in their place, from this number on."""
         table.refresh()
         count_ = sum(map(len, positions.values()))
-        staged = stage(table, table.head(), events(count_, first=first), 2**29)
+        staged = stage(table, table.session.head(), events(count_, first=first), 2**29)
         actions = [*staged_deletes(table, positions), Update(count_, paired=False), *staged]
         return table.commit(table.transaction("update", actions))
 
@@ -901,7 +903,7 @@ class TestMerges:
             drops = [drop_of(new)] if whole and one is other else []
             some = {six: [0]} if whole else deleted
             updated = sum(map(len, some.values())) + 2 * len(drops)
-            staged = stage(one, one.head(), events(updated, first=90), 2**29)
+            staged = stage(one, one.session.head(), events(updated, first=90), 2**29)
             actions = [Update(updated, paired=False), *drops]
             actions += [*staged_deletes(one, some), *staged]
             one.commit(one.transaction("update", actions, app=App("job", 1)))

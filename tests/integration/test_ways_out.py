@@ -183,7 +183,7 @@ def test_w18_what_the_source_lacks_too_is_not_explained_by_its_start():
     with pytest.raises(errors.VersionNotReplicated):
         replication.backfill(young, Table(copy))
     with pytest.raises(errors.Corrupt, match="--backfill"):
-        Table(copy).head()
+        Table(copy).session.head()
     assert list(copy.list(keys.STARTS_PREFIX)) == []
     replication.backfill(t, Table(copy))
     assert fsck(Table(copy), objects=True).findings == ()
@@ -200,7 +200,7 @@ def test_w18_a_lost_commit_is_not_filled_from_another_log():
     with pytest.raises(errors.CommitConflict, match="parted below version 5"):
         replication.backfill(other, Table(t.store))
     with pytest.raises(errors.Corrupt, match="but not 4"):
-        Table(t.store).head()
+        Table(t.store).session.head()
 
 
 @pytest.mark.hazard("W18")
@@ -537,7 +537,7 @@ def loaded_again(pair):
 @pytest.mark.parametrize("turn", [1, -1])
 def test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice(take, turn):
     one, two = parted(2)
-    version = one.head().version
+    version = one.session.head().version
     for number, table in ((21, one), (22, two)):
         job(table, 11)
         table.restore(version, forget_units=True)
@@ -554,7 +554,7 @@ def test_w18_a_unit_that_both_have_forgotten_is_loaded_again_after_a_choice(take
 @pytest.mark.parametrize("turn", [1, -1])
 def test_w18_nobody_chooses_where_both_have_forgotten_a_unit_and_have_the_same_rows(turn):
     one, two = parted(2)
-    version = one.head().version
+    version = one.session.head().version
     for table in (one, two):
         job(table, 11)
         table.restore(version, forget_units=True)

@@ -41,7 +41,7 @@ def widened(**options):
     append(table, days(20))
     table.widen_column("d", NTZ)
     table.widen_column("day", NTZ)
-    late = pa.table([[NOON], [70], [NOON]], schema=table.head().schema)
+    late = pa.table([[NOON], [70], [NOON]], schema=table.session.head().schema)
     append(table, late)
     return table
 
@@ -82,7 +82,7 @@ def test_bounds_of_dates_are_those_of_times(granularity):
 
 def test_segments_of_dates_are_pruned_and_dropped_by_their_bounds():
     table = widened(granularity="all")
-    planned = lambda where: len(plan_scan(table.head(), where=where).segments())
+    planned = lambda where: len(plan_scan(table.session.head(), where=where).segments())
     assert planned("d = '2013-01-20'") == 1
     assert planned("d > '2013-01-08T00:00:00.000001'") == 1
     assert planned("d > '2013-01-21'") == 0
@@ -113,7 +113,7 @@ def test_a_writer_that_evolves_the_table_widens_its_dates():
     append(
         table, times.cast(pa.schema([DAYS.field("day"), DAYS.field("n"), ("d", NTZ)])), evolve=True
     )
-    assert table.head().schema.field("d").type == NTZ
+    assert table.session.head().schema.field("d").type == NTZ
 
 
 def test_a_default_of_a_date_is_its_midnight_after_a_widening():
@@ -136,7 +136,9 @@ def test_keyed_tables_order_and_prune_by_widened_columns(role, narrow, wide, fir
     )
     order = {"order_by": "x"} if role == "order" else {}
     table = create(schema=schema, key="k", granularity="all", buckets=4, **order)
-    rows = lambda x, v: pa.table([[0] * 9, range(9), [x] * 9, [v] * 9], schema=table.head().schema)
+    rows = lambda x, v: pa.table(
+        [[0] * 9, range(9), [x] * 9, [v] * 9], schema=table.session.head().schema
+    )
     upsert(table, rows(first, "old"))
     table.widen_column("x", wide)
     upsert(table, rows(second, "new"))
@@ -156,7 +158,10 @@ def test_keys_of_wider_numbers_stay_in_their_buckets(narrow, wide, first, second
     keys = [first + n for n in range(20)]
     upsert(table, pa.table([[0] * 20, keys, ["old"] * 20], schema=schema))
     table.widen_column("k", wide)
-    upsert(table, pa.table([[0] * 21, [*keys, second], ["new"] * 21], schema=table.head().schema))
+    upsert(
+        table,
+        pa.table([[0] * 21, [*keys, second], ["new"] * 21], schema=table.session.head().schema),
+    )
     for _ in range(2):
         assert scan(table).to_table()["v"].to_pylist() == ["new"] * 21
         assert count(table, f"k = {first}") == 1
@@ -172,4 +177,4 @@ def test_a_date_in_the_key_stays_a_date():
     with pytest.raises(errors.InvalidInput, match="'k' must stay a date: it is in the key"):
         table.widen_column("k", NTZ)
     table.widen_column("v", NTZ)
-    assert table.head().schema.field("v").type == NTZ
+    assert table.session.head().schema.field("v").type == NTZ

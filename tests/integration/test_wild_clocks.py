@@ -88,7 +88,7 @@ def test_a_table_of_1970_is_written_again_once_its_time_is_corrected(early):
         ):
             verb()
     assert table.set_clock() == 4
-    assert table.head().timestamp == datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert table.session.head().timestamp == datetime.fromtimestamp(NOW_MS / 1000, UTC)
     append(table, events(1, first=9))
     assert sorted_names(table) == [*before, "row 9"]
     # Nobody knows when the others were written: they are not given up before their time.
@@ -137,13 +137,13 @@ def test_a_unit_of_work_takes_effect_once_whatever_the_clock_was_set_to(early):
     append(table, events(1, first=51), app_id="a third", app_seq=1)
     table.clock.advance(91 * DAY_MS)
     append(table, events(1, first=52), app_id="a fourth", app_seq=1)
-    assert set(table.head().meta.apps) == {"another", "a third", "a fourth"}
+    assert set(table.session.head().meta.apps) == {"another", "a third", "a fourth"}
 
 
 def test_times_that_are_right_cannot_be_set(late):
     table = create()
     append(table, events(1))
-    newest = table.head().header.time
+    newest = table.session.head().header.time
     for ms in (newest, newest + 1, newest + YEAR_MS, newest + timing.MAX_LEAP_MS):
         with pytest.raises(errors.CommitConflict, match="needs no correction"):
             table.set_clock(datetime.fromtimestamp(ms / 1000, UTC))
@@ -154,7 +154,7 @@ def test_times_that_are_right_cannot_be_set(late):
 
 def test_who_set_the_clock_last_is_not_overtaken(late):
     first, second = at(late, NOW_MS, 70), at(late, NOW_MS, 80)
-    head = second.head()
+    head = second.session.head()
     first.set_clock()
     stale = SetClock(head.version, head.header.time, NOW_MS)
     with pytest.raises(errors.CommitConflict, match="is not the newest"):
@@ -270,7 +270,7 @@ def test_effective_times(clock, version, time_ms, wanted):
 def test_a_wrong_clock_makes_no_job_run_twice():
     table = create()
     append(table, events(1), app_id="load", app_seq=1)
-    ahead = ManualClock(table.head().header.time + 1000 * DAY_MS, seed=9)
+    ahead = ManualClock(table.session.head().header.time + 1000 * DAY_MS, seed=9)
     append(Table.open("", store=table.store, clock=ahead), events(1), app_id="other", app_seq=1)
     append(reopen(table.store), events(1), app_id="load", app_seq=1)
     assert count(table) == 2

@@ -28,7 +28,7 @@ COMPACTIONS = (
         "drops-read-again-at-the-commit",
         "K7",
         "a rewrite drops the segments that it read, not those that are live now",
-        becomes("[drop_of(s) for s in t.head().segments() if s.chunk in task.chunks]"),
+        becomes("[drop_of(s) for s in t.session.head().segments() if s.chunk in task.chunks]"),
         "test_what_arrives_meanwhile_stays_beside",
     ),
     mutant(

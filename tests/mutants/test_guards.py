@@ -109,9 +109,9 @@ def test_f1_a_void_transaction_does_not_lend_its_name_to_another_of_its_id(table
 
 
 def test_f3_a_published_replace_is_void(table):
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     plain = table.transaction("replace", [drop_of(segment), add(table)])
-    published = replaced(plain, until=table.head().version + 4)
+    published = replaced(plain, until=table.session.head().version + 4)
     assert "only appends" in judged(table, published).void[plain.id]
     assert judged(table, plain).accepted == (plain.id,)
 
@@ -127,7 +127,7 @@ def test_f2_a_unit_that_is_published_under_another_id_has_one_effect(table):
 def test_f3_a_published_append_that_was_dropped_does_not_come_back(table):
     """No other guard prevents it: its segment is no longer live."""
     append_ = table.transaction("append", [add(table)])
-    published = replaced(append_, until=table.head().version + 8)
+    published = replaced(append_, until=table.session.head().version + 8)
     state = fold_all(table.store)[-1][0]
     once = fold.judge([published], state, state.header.time + 1)
     mark = once.meta.published[append_.id]
@@ -149,14 +149,16 @@ def test_v1_a_fence_never_falls(table):
 def test_v1_a_dropped_segment_whose_add_may_come_again_waits(table):
     vacuum(table, dry_run=False, **NOW)
     version = append(table, events(1, first=5, day=4))
-    (young,) = [s for s in live(table.head()) if s.version == version]
+    (young,) = [s for s in live(table.session.head()) if s.version == version]
     commit(table, drop_of(young))
     late = Add(*(getattr(young, name) for name in Add.__struct_fields__))
     table.clock.advance(3_600_000)
     commit(table, add(table))
     table.clock.advance(3_600_000)
     vacuum(table, dry_run=False, retention=timedelta(hours=1), staging=timedelta(hours=24))
-    assert table.head().meta.horizon > version > young.epoch >= table.head().meta.fence
+    assert (
+        table.session.head().meta.horizon > version > young.epoch >= table.session.head().meta.fence
+    )
     commit(table, late)
     assert table.store.get(keys.key_of(young))
 
@@ -213,15 +215,17 @@ def test_p1_a_root_that_tells_of_another_segment_is_stepped_over(table):
     first, *rest = root.segments
     other = replaced(root, segments=(replaced(first, checksum=HASH), *rest))
     replace_object(table.store, key, codec.encode_keyframe(other))
-    assert live(reopen(table.store).head()) == live(table.head())
-    assert reopen(table.store).head().base is None
+    assert live(reopen(table.store).session.head()) == live(table.session.head())
+    assert reopen(table.store).session.head().base is None
 
 
 @pytest.mark.hazard("P4")
 def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     vacuum(table, dry_run=False, **NOW)
-    published = replaced(table.transaction("append", [add(table)]), until=table.head().version + 8)
-    state = table.head()
+    published = replaced(
+        table.transaction("append", [add(table)]), until=table.session.head().version + 8
+    )
+    state = table.session.head()
     verdict = rebase.rebase(published, view_of(table, published), state.header.time + 1)
     made = proposal.propose(
         state,
@@ -239,10 +243,10 @@ def test_p4_marks_of_vacuum_and_windows_survive_key_frames(table):
     assert before.published
     table.write_keyframe()
     after = reopen(table.store)
-    assert after.head().base.version == after.head().version
-    assert after.head().meta == before
+    assert after.session.head().base.version == after.session.head().version
+    assert after.session.head().meta == before
     commit(after, add(after))
-    assert reopen(table.store).head().meta == before
+    assert reopen(table.store).session.head().meta == before
 
 
 @pytest.mark.hazard("K1")

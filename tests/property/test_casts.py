@@ -138,6 +138,6 @@ def test_days_are_found_by_moments_of_them(table):
 
 def test_bounds_of_floats_are_used_where_nothing_rounds(table):
     t, _ = table
-    if len(t.head().segments()) > 1:
+    if len(t.session.head().segments()) > 1:
         plan = readers.scan(t, where=(pc.field("d") > 1e9) & pc.field("i").isin([0, 1])).plan
         assert plan.pruning.by_statistics > 0

@@ -42,7 +42,7 @@ def take(table, step, number):
         overwrite(table, new, start=day, end=f"1970-01-0{2 + args[0]}")
         return number + 2
     else:
-        table.restore(args[0] % (table.head().version + 1))
+        table.restore(args[0] % (table.session.head().version + 1))
     return number
 
 
@@ -68,7 +68,7 @@ def test_what_is_read_instead_is_what_the_whole_log_says(history, picks):
     lost = {keys.parse_segment_key(key)[2] for key in gone}
     current = live(table.refresh())
     found = fallback.find_fallback(
-        table.session.log, table.head(), [s for s in current if s.id in lost]
+        table.session.log, table.session.head(), [s for s in current if s.id in lost]
     )
     states = whole_states(table, lost)
     assert {s.id for s in found.missing} == states.missing

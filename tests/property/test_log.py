@@ -68,7 +68,7 @@ histories = st.tuples(
 
 def perform(table, step, number):
     """Commit one step; what is void or done already is fine."""
-    head = table.head()
+    head = table.session.head()
     known = live(head)
     actions = []
     for n, chunk in enumerate(step.add):
@@ -148,7 +148,7 @@ def test_diff_is_the_difference_of_the_folds(history, a, b):
 @pytest.mark.verify
 @given(histories, st.sampled_from(CHUNKS), st.sampled_from(CHUNKS))
 def test_entries_of_an_interval_are_those_of_a_full_scan(history, first, last):
-    head = reopen(build(history)).head()
+    head = reopen(build(history)).session.head()
     start, end = chunks.parse_chunk(first).start, chunks.parse_chunk(last).end
     wanted = [s for s in live(head) if chunks.parse_chunk(s.chunk).overlaps(start, end)]
     assert live(head, start, end) == wanted
@@ -164,7 +164,7 @@ def test_entries_of_an_interval_are_those_of_a_full_scan(history, first, last):
 def test_live_and_arrived_answer_as_the_fold_does(history, after):
     store = build(history)
     table = reopen(store)
-    head = table.head()
+    head = table.session.head()
     states = [state for state, _ in builders.fold_all(store)]
     state = states[-1]
     ever = {s.id: s for past in states for s in past.segments.values()}
@@ -231,7 +231,7 @@ def test_a_dropped_segment_may_come_back(history, which):
     table = reopen(store)
     table.write_keyframe()
     for n in which:
-        known = live(table.head())
+        known = live(table.session.head())
         if not known:
             break
         gone = known[n % len(known)]
@@ -242,8 +242,8 @@ def test_a_dropped_segment_may_come_back(history, which):
         builders.commit(table, back)
         with pytest.raises(errors.CommitConflict):
             builders.commit(table, back)
-    head = table.head().version
-    store.delete([keys.keyframe_key(table.head().base.version)])
+    head = table.session.head().version
+    store.delete([keys.keyframe_key(table.session.head().base.version)])
     builders.check_sound(store)
     found = reopen(store).diff(head - 2, head)
     assert {s.id for s in found.added} == {s.id for s in found.dropped}
@@ -253,7 +253,7 @@ def test_a_dropped_segment_may_come_back(history, which):
 def test_a_precondition_is_void_in_the_fold_exactly_when_the_writer_is_told(history, n):
     store = build(history)
     table = reopen(store)
-    head = table.head()
+    head = table.session.head()
     known = live(head)
     states = builders.fold_all(store)
     span = chunks.parse_chunk(CHUNKS[n % len(CHUNKS)])
@@ -286,4 +286,4 @@ def test_bounds_of_leaves_enclose_their_entries():
                     if own.column == stat.column:
                         assert stat.min is None or stat.min <= own.min
                         assert stat.max is None or stat.max >= own.max
-    assert isinstance(table.head(), Snapshot)
+    assert isinstance(table.session.head(), Snapshot)

@@ -25,7 +25,7 @@ class Rows:
     def segment(self, chunk, rows):
         made = self.table.clock.random_id()
         self.rows[made] = tuple(rows)
-        epoch = self.table.head().version
+        epoch = self.table.session.head().version
         return Add(made, chunk, epoch, len(rows), 100, made * 2, 1)
 
     def fresh(self, count):
@@ -87,7 +87,7 @@ def test_rewrites_in_any_order_keep_every_row_once(keyframe_commits, steps):
             waiting += filter(None, [world.plan(*how)])
         elif waiting:
             transaction, inputs, lies = waiting.pop(how[0] % len(waiting))
-            there = {s.id for s in live(world.table.head())}
+            there = {s.id for s in live(world.table.session.head())}
             due = not lies and there.issuperset(s.id for s in inputs)
             try:
                 world.table.commit(transaction)
@@ -105,16 +105,20 @@ def test_deletes_are_rows_that_a_rewrite_says_it_leaves_out(counts, deletes, dat
     table = create()
     commit(table, *(_segment(table, n) for n in counts))
     kept = data.draw(st.integers(0, sum(counts) + 1))
-    actions = [Replace(1, deletes), *map(drop_of, live(table.head())), _segment(table, kept)]
+    actions = [
+        Replace(1, deletes),
+        *map(drop_of, live(table.session.head())),
+        _segment(table, kept),
+    ]
     if kept + deletes == sum(counts):
         commit(table, *actions, operation="compact")
-        assert reopen(table.store).head().totals.rows == kept
+        assert reopen(table.store).session.head().totals.rows == kept
     else:
         with pytest.raises(errors.CommitConflict, match="lost or duplicated"):
             commit(table, *actions, operation="compact")
-        assert reopen(table.store).head().totals.rows == sum(counts)
+        assert reopen(table.store).session.head().totals.rows == sum(counts)
 
 
 def _segment(table, rows):
     made = table.clock.random_id()
-    return Add(made, DAYS[0], table.head().version, rows, 100, made * 2, 1)
+    return Add(made, DAYS[0], table.session.head().version, rows, 100, made * 2, 1)

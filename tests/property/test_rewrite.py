@@ -127,11 +127,11 @@ def test_a_rewrite_keeps_all_rows(table, places, old, new, in_order, target, mem
     by = tuple(table.column_names[:-1]) if in_order else ()
     settings = policy(target_bytes=target, memory_bytes=memory, sort_by=by)
     task = task_of(written, granularity=new)
-    before = [digest(scan(written).to_table(), "at"), written.head().totals.rows]
+    before = [digest(scan(written).to_table(), "at"), written.session.head().totals.rows]
     assume(task.inputs)
     made = rewrite_task(written, task, settings, verify=True)
     version = written.commit(replacement(written, task, made, None))
     assert [digest(scan(written).to_table(), "at"), written.refresh().totals.rows] == before
-    assert all(segment.version == version for segment in live(written.head()))
+    assert all(segment.version == version for segment in live(written.session.head()))
     kept = scan(written).to_table().sort_by("n").drop_columns(["at"])
     assert str(kept.to_pydict()) == str(table.to_pydict())

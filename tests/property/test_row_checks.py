@@ -95,7 +95,7 @@ class Writers:
     def check(self):
         """Check every version."""
         t = check_sound(self.store)
-        for version in range(t.head().version + 1):
+        for version in range(t.session.head().version + 1):
             snapshot = t.snapshot(version)
             shown = scan(t, ["n"], version=version).to_table()["n"].to_pylist()
             for name in snapshot.checks:

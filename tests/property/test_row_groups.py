@@ -78,7 +78,9 @@ def test_every_way_to_cut_rows_gives_the_same_rows(appends, bounds, names):
             append(table, pa.Table.from_pylist(rows, schema=SCHEMA))
         for _ in range(2):
             again = reopen(store)
-            assert all((s.tail is None) == (s.bytes <= whole_bytes) for s in live(again.head()))
+            assert all(
+                (s.tail is None) == (s.bytes <= whole_bytes) for s in live(again.session.head())
+            )
             for where, passes in WHERE.items():
                 kept = [row for row in everything if passes(row)]
                 right = pa.Table.from_pylist(kept, schema=SCHEMA)

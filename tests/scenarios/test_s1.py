@@ -64,14 +64,14 @@ def test_s1_1_two_ingestions_of_one_chunk_in_both_orders(place, first):
     # The one that ends second has staged its first segment when the other begins and ends.
     ingest(two, big(second), lambda: ingest(one, big(first)))
     assert table.refresh().version == 2
-    assert {segment.chunk for segment in live(table.head())} == {DAY}
+    assert {segment.chunk for segment in live(table.session.head())} == {DAY}
     each = len(ids(table, 1))
     assert each >= 2
     assert len(ids(table, 2)) == 2 * each
     assert ids(table, 1) < ids(table, 2)
     assert {name[:2] for name in names(table, 1)} == {first}
     assert len(names(table, 2)) == 4 * 4096
-    assert objects(table) == {keys.key_of(segment) for segment in live(table.head())}
+    assert objects(table) == {keys.key_of(segment) for segment in live(table.session.head())}
 
 
 def check_s1_2(table, task, outcome, new=("I3",)):
@@ -252,7 +252,7 @@ def long_log():
     for n in range(COMMITS):
         new = add(table, f"2013-{1 + n % 12:02d}-{1 + n % 28:02d}")
         if n % 10 == 9:
-            there = table.head().segments(chunks=new.chunk)
+            there = table.session.head().segments(chunks=new.chunk)
             commit(table, *map(drop_of, chosen.sample(there, len(there) // 2)), new)
         else:
             commit(table, new)
@@ -305,5 +305,5 @@ def test_s1_6_any_version_resolves_from_the_nearest_key_frame(long_log, long_pla
         check_snapshot(found, states[version])
     counting = CountingStore(store)
     with counting.measure() as counts:
-        assert Table(counting).head().version == last
+        assert Table(counting).session.head().version == last
     assert (counts.list, counts.total <= 3) == (1, True)

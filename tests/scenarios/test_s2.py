@@ -93,7 +93,7 @@ def compacted_again_and_again(place):
     table = fresh(place)
     for turn in range(3):
         append(table, rows(*(24 * day + turn for day in range(3)), name=f"turn {turn}"))
-        there = live(table.head())
+        there = live(table.session.head())
         for day in range(2):
             chosen = [s for s in there if s.chunk == f"2013-01-0{7 + day}"]
             replace(table, chosen, parts=1 + (turn + day) % 3)
@@ -123,7 +123,7 @@ def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
     for hour in range(3):
         append(table, rows(hour))
     before = ids(table)
-    replace(table, live(table.head()), parts=3)
+    replace(table, live(table.session.head()), parts=3)
     after, everyone = ids(table), history(table)
     for order in permutations([member for member in everyone if member.id in after]):
         replica = Arrivals(member for member in everyone if member.id in before)
@@ -142,10 +142,10 @@ def test_s2_4_a_lost_segment_brings_back_the_newest_complete_group(place):
     for hour in range(4):
         append(table, rows(hour))
     wanted = names(table)
-    generations = [live(table.head())]
+    generations = [live(table.session.head())]
     for parts in (2, 3, 2):
-        replace(table, live(table.head()), parts=parts)
-        generations.append(live(table.head()))
+        replace(table, live(table.session.head()), parts=parts)
+        generations.append(live(table.session.head()))
     appended, first, second, third = generations
     append(table, rows(9))
     wanted.append("row 9")
@@ -200,7 +200,7 @@ PLACED = [
 
 def knowing(table, granularity):
     """The handle of a process for which the table's granularity is this one, whatever comes."""
-    if table.head().layout.granularity != granularity:
+    if table.session.head().layout.granularity != granularity:
         table.set_granularity(granularity)
     return other(table)
 
@@ -244,7 +244,7 @@ def test_s2_5_an_append_of_any_granularity_lands_beside_a_change_of_granularity(
     assert names(table) == wanted
     made = [s for s in live(table.refresh()) if s.version == outcome.version]
     assert sorted(segment.chunk for segment in made) == CHUNKS[new]
-    beside = [segment for segment in live(table.head()) if segment not in made]
+    beside = [segment for segment in live(table.session.head()) if segment not in made]
     assert {segment.version for segment in beside} == {*came}
     assert sorted(segment.chunk for segment in beside) == LATE[late]
     # What came late is compacted next.

@@ -127,7 +127,7 @@ def test_s4_2_writers_never_fail_and_the_table_is_a_dictionary(place):
     table.refresh()
     every = in_order_of_completion(table, given)
     assert len(every) == sum(map(len, given.values()))
-    wanted = ordered(model_of(every, rule_at(table.head())).values())
+    wanted = ordered(model_of(every, rule_at(table.session.head())).values())
     assert ordered(scan(table).to_table().to_pylist()) == wanted
     compact(table)
     assert ordered(scan(table).to_table().to_pylist()) == wanted
@@ -136,7 +136,7 @@ def test_s4_2_writers_never_fail_and_the_table_is_a_dictionary(place):
 
 def in_order_of_completion(table, given):
     rows = []
-    for version in range(table.head().version + 1):
+    for version in range(table.session.head().version + 1):
         commit = spills.unpack(table.session.log.read(version)[0], table.session.log.spill)
         for transaction in commit.transactions:
             if transaction.app is not None:
@@ -227,13 +227,13 @@ def test_s4_5_every_version_stays_as_it_was(place):
             upsert(table, arrow(*fresh))
             rows += fresh
         now = ordered(model_of(rows, rule_at(table.refresh())).values())
-        for version in range(table.head().version + 1):
+        for version in range(table.session.head().version + 1):
             wanted.setdefault(version, now)
     late = other(table, 9)
     for version, then in wanted.items():
         assert ordered(scan(late, version=version).to_table().to_pylist()) == then, version
         assert count(late, version=version) == len(then)
-    newest = late.head().version
+    newest = late.session.head().version
     whole = changes(late, 0).to_table().to_pylist()
     for cuts in ([3], [1, 2, 5], range(1, newest)):
         ends = [0, *cuts, newest]

@@ -31,7 +31,7 @@ def test_s5_1_a_copy_is_the_same_table_byte_for_byte(place, far):
     source, (root, options) = filled(place), far
     done = follow(place, root, target_options=options, name="far")
     copy = Table.open(root, options)
-    assert done.version == copy.head().version
+    assert done.version == copy.session.head().version
     assert check_prefix(source.store, copy.store) == done.version
     assert sorted_names(copy) == sorted_names(source)
     grow(source)

@@ -69,8 +69,8 @@ def rewritten(table, inputs=None, *, parts=1, deletes=0):
     found = pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies).slice(deletes)
     size = -(-found.num_rows // parts)
     pieces = [found.slice(n * size, size) for n in range(parts)]
-    adds = [a for piece in pieces for a in stage(table, table.head(), piece, 2**29)]
-    commit(table, Replace(table.head().version, deletes), *map(drop_of, inputs), *adds)
+    adds = [a for piece in pieces for a in stage(table, table.session.head(), piece, 2**29)]
+    commit(table, Replace(table.session.head().version, deletes), *map(drop_of, inputs), *adds)
 
 
 def both_ways(one, two):
@@ -95,10 +95,13 @@ def test_s5_3_both_took_writes_and_have_the_same_rows_again(place):
     assert names(one) == rows(*kept, 100, 101, 200, 201, 300)
     assert (into_one.commits, into_one.transactions, into_one.common) == (3, 3, 2)
     assert (into_two.commits, into_two.skipped) == (1, 3)
-    assert one.head().properties["user.by"] == "two"
-    (mark,) = origins_of(one.head().meta).values()
-    assert (mark.version, mark.token) == (two.head().version - 1, one.head().version)
-    assert append(one, events(2, first=200), app_id="job", app_seq=2) <= one.head().version
+    assert one.session.head().properties["user.by"] == "two"
+    (mark,) = origins_of(one.session.head().meta).values()
+    assert (mark.version, mark.token) == (
+        two.session.head().version - 1,
+        one.session.head().version,
+    )
+    assert append(one, events(2, first=200), app_id="job", app_seq=2) <= one.session.head().version
     assert "row 200" in names(one)
     assert len(names(one)) == 13  # the job has done that, on the other side
 
@@ -113,7 +116,7 @@ def test_s5_4_both_compacted_the_same_segments_and_no_row_is_lost_or_doubled(pla
     assert names(one) == rows(*range(12), 100)
     assert (into_one.declined, into_two.declined) == (1, 1)
     # Each has its own segments of the day: no rewrite was done again.
-    assert len(live(one.head())) == len(live(two.head())) - 1
+    assert len(live(one.session.head())) == len(live(two.session.head())) - 1
 
 
 @pytest.mark.scenario("S5.4")
@@ -138,7 +141,7 @@ def test_g3_a_transaction_is_carried_also_where_its_header_counts_none(pair, aft
         changes = replaced(commit.header.changes, transactions=0)
         return replaced(commit, header=replaced(commit.header, changes=changes))
 
-    Damaged.of(one.store).forge_commit(one.head().version, uncounted)
+    Damaged.of(one.store).forge_commit(one.session.head().version, uncounted)
     one = Table.open("", store=one.store, clock=ManualClock(START_MS + 10**6, 78))
     append(one, events(2, first=300))
     append(two, events(2, first=400))
@@ -233,7 +236,7 @@ def test_g3_rows_are_not_lost_with_a_unit_of_work_that_the_other_log_has_undone(
     """What one log replaced by the unit came to the other one after that had undone it."""
     a, b, _ = trio
     overwrite(a, events(1, first=33))
-    version = b.head().version
+    version = b.session.head().version
     overwrite(b, events(1, first=250), app_id="job", app_seq=1)
     b.restore(version)
     replication.merge(a, b)
@@ -253,7 +256,7 @@ def test_g3_a_part_of_a_unit_of_work_that_one_wrote_in_parts_goes_in_both(pair):
     for table, parts in ((one, 2), (two, 1)):
         size = 4 // parts
         batches = [events(size, first=100 + n * size) for n in range(parts)]
-        adds = [a for batch in batches for a in stage(table, table.head(), batch, 2**29)]
+        adds = [a for batch in batches for a in stage(table, table.session.head(), batch, 2**29)]
         commit(table, *adds, app=App("job", 2))
     last = max(live(one.refresh()), key=lambda s: s.version * 10 + s.partition)
     one.drop_segments([last], reason="it was wrong")
@@ -292,7 +295,7 @@ def test_g3_what_a_unit_of_work_that_both_did_dropped_at_one_of_them_goes(pair, 
 @pytest.mark.parametrize("doers", [1, 2])
 def test_g3_what_a_restore_brings_back_above_a_unit_of_work_stays(pair, doers, before, goes_on):
     one, two = pair
-    version = one.head().version
+    version = one.session.head().version
     append(two, events(1, first=300))
     for table in pair[:doers]:
         overwrite(table, events(2, first=100), app_id="job", app_seq=2)
@@ -339,7 +342,7 @@ def test_g3_a_commit_of_the_branch_in_its_parents_log_hides_no_other_one(number,
     table = create()
     append(table, events(1))
     branch = table.branch("b")
-    fork = branch.head().version
+    fork = branch.session.head().version
     append(branch, events(1, first=99))
     if before:
         table.merge("b")
@@ -403,7 +406,7 @@ def test_g3_a_target_that_is_made_to_follow_while_it_is_merged_into_has_everythi
 def test_g3_a_unit_of_work_that_changed_nothing_is_done_in_both(pair, by_state):
     """Its program tries it again in the other log: it drops nothing that came meanwhile."""
     one, two = pair
-    version = one.head().version
+    version = one.session.head().version
     if by_state:
         append(one, events(1, first=100), app_id="other", app_seq=1)
         one.restore(version)
@@ -428,7 +431,7 @@ def test_g3_what_a_restore_brings_back_stays_where_others_have_the_undone_unit(p
     three = Table.open("", store=copied(one.store), clock=ManualClock(START_MS + 10**7, 78))
     sides = [one, two, three][first:] + [one, two, three][:first]
     a, b, c = sides
-    version = a.head().version
+    version = a.session.head().version
     for n, table in enumerate((b, c)):
         append(table, events(1, first=100 * n + 100))
     overwrite(a, events(1, first=300), app_id="job", app_seq=2)
@@ -464,7 +467,7 @@ def test_g3_a_row_that_a_choice_left_out_does_not_come_back_from_where_it_was_dr
 @pytest.mark.hazard("G3")
 def test_g3_units_of_work_that_were_carried_at_once_are_known_one_by_one(pair):
     one, two = pair
-    branch = one.branch("loads", at=one.head().version)
+    branch = one.branch("loads", at=one.session.head().version)
     for seq in (2, 4):
         append(branch, events(1, first=100 * seq), app_id="job", app_seq=seq)
     one.merge(branch)
@@ -595,7 +598,7 @@ def test_g3_a_damaged_segment_is_not_carried(pair):
     one, two = pair
     append(one, events(1, first=100))
     append(two, events(2, first=200))
-    (segment,) = [s for s in live(two.head()) if s.version == 3]
+    (segment,) = [s for s in live(two.session.head()) if s.version == 3]
     body = two.store.get(keys.key_of(segment))
     replace_object(two.store, keys.key_of(segment), body[:50] + b"?" + body[51:])
     with pytest.raises(errors.DataLoss, match="other bytes than the log describes"):
@@ -628,12 +631,12 @@ def test_g3_what_a_vacuum_took_is_merged_by_what_replaced_it(pair):
 
 def test_columns_and_properties_of_both_fit_together_or_are_named(pair):
     one, two = pair
-    one.add_columns(one.head().schema.append(pa.field("a", pa.int64())))
-    two.add_columns(two.head().schema.append(pa.field("b", pa.string())))
+    one.add_columns(one.session.head().schema.append(pa.field("a", pa.int64())))
+    two.add_columns(two.session.head().schema.append(pa.field("b", pa.string())))
     wide = events(1, first=100).append_column("b", [["x"]])
     append(two, wide)
     both_ways(one, two)
-    assert set(one.head().schema) == set(two.head().schema)
+    assert set(one.session.head().schema) == set(two.session.head().schema)
     assert scan(one, ["b"], "b = 'x'").to_table().to_pylist() == [{"b": "x"}]
     one.set_properties({"user.x": "1"})
     two.set_properties({"user.x": "2"})
@@ -670,7 +673,7 @@ def test_g3_what_a_branch_wrote_and_dropped_by_a_shared_unit_of_work_stays_away(
 def test_g3_a_row_that_was_dropped_and_restored_by_another_copy_is_there(pair, forget_units):
     """What dropped the row came to a copy directly, what restored it by way of its table."""
     table, copy = pair
-    branch, version = table.branch("b"), table.head().version
+    branch, version = table.branch("b"), table.session.head().version
     append(copy, events(1, first=100))
     overwrite(branch, events(1, first=300))
     replication.merge(copy, branch)
@@ -704,7 +707,7 @@ def test_g3_a_choice_is_more_than_the_unit_of_work_that_it_chose(trio):
     """The unit was done at a third log, too, and undone there."""
     a, b, c = trio
     unit = {"app_id": "job", "app_seq": 1}
-    version = a.head().version
+    version = a.session.head().version
     for table in (b, a):
         overwrite(table, events(1, first=250), **unit)
     overwrite(c, events(1, first=60))
@@ -721,7 +724,7 @@ def test_g3_a_choice_is_more_than_the_unit_of_work_that_it_chose(trio):
 @pytest.mark.hazard("G3")
 def test_g3_what_a_choice_left_out_is_left_out_where_it_was_merged_before(trio):
     a, c, _ = trio
-    version = a.head().version
+    version = a.session.head().version
     overwrite(a, events(1, first=250), app_id="job", app_seq=1)
     overwrite(c, events(0))
     b = third(a, 5)
@@ -740,7 +743,7 @@ def test_g3_what_a_choice_left_out_is_left_out_where_it_was_merged_before(trio):
 def test_g3_a_restored_row_comes_with_a_union_that_had_it_all_the_time(trio):
     a, b, c = trio
     append(c, events(1, first=30, day=1))
-    version = a.head().version
+    version = a.session.head().version
     overwrite(a, events(1, first=60))
     replication.merge(a, b)
     a.restore(version)
@@ -753,7 +756,7 @@ def test_g3_a_restored_row_comes_with_a_union_that_had_it_all_the_time(trio):
 def test_g3_a_row_that_came_restored_is_not_dropped_by_who_had_not_seen_that(trio):
     a, b, c = trio
     c.set_properties({"user.by": "c"})
-    version = a.head().version
+    version = a.session.head().version
     overwrite(a, events(1, first=60))
     a.restore(version)
     replication.merge(a, c)
@@ -774,7 +777,7 @@ def test_g3_copies_that_agree_are_left_as_they_are(trio):
     a = trio[0]
     b, d = a.branch("b"), third(a, 5)
     unit = {"app_id": "job", "app_seq": 1}
-    version = d.head().version
+    version = d.session.head().version
     for table in (b, d):
         overwrite(table, events(1, first=250), **unit)
     d.restore(version, forget_units=True)
@@ -792,7 +795,7 @@ def test_g3_copies_that_agree_are_left_as_they_are(trio):
 def test_g3_a_row_that_was_restored_after_a_merge_stays(trio, way):
     """All three had dropped it, so that the merge dropped nothing."""
     a, b, c = trio
-    version = a.head().version
+    version = a.session.head().version
     for table in trio:
         overwrite(table, events(0))
     merge_all(*([(b, a)] if way == "directly" else [(b, c), (c, a)]))
@@ -807,7 +810,7 @@ def test_g3_a_row_that_was_restored_after_a_merge_stays(trio, way):
 def test_g3_rows_that_a_unit_of_work_replaced_are_not_dropped_where_it_is_undone(trio):
     _, b, c = trio
     unit = {"app_id": "job", "app_seq": 1}
-    version = b.head().version
+    version = b.session.head().version
     overwrite(b, events(1, first=250), **unit)
     b.restore(version)
     overwrite(c, events(1, first=40))
@@ -846,7 +849,7 @@ def test_g3_rows_that_their_unit_of_work_replaced_stay_away_where_a_choice_broug
 @pytest.mark.hazard("G3")
 def test_g3_a_restore_forgets_also_another_copys_doing_of_the_unit_that_it_has_seen(trio):
     _, b, c = trio
-    version = c.head().version
+    version = c.session.head().version
     for table in (b, c):
         append(table, events(1, first=100), app_id="job", app_seq=1)
     append(b, events(1, first=5))
@@ -935,7 +938,7 @@ def test_g3_a_unit_of_work_that_a_later_choice_brings_counts_as_done(trio, compa
     overwrite(a, events(1, first=250), **unit)
     overwrite(b, events(1, first=30))
     replication.merge(a, b, take="target")
-    assert b.head().meta.apps == {}
+    assert b.session.head().meta.apps == {}
     append(a, events(1, first=60))
     if compacted:
         rewritten(a)
@@ -1083,7 +1086,7 @@ def test_g3_a_unit_that_one_forgot_is_not_there_in_part_after_a_choice(take):
     b = third(a)
     a.restore(1, forget_units=True)
     append(b, events(1, first=40, day=5))
-    (row,) = [s for s in b.head().segments() if s.chunk == "1970-01-02" and s.version == 1]
+    (row,) = [s for s in b.session.head().segments() if s.chunk == "1970-01-02" and s.version == 1]
     b.drop_segments([row], reason="wrong")
     before = names(a if take == "source" else b)
     with pytest.raises(errors.CommitConflict, match="which of the two counts"):
@@ -1216,7 +1219,7 @@ def test_g3_a_unit_that_was_loaded_again_unseen_by_a_choice_is_not_there_twice()
     assert is_loadable(a)
     b = third(a)
     a.restore(0, forget_units=True)
-    b.drop_segments([s for s in b.head().segments() if s.version == 1], reason="wrong")
+    b.drop_segments([s for s in b.session.head().segments() if s.version == 1], reason="wrong")
     replication.merge(a, b, take="target")
     assert names(b) == rows(250)
     assert is_loadable(a)

@@ -68,7 +68,7 @@ def staged(table, rows, app):
 
 def in_order_of_completion(table, given):
     rows = []
-    for version in range(table.head().version + 1):
+    for version in range(table.session.head().version + 1):
         commit = spills.unpack(table.session.log.read(version)[0], table.session.log.spill)
         for transaction in commit.transactions:
             if transaction.app is not None:

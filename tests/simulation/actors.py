@@ -70,7 +70,7 @@ class Actor:
         while True:
             self.table = self.world.open(self.name, self.off_ms)
             try:
-                self.table.head()
+                self.table.session.head()
             except (errors.Unavailable, errors.TableNotFound):
                 continue
             except Crash:
@@ -88,7 +88,7 @@ class Actor:
 
     def add(self, rows=1, chunk=None):
         """Stage a segment, in a chunk of the granularity that this handle has."""
-        chosen = self.random.choice(CUTS[self.table.head().layout.granularity])
+        chosen = self.random.choice(CUTS[self.table.session.head().layout.granularity])
         return self.world.stage(self.table, chunk or chosen, rows)
 
     def commit(self, kind, actions, app=None, claim=None, **fields):

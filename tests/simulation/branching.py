@@ -154,7 +154,7 @@ class Actor:
         parent = self.table("one")
         found = fork_at(parent.store, name)
         branch = Table(BranchStore(parent.store, name), parent.clock)
-        branch.head()  # from here on it is that branch
+        branch.session.head()  # from here on it is that branch
         if found is None or fork_at(parent.store, name) != found:
             raise errors.TableNotFound("made or deleted meanwhile", table=name)
         return branch, found
@@ -304,7 +304,7 @@ def bring_together(world, one, two):
 
 
 def actor_clock(store):
-    return Table(store, ManualClock(START_MS, 1)).head().header.time
+    return Table(store, ManualClock(START_MS, 1)).session.head().header.time
 
 
 def play(seed):

@@ -145,8 +145,8 @@ def work_held(me):
     if "lease" not in me.kept:
         hold(me)
     lease = me.kept["lease"]
-    granularity = me.table.head().layout.granularity
-    task = task_of(me.table.head(), lease.claim.start, lease.claim.end, granularity)
+    granularity = me.table.session.head().layout.granularity
+    task = task_of(me.table.session.head(), lease.claim.start, lease.claim.end, granularity)
     if task.inputs:
         rewrite(me, task, lease)
     if me.random.random() < 0.3:
@@ -168,7 +168,9 @@ def challenge(me):
         return
     _, claim = me.random.choice(there)
     lease = claimed(me, claim.start, claim.end, priority=claim.priority + 1)
-    task = task_of(me.table.head(), claim.start, claim.end, me.table.head().layout.granularity)
+    task = task_of(
+        me.table.session.head(), claim.start, claim.end, me.table.session.head().layout.granularity
+    )
     if task.inputs:
         rewrite(me, task, lease)
     if me.random.random() < 0.8:
@@ -192,7 +194,7 @@ def regranulate(me):
 
 def assess(me):
     """Record an analysis of some chunks, as of this handle's head."""
-    head = me.table.refresh() if me.random.random() < 0.7 else me.table.head()
+    head = me.table.refresh() if me.random.random() < 0.7 else me.table.session.head()
     names = me.random.sample(CHUNKS, me.random.randint(0, 2))
     changes = []
     for name in sorted(names):

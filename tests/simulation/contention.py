@@ -152,7 +152,7 @@ class Writer:
         self.world, self.result, self.replaces = world, result, replaces
         self.store = FarStore(world.store)
         self.table = Table(self.store, Clock(world, number + 1))
-        self.table.head()
+        self.table.session.head()
         self.started = 0.0
         self.writer = self.table.session.committer.writer
         world.start(self.work(world.random.random() * world.latency))
@@ -164,11 +164,11 @@ class Writer:
             started = self.started = self.world.now
             before = self._requests()
             actions = self._actions(mine)
-            head = self.table.head()
+            head = self.table.session.head()
             steps = committing.read_published(self.writer, head)
             yield from self.world.together(self._request(None), self._drive(steps))
             transaction = self.table.transaction("append", actions)
-            steps = committing.commit(self.writer, transaction, self.table.head())
+            steps = committing.commit(self.writer, transaction, self.table.session.head())
             outcome = yield from self._drive(steps)
             if isinstance(outcome, Exception):
                 raise outcome
@@ -184,7 +184,7 @@ class Writer:
         if mine is None:
             return [fresh]
         old, version = mine
-        segment = self.table.head().delta.adds[old.id]
+        segment = self.table.session.head().delta.adds[old.id]
         return [Replace(version, 0), drop_of(segment), fresh]
 
     def _requests(self):
@@ -253,7 +253,7 @@ def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, **options):
     crowd = [Writer(world, n, result, replaces=n < replacing) for n in range(writers)]
     world.run(seconds)
     result.waiting = [world.now - writer.started for writer in crowd]
-    result.commits = Table(world.store).head().version
+    result.commits = Table(world.store).session.head().version
     return result
 
 

@@ -45,7 +45,7 @@ def without_deleted(table, segment, rows):
     Raises:
         DataLoss: the deletion vector is missing.
     """
-    head = table.head()
+    head = table.session.head()
     gone = VectorReader(table.store, head.version, [segment], head.header.table).deleted(segment)
     return [row for place, row in enumerate(rows) if place not in gone]
 

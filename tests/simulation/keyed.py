@@ -116,7 +116,7 @@ class World:
             buckets=chance.choice([1, 4]),
             properties=properties,
         )
-        self.rule = rule_at(table.head())
+        self.rule = rule_at(table.session.head())
         self.book = Book(self.store, lambda row: "all")
         self.store.before_delete = self.book.follow
 
@@ -184,7 +184,7 @@ class Actor:
 
     def as_table(self, rows):
         """Return rows with the columns that the handle has seen: the widener's are null."""
-        wide = WIDER.name in self.table.head().schema.names
+        wide = WIDER.name in self.table.session.head().schema.names
         return pa.Table.from_pylist(rows, schema=NULLABLE.append(WIDER) if wide else NULLABLE)
 
     def told(self, app, version):
@@ -196,7 +196,7 @@ class Actor:
         self.told(app, upsert(self.table, self.data(app), app_id=app, app_seq=1))
 
     def slow_writer(self, app):
-        head = self.table.head()
+        head = self.table.session.head()
         adds = stage(self.table, head, self.data(app), MEMORY)
         for _ in range(self.chance.choice((0, 5, 20))):
             self.table.clock.sleep(0.001)  # other actors run first
@@ -310,7 +310,7 @@ def check(world):
             break
     assert not report.planned
     splits = rule_at(table.refresh()).splits
-    assert not slices.ineffective(table.head().segments(), splits)
+    assert not slices.ineffective(table.session.head().segments(), splits)
     last = book.version
     book.follow()
     assert ordered(book.answer(book.version)) == ordered(book.answer(last))

@@ -63,7 +63,7 @@ def read(table, segment, version):
     try:
         return rows_in(table.store.get(key))
     except errors.KeyNotFound:
-        table_id = table.head().header.table
+        table_id = table.session.head().header.table
         raise missing_error(table.store, key, version, table_id) from None
 
 

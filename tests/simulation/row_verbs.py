@@ -124,7 +124,7 @@ class World:
             },
         )
         for _ in range(chance.randint(1, 3)):
-            append(table, self.new(table.head(), chance.choice([2, 5, 12]))[0])
+            append(table, self.new(table.session.head(), chance.choice([2, 5, 12]))[0])
         self.book = RowBook(self.store)
         self.book.follow()
         self.store.follow = self.book.follow
@@ -139,7 +139,7 @@ class World:
 
         def noted(transaction):
             if table.asked is not None:
-                asked = table.asked(table.begun or table.head())
+                asked = table.asked(table.begun or table.session.head())
                 self.book.asked.setdefault(transaction.id, asked)
             return commit(transaction)
 
@@ -212,7 +212,7 @@ class Actor:
 
     def columns(self):
         """Return the names of the columns of the newest version that the handle has, by id."""
-        return {c.id: c.name for c in self.table.head().stored_schema.columns}
+        return {c.id: c.name for c in self.table.session.head().stored_schema.columns}
 
     def where(self):
         """Return a predicate by the names that columns have now, and as a function of a row."""

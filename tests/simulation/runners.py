@@ -60,7 +60,7 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
         step = -(-len(rows) // count)
         adds += [t.world.stage(t, chunk, rows[n : n + step]) for n in range(0, len(rows), step)]
     count, size = sum(add.rows for add in adds), sum(add.bytes for add in adds)
-    recipe = Recipe.of(t.head())
+    recipe = Recipe.of(t.session.head())
     layout = structs.replace(recipe.layout, granularity=granularity)
     return Rewritten(tuple(adds), count, size, NOTHING, recipe.schema, layout, ())
 
@@ -157,4 +157,4 @@ def check_fixed_point(world, table):
     hold(not report.planned, "fixed point", f"still to do after {MOST_RUNS} runs: {report}")
     hold(before == set(world.store.contents.live), "rows", "compaction changed what rows there are")
     world.done["fixed points"] += 1
-    world.done["segments at fixed points"] += len(live(table.head()))
+    world.done["segments at fixed points"] += len(live(table.session.head()))

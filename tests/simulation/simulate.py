@@ -97,7 +97,7 @@ def finish(world):
     clock = ManualClock(ledger.steps[-1].commit["header"]["time"], world.plan.seed)
     table = Table.open(world.store.uri, store=world.store, clock=clock)
     head = len(ledger.steps) - 1
-    hold(table.head().version == head, "read", f"the head is {head}")
+    hold(table.session.head().version == head, "read", f"the head is {head}")
     version = table.commit(table.transaction("append", [world.stage(table, "2013-01-07")]))
     hold(version == head + 1, "end", f"the last append is version {version}")
     if any(role == "runner" for role, _ in world.plan.roles):

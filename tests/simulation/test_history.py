@@ -57,7 +57,7 @@ def compacted():
     table = world.open("compactor")
     day = parse_chunk("2013-01-07")
     lease = table.claim(day.start, day.end, owner="compactor")
-    task = compactors.task_of(table.head(), day.start, day.end, "hour")
+    task = compactors.task_of(table.session.head(), day.start, day.end, "hour")
     rows = world.fetch(table, task.version, task.inputs)
     adds = [world.stage(table, chunk, part) for chunk, part in compactors.cut(task, rows)]
     actions = [Replace(task.version, 0), *map(compactors.drop_of, task.inputs), *adds]
@@ -65,9 +65,9 @@ def compacted():
     lease.release()
     table.set_granularity("hour")
     state = ChunkChange("2013-01-08", ChunkState("deferred", 1, 1, 0, 0))
-    analysed = Analysed(table.head().version, WRONG)
+    analysed = Analysed(table.session.head().version, WRONG)
     table.commit(table.transaction("assess", [Assess(None, analysed, (state,))]))
-    world.fetch(table, table.head().version, table.head().segments())
+    world.fetch(table, table.session.head().version, table.session.head().segments())
     check(world.record, world.store.objects())
     assert world.store.contents.rewritten == len(rows) > 0
     return world
@@ -207,7 +207,7 @@ def test_work_under_a_claim_that_is_gone_is_found():
 
 
 def test_an_outcome_that_is_not_so_is_found(compacted):
-    head = compacted.open("somebody").head()
+    head = compacted.open("somebody").session.head()
     there = compactors.task_of(head, 0, 2**45, "day")
     for status, why in (("superseded", "are live"), ("out of time", "out of time")):
         outcome = compaction.Outcome(task="f" * 32, status=status)

@@ -97,7 +97,7 @@ def two_writers_and_a_compactor(world):
         table = world.open(name)
         jobs.append(commit(table, "append", [world.stage(table, "2013-01-07")]))
     table = world.open("compactor")
-    found = live(table.head())
+    found = live(table.session.head())
     added = world.stage(table, found[0].chunk, sum(s.rows for s in found))
     return [*jobs, commit(table, "replace", [*map(drop_of, found), added])]
 
@@ -112,7 +112,7 @@ def compacting(world, name, *, priority=0, seen=None):
         try:
             lease = table.claim(Ms(chunk.start), Ms(chunk.end), priority=priority, owner=name)
             end = "lost"
-            task = compactors.task_of(table.head(), chunk.start, chunk.end, "day")
+            task = compactors.task_of(table.session.head(), chunk.start, chunk.end, "day")
             rows = world.fetch(table, task.version, task.inputs)
             added = world.stage(table, "2013-01-07", rows)
             actions = [Replace(task.version, 0), *map(drop_of, task.inputs), added]
@@ -125,7 +125,7 @@ def compacting(world, name, *, priority=0, seen=None):
         if seen is not None:
             seen[f"{name} {end}"] += 1
 
-    table.head()
+    table.session.head()
     return work
 
 
@@ -154,7 +154,7 @@ def two_replacers_and_an_overwriter(world):
     jobs = []
     for name in ("replacer 1", "replacer 2", "overwriter"):
         table = world.open(name)
-        found = live(table.head())
+        found = live(table.session.head())
         actions = [*map(drop_of, found), world.stage(table, found[0].chunk)]
         if name == "overwriter":
             actions.insert(0, Unchanged(0, 2**45))
@@ -164,9 +164,9 @@ def two_replacers_and_an_overwriter(world):
 
 def a_pin_a_vacuum_and_a_writer(world):
     writer, keeper, cleaner = (world.open(name) for name in ("writer", "keeper", "cleaner"))
-    head = writer.head().version
-    cleaner.head()
-    keeper.head()
+    head = writer.session.head().version
+    cleaner.session.head()
+    keeper.session.head()
     staged = world.stage(writer, "2013-01-07")
     return [
         told(world, commit(writer, "append", [staged])),

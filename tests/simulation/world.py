@@ -118,7 +118,7 @@ class World:
         adds = [self.stage(table, CHUNKS[n % 3], self.plan.rows + n) for n in range(count)]
         table.commit(table.transaction("append", adds))
         self.stage(table, CHUNKS[0])
-        first = live(table.head())[0]
+        first = live(table.session.head())[0]
         again = self.stage(table, first.chunk, first.rows)
         table.commit(table.transaction("replace", [drop_of(first), again]))
 
@@ -180,7 +180,7 @@ class World:
             chunk: the segment's chunk.
             rows: number of new rows, or the names of existing ones.
         """
-        name, epoch = table.clock.random_id(), table.head().version
+        name, epoch = table.clock.random_id(), table.session.head().version
         if isinstance(rows, int):
             rows = [f"{name[:12]}/{n}" for n in range(rows)]
         body, rows = body_of(rows), len(rows)

@@ -221,7 +221,7 @@ def run_at(uri, options, versions, seed):
     begun = time.monotonic()
     with Crew(uri, options, seed) as crew:
         while table.refresh().version < versions:
-            kind = change(table, draw, table.head().version, RETENTION)
+            kind = change(table, draw, table.session.head().version, RETENTION)
             did[kind] = did.get(kind, 0) + 1
             time.sleep(PACE_S)
     took = time.monotonic() - begun

@@ -81,7 +81,7 @@ class SlowAppender(Appender):
 
     def commit(self, unit: dict) -> int:
         app = make_app(unit["app"], unit["number"])
-        head = self.table.head()
+        head = self.table.session.head()
         adds = stage(self.table, head, rows_of(unit["parts"]), MEMORY_BYTES)
         self.stop.wait(self.random.uniform(0.5, 4))
         intent = self.table.transaction("append", adds, read_version=head.version, app=app)

@@ -92,7 +92,7 @@ def test_the_table_evolves_where_asked(events, local_uri, verb):
         WRITES[verb](wide, local_uri)
     WRITES[verb](wide, local_uri, evolve=True)
     table = Table.open(local_uri)
-    assert table.head().schema.names == ["id", "ts", "name", "more"]
+    assert table.session.head().schema.names == ["id", "ts", "name", "more"]
     assert scan(table, where="more = 2").count() == 1
 
 
@@ -107,8 +107,8 @@ def test_refused_rows_of_frames_say_which_version_has_their_columns(events, loca
     told = f"no row was committed, but version {version + 1} has the new columns"
     with pytest.raises(Exception, match=told):
         WRITES[verb](late(events(2)), local_uri, evolve=True)
-    assert Table.open(local_uri).head().version == version + 1
-    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "more"]
+    assert Table.open(local_uri).session.head().version == version + 1
+    assert Table.open(local_uri).session.head().schema.names == ["id", "ts", "name", "more"]
 
 
 def test_an_overwrite_that_is_refused_after_its_tasks_says_which_version_has_the_columns(
@@ -130,10 +130,10 @@ def test_the_option_merge_schema_evolves_the_table(events, local_uri, save, way)
     with pytest.raises(Exception, match="unknown columns: 'list'"):
         save(wide, local_uri)
     save(wide, local_uri, mergeSchema="true")
-    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "list"]
+    assert Table.open(local_uri).session.head().schema.names == ["id", "ts", "name", "list"]
     with pytest.raises(Exception, match="'name'"):  # text does not become a number
         save(events(2).selectExpr("id", "ts", "1L as name"), local_uri, mergeSchema="true")
-    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name", "list"]
+    assert Table.open(local_uri).session.head().schema.names == ["id", "ts", "name", "list"]
     with pytest.raises(Exception, match="mergeSchema must be true or false"):
         save(wide, local_uri, mergeSchema="yes")
 
@@ -147,7 +147,7 @@ def test_columns_of_frames_have_any_capitals(events, local_uri, save, ids):
     assert ids(local_uri) == [0, 1, 2, 3, 4]
     names = scan(Table.open(local_uri), ["name"]).to_table()["name"].to_pylist()
     assert sorted(names) == ["NAME-3", "NAME-4", "name-0", "name-1", "name-2"]
-    assert Table.open(local_uri).head().schema.names == ["id", "ts", "name"]
+    assert Table.open(local_uri).session.head().schema.names == ["id", "ts", "name"]
 
 
 def test_upserts_evolve_the_table(events, local_uri, rows_of):

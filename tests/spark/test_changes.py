@@ -37,11 +37,11 @@ def act(chance, table):
     match chance.choice("uuuuuddpoc"):
         case "u":
             append(table, rows(chance, 4))  # of a keyed table an upsert
-        case "d" if table.head().layout.keyed:
+        case "d" if table.session.head().layout.keyed:
             delete(table, keys=pa.table({"id": [chance.randrange(9)]}))
         case "d":
             delete(table, where=f"id = {chance.randrange(9)}")
-        case "p" if not table.head().layout.keyed:
+        case "p" if not table.session.head().layout.keyed:
             live = {s.id: s for s in table.refresh().segments() if not s.vector}
             update_rows(table, {name: [0] for name in live}, twice)
         case "o":
@@ -118,7 +118,7 @@ class Stream:
 def test_batch_reads_and_streams_have_the_changes(local_uri, keyed):
     options = {"key": "id", "buckets": 4} if keyed else {"granularity": "all"}
     table = history(local_uri, 1, **options)
-    newest = table.head().version
+    newest = table.session.head().version
     assert counted(read(local_uri)) == expected(table, 0)
     assert counted(read(local_uri, targetBytes="1")) == expected(table, 0)
     some = read(local_uri, startingVersion="4", endingVersion=str(newest - 1), where="n > 1")
@@ -138,7 +138,7 @@ def test_batch_reads_and_streams_have_the_changes(local_uri, keyed):
 def test_a_stream_begins_with_the_rows_that_are_there(local_uri, keyed):
     options = {"key": "id", "buckets": 4} if keyed else {"granularity": "all"}
     table = history(local_uri, 3, **options)
-    newest = table.head().version
+    newest = table.session.head().version
     stream = Stream(local_uri, columns="id,n")
     found = pa.Table.from_batches(stream.drain())
     assert set(found.column("_change").to_pylist()) == {"insert"}
@@ -182,7 +182,7 @@ def test_a_stream_that_a_vacuum_passed_says_so(local_uri):
     stream.options["failOnDataLoss"] = "false"
     known = len(stream.drain())
     upsert(table, rows(chance, 4))
-    newest = table.head().version
+    newest = table.session.head().version
     assert counted(stream.drain()[known:]) == expected(table, newest - 1)
 
 
@@ -200,7 +200,7 @@ def test_a_stream_passes_a_merge_that_may_forget_before_a_vacuum_does(local_uri)
     vacuum(table, dry_run=False, **NOW)
     vacuum(table, dry_run=False, **NOW)
     append(table, rows(chance, 4))
-    newest = table.head().version
+    newest = table.session.head().version
     known = len(stream.found)
     assert counted(stream.drain()[known:]) == expected(table, newest - 1)
 
@@ -222,7 +222,7 @@ def test_a_batch_of_a_snapshot_that_was_vacuumed_may_be_left_out(local_uri):
     assert stream.reader().partitions(first, second) == []
     stream.ends = [second]
     append(table, rows(chance, 4))
-    assert counted(stream.drain()) == expected(table, table.head().meta.horizon)
+    assert counted(stream.drain()) == expected(table, table.session.head().meta.horizon)
 
 
 def test_options_that_do_not_fit_say_what_to_do(local_uri):

@@ -272,7 +272,7 @@ def test_a_task_stays_within_its_memory(table):
     """A budget below the rows writes them as several segments of one chunk."""
     rows = events(60_000, per_day=86_400).set_column(2, "name", pa.repeat("x" * 100, 60_000))
     writer = writer_of(table, memoryBytes=str(2**20))
-    before = table.head().totals
+    before = table.session.head().totals
     writer.commit([writer.write(iter(rows.to_batches(max_chunksize=5000)))])
     after = table.refresh().totals
     assert after.rows == before.rows + 60_000

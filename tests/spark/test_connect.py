@@ -84,8 +84,8 @@ def test_a_client_writes_and_reads_any_version_also_of_keys(client, roots):
             assert ids == list(wanted.get(what, range(60))), (uri, way)
         table = Table.open(uri, storage_options=storage)
         assert readers.scan(table).to_table().num_rows == 60
-        assert table.head().version == 2
-        segments = len(table.head().segments())
+        assert table.session.head().version == 2
+        segments = len(table.session.head().segments())
         wanted = {"history": 3, "segments": segments, "changes": 20, "frame": 20}
         assert found["calls"][uri] == wanted
     # Of a keyed table each key once, as it was written last, but for those that were deleted.
@@ -94,7 +94,7 @@ def test_a_client_writes_and_reads_any_version_also_of_keys(client, roots):
     for uri, said in found["keyed"].items():
         assert said["source"] == said["function"] == kept + new[:-2], uri
         assert said["version 2"] == kept + new, uri
-        head = Table.open(f"{uri}-keyed", storage_options=roots[uri]).head()
+        head = Table.open(f"{uri}-keyed", storage_options=roots[uri]).session.head()
         assert head.version == 3
 
 
@@ -160,6 +160,6 @@ def test_streams_of_a_client_go_on_from_their_checkpoints(stream, tmp_path, rows
 
     for name in ("sink", "copy", "each"):
         assert rows_of(f"{stream.root}/{name}").to_pylist() == rows(range(90)), name
-    head = Table.open(f"{stream.root}/sink").head()
+    head = Table.open(f"{stream.root}/sink").session.head()
     assert {name: mark.seq for name, mark in head.meta.apps.items()} == {sink["id"]: 2}
     assert head.version == 3

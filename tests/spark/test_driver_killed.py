@@ -44,7 +44,7 @@ def test_the_same_job_again_neither_loses_nor_doubles(  # noqa: PLR0917 - fixtur
 
     save(events(40), root_uri, appId="job", appSeq="1")
     assert ids(root_uri) == [*range(40), 1000, 1001]
-    assert Table.open(root_uri).head().version == 2
+    assert Table.open(root_uri).session.head().version == 2
     more = sum(1 for _ in table.store.list("data/")) - staged
     assert (more == 0) == landed  # what has landed is not even staged again
 
@@ -70,7 +70,7 @@ def test_the_same_job_again_where_the_committer_died(  # noqa: PLR0917 - fixture
 
     save(rows, root_uri, **once)
     assert ids(root_uri) == [*range(40), 1000, 1001]
-    assert Table.open(root_uri).head().version == 2
+    assert Table.open(root_uri).session.head().version == 2
     more = sum(1 for _ in table.store.list("data/")) - staged
     assert (more == 0) == landed  # what has landed is not even staged again
 
@@ -132,7 +132,7 @@ def test_a_change_of_rows_whose_driver_dies_at_any_call_is_made_once(  # noqa: P
         assert held(uri) in ([*LEFT.items()], [*AFTER[name].items()])
         act(spark, rows, uri)
         assert held(uri) == [*AFTER[name].items()]
-        assert Table.open(uri).head().version == 2
+        assert Table.open(uri).session.head().version == 2
         if mortal.calls < at:
             break
     assert mortal.calls < at

@@ -39,11 +39,11 @@ def world(tmp_path_factory):
         rows = predicates.rows(random.Random(7), 75, TWO_DAYS)
         for first in range(0, 75, 25):
             append(table, predicates.to_arrow(rows[first : first + 25]))
-        appended = table.head().version
+        appended = table.session.head().version
         compaction.run(table)
         assert len(table.snapshot(version=appended).segments()) == 6
         assert len(table.refresh().segments()) == 2
-        yield table, (appended, table.head().version), rows
+        yield table, (appended, table.session.head().version), rows
 
 
 def test_random_questions_have_one_answer(spark, world):
@@ -61,7 +61,7 @@ def test_random_questions_have_one_answer(spark, world):
 def _filtered(spark, table, version, asked):
     """Filters on one DataFrame, where Spark's own columns can say them."""
     whole = eventlog.readers.spark.read(spark, table.uri, version=version, engine="jvm")
-    schema = table.head().stored_schema
+    schema = table.session.head().stored_schema
     said = {q.sql: to_column(predicate.parse_predicate(q.sql, schema).condition) for q in asked}
     return {sql: whole.where(column) for sql, column in said.items() if column is not None}
 
@@ -286,7 +286,7 @@ def test_any_root_is_read_once(spark, tmp_path):
         for name in (*ROOTS, *NOT_FOR_HADOOP):
             table = Table.create(tmp_path / "roots" / name, schema, time_column="ts")
             append(table, rows)
-            assert len(table.head().segments()) == 3
+            assert len(table.session.head().segments()) == 3
             frames[name] = eventlog.readers.spark.read(spark, table.uri)
             assert ("FileScan parquet" in _plan(frames[name])) == (name in ROOTS)
             if name in NOT_FOR_HADOOP:

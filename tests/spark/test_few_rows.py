@@ -18,7 +18,7 @@ MEMORY = 2**26
 
 
 def staged(table, *rows):
-    recipe = Recipe.of(table.head())
+    recipe = Recipe.of(table.session.head())
     return recipe, [stage_task(table, recipe, part.to_batches(), MEMORY) for part in rows]
 
 

@@ -30,7 +30,7 @@ def frame(spark):
 
 def appended(folder, path):
     table = Table.create(folder / "t", parse_schema(COLUMNS), time_column="at")
-    append(table, open_rows([str(path)], table.head().schema, "at").reader)
+    append(table, open_rows([str(path)], table.session.head().schema, "at").reader)
     return {row["id"]: row for row in scan(table).to_table().to_pylist()}
 
 

@@ -135,7 +135,7 @@ def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
     ):
         with pytest.raises(InvalidInput, match=message):
             call()
-    assert (Table.open(local_uri).head().version, staged(local_uri)) == (1, before)
+    assert (Table.open(local_uri).session.head().version, staged(local_uri)) == (1, before)
 
 
 def test_rows_that_do_not_fit_fail_the_job_and_commit_nothing(events, local_uri):
@@ -143,7 +143,7 @@ def test_rows_that_do_not_fit_fail_the_job_and_commit_nothing(events, local_uri)
     bad = events(20, partitions=1).selectExpr("id", "if(id % 10 = 7, null, ts) ts", "name")
     with pytest.raises(Exception, match="2 event times are null, for example row id=7"):
         append(bad, local_uri)
-    assert Table.open(local_uri).head().version == 1
+    assert Table.open(local_uri).session.head().version == 1
 
 
 def test_requests_of_a_save_and_a_load(spark, s3, bucket, events):
@@ -226,7 +226,9 @@ def test_credentials_that_only_eventlog_has_are_no_help_to_the_jvm(
     hadoop = session.sparkContext._jsc.hadoopConfiguration.return_value
     hadoop.get = settings.get
     hadoop.getPropertySources = lambda name: ["set" if name in settings else "core-default.xml"]
-    facts = gather_facts(session, "s3://bucket/table", plan_scan(table.head()), storage_options)
+    facts = gather_facts(
+        session, "s3://bucket/table", plan_scan(table.session.head()), storage_options
+    )
     assert facts.s3a
     assert (lacks or "") in (facts.unknown_to_jvm or "")
     assert decide(facts).engine == ("arrow" if lacks else "jvm")

@@ -135,7 +135,7 @@ def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, t
     ):
         with pytest.raises(InvalidInput, match=message):
             call()
-    assert Table.open(local_uri).head().version == 1
+    assert Table.open(local_uri).session.head().version == 1
     with pytest.raises(Exception, match="1 values are neither 'u' nor 'd', for example 'x'"):
         append(rows.limit(1).selectExpr("*", "'x' _op"), local_uri)
 
@@ -191,9 +191,12 @@ def test_both_engines_read_what_is_merged(spark, local_uri):
     assert (choice.engine, "cannot merge" in choice.reason) == ("arrow", True)
     with pytest.raises(InvalidInput, match="cannot merge the rows of a key"):
         read(spark, local_uri, engine="jvm")
-    before = Table.open(local_uri).head().version
+    before = Table.open(local_uri).session.head().version
     compact(Table.open(local_uri))
-    kinds = {segment.slice.kind for segment in to_segments(Table.open(local_uri).head().entries())}
+    kinds = {
+        segment.slice.kind
+        for segment in to_segments(Table.open(local_uri).session.head().entries())
+    }
     assert kinds == {"base", "late"}
     assert choose_engine(spark, local_uri).engine == "jvm"
     for engine in ("jvm", "arrow"):
@@ -299,7 +302,7 @@ def test_a_stream_upserts_each_batch_once_over_restarts(spark, local_uri, tmp_pa
     run()
     functions = {"Total": "sum", "updated": "last", "name": "last"}
     assert scanned(local_uri) == answer(given, key=["id"], kind="aggregate", functions=functions)
-    assert Table.open(local_uri).head().version == 3
+    assert Table.open(local_uri).session.head().version == 3
 
 
 @pytest.mark.parametrize(

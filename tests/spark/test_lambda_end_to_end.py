@@ -59,7 +59,7 @@ def test_s3_7_lambda_compacts_what_a_spark_job_appended(stack, root, events, sav
     jobs(events, save, root)
     rows = in_order(load(root))
     table = Table.open(root)
-    before = table.head()
+    before = table.session.head()
     assert before.totals.segments >= DAYS * JOBS
     with lambda_queue.logging_of_its_own():
         done = lambda_queue.drive(stack.queue_url, handler, idle_s=0.5)
@@ -101,7 +101,7 @@ def test_s3_7_lambda_deliveries_twice_and_at_once_beside_a_spark_job(
     results.append(lambda_queue.drive(stack.queue_url, last.respond, idle_s=0.5))
     assert {(done.failed, tuple(done.errors)) for done in results} == {(0, ())}
     table = Table.open(root)
-    assert table.head().totals.segments == DAYS
+    assert table.session.head().totals.segments == DAYS
     rows = in_order(load(root))
     assert [row[0] for row in rows] == sorted(
         1000 * job + n for job in range(JOBS + 3) for n in range(10 * DAYS)
@@ -124,5 +124,5 @@ def test_s3_7_lambda_schedule_catches_up_where_announcements_were_lost(
     )
     container = Container(Settings(allowed=(root,)))
     lambda_queue.drive(stack.queue_url, container.respond, idle_s=0.3)
-    assert Table.open(root).head().totals.segments == DAYS
+    assert Table.open(root).session.head().totals.segments == DAYS
     assert in_order(load(root)) == rows

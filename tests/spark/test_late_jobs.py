@@ -18,7 +18,7 @@ def raising_the_fence(uri):
 
         table = Table.open(uri)
         try:
-            table.commit(table.transaction("fence", [Fence(table.head().version + 1)]))
+            table.commit(table.transaction("fence", [Fence(table.session.head().version + 1)]))
         except CommitConflict:
             assert table.refresh().meta.fence > 0  # the other task was first
         yield from batches
@@ -33,7 +33,7 @@ def test_a_job_that_a_fence_passed_lands_once(events, save, ids, local_uri, mode
     late = new.mapInArrow(raising_the_fence(local_uri), new.schema)
     save(late, local_uri, mode=mode)
     assert ids(local_uri) == list(range(11) if mode == "append" else range(5, 11))
-    head = Table.open(local_uri).head()
+    head = Table.open(local_uri).session.head()
     assert head.meta.fence > 1
     assert head.version > head.meta.fence
 

@@ -67,7 +67,7 @@ def from_python(table, source):
 
 def from_spark(table, source):
     """Insert the row of the source as the tasks of a merge from Spark do."""
-    head = table.head()
+    head = table.session.head()
     check_source(source.schema, head, ["id"], inserts=True)
     wanted = conformed(source.schema, head.schema)
     rows = ConformTask(wanted, head.layout.time_column).rows(iter(source.to_batches()))

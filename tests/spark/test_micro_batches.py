@@ -38,7 +38,7 @@ def sink(local_uri):
 def test_a_batch_is_one_version_marked_with_query_and_number(sink):
     run(sink, "query", 0, part(1), part(2))
     run(sink, "query", 1, part(3))
-    head = Table.open(sink["path"]).head()
+    head = Table.open(sink["path"]).session.head()
     assert head.version == 2
     assert {name: mark.seq for name, mark in head.meta.apps.items()} == {"query": 1}
     assert rows_of(sink["path"]) == [1, 2, 3]
@@ -51,7 +51,7 @@ def test_a_repeated_batch_takes_effect_once_whatever_it_staged(sink):
     commit(sink, [again], 0)
     commit(sink, [first], 0)
     assert rows_of(sink["path"]) == [1, 2]
-    assert Table.open(sink["path"]).head().version == 1
+    assert Table.open(sink["path"]).session.head().version == 1
 
 
 def test_batches_of_another_query_are_others(sink):
@@ -64,7 +64,7 @@ def test_a_batch_without_rows_commits_nothing(sink):
     run(sink, "query", 0, part(1))
     run(sink, "query", 1, part(), [])
     run(sink, "query", 2)
-    head = Table.open(sink["path"]).head()
+    head = Table.open(sink["path"]).session.head()
     assert (head.version, head.meta.apps["query"].seq) == (1, 0)
     run(sink, "query", 3, part(2))
     assert rows_of(sink["path"]) == [1, 2]
@@ -168,7 +168,7 @@ def test_a_long_query_stages_at_a_current_version(sink, monkeypatch):
     monkeypatch.setattr(stream, "REFRESH_S", 0)
     planned = plan(sink)
     commit(sink, [stage(planned, "query", part(5))], 1)
-    newest = max(Table.open(sink["path"]).head().segments(), key=lambda s: s.version)
+    newest = max(Table.open(sink["path"]).session.head().segments(), key=lambda s: s.version)
     assert (newest.version, newest.epoch) == (5, 4)
 
 
@@ -190,7 +190,7 @@ def test_a_fence_that_passes_what_was_staged_does_not_lose_it(sink):
     run(sink, "query", 0, part(1))
     staged = stage(plan(sink), "query", part(2))
     table = Table.open(sink["path"])
-    table.commit(table.transaction("fence", [Fence(table.head().version + 1)]))
+    table.commit(table.transaction("fence", [Fence(table.session.head().version + 1)]))
     commit(sink, [staged], 1)
     assert rows_of(sink["path"]) == [1, 2]
 

@@ -54,7 +54,7 @@ def submit(uri, *arguments, driver, executor):
 def check(uri, said):
     assert said == ["version 1, 1440 rows"] * 2
     assert readers.count(uri) == 1440
-    assert Table.open(uri).head().version == 1
+    assert Table.open(uri).session.head().version == 1
 
 
 def test_an_environment_is_sent_along(wheel, tmp_path, root_uri):

@@ -110,7 +110,7 @@ def test_a_frame_without_columns_has_as_many_rows(spark, table, engine):
 
 @pytest.mark.everyday
 def test_versions_and_times(table, load):
-    moment = table.head().timestamp.isoformat()
+    moment = table.session.head().timestamp.isoformat()
     add(table, 5, first=30)
     overwrite(table, rows(1, first=99))
     uri = table.uri
@@ -218,7 +218,7 @@ def test_self_join_union_and_two_filters_of_one_frame(spark, table, engine):
 
 
 def test_the_jvm_engine_reads_no_table_with_deletion_vectors(spark, table):
-    first = table.head().segments()[0]
+    first = table.session.head().segments()[0]
     delete_rows(table, {first.id: [0, 4]})
     choice = eventlog.readers.spark.choose_engine(spark, table.uri)
     assert (choice.engine, "deletion vectors" in choice.reason) == ("arrow", True)
@@ -232,7 +232,7 @@ def test_the_jvm_engine_reads_no_table_with_deletion_vectors(spark, table):
 
 
 def test_a_lost_segment_is_never_skipped(spark, table, load):
-    segment = table.head().segments()[1]
+    segment = table.session.head().segments()[1]
     store = table.store
     key = next(o.key for o in store.list("data/") if segment.id in o.key)
     df = load(table.uri)

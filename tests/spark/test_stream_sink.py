@@ -82,10 +82,10 @@ def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of,
     files.add(range(-5, 0))
     files.add(range(10, 20))
     query = run(root_uri)
-    head = Table.open(root_uri).head()
+    head = Table.open(root_uri).session.head()
     assert (head.version, {n: m.seq for n, m in head.meta.apps.items()}) == (2, {query.id: 2})
     run(root_uri)
-    assert Table.open(root_uri).head().version == 2
+    assert Table.open(root_uri).session.head().version == 2
     files.add(range(20, 25))
     assert run(root_uri).id == query.id
     rows = rows_of(root_uri)
@@ -93,7 +93,7 @@ def test_rows_land_once_over_restarts_and_files_without_any(run, files, rows_of,
     assert rows.column("name").to_pylist() == [f"name-{i}" for i in range(25)]
     times = [t.isoformat().replace("+00:00", "Z") for t in rows.column("ts").to_pylist()]
     assert times == [stamp(i) for i in range(25)]
-    assert Table.open(root_uri).head().meta.apps[query.id].seq == 3
+    assert Table.open(root_uri).session.head().meta.apps[query.id].seq == 3
 
 
 @pytest.mark.data_source
@@ -121,7 +121,7 @@ def test_the_query_goes_on_where_its_committer_died(  # noqa: PLR0917 - fixtures
     assert ids(uri) == list(range(10 if when == "after" else 5))
     run(uri)
     assert ids(uri) == list(range(15))
-    assert Table.open(uri).head().version == 3
+    assert Table.open(uri).session.head().version == 3
 
 
 @pytest.mark.data_source
@@ -153,7 +153,7 @@ def test_for_each_batch_appends_once_wherever_spark_has_no_sink(spark, files, id
     run_query()
     assert tries == [0, 1, 1, 2]
     assert ids(local_uri) == list(range(15))
-    assert Table.open(local_uri).head().version == 3
+    assert Table.open(local_uri).session.head().version == 3
 
 
 @pytest.mark.data_source
@@ -172,7 +172,7 @@ def test_the_query_goes_on_where_its_driver_died(run, files, ids, root_uri, when
     assert ids(root_uri) == list(range(10 if when == "after" else 5))
     run(root_uri)
     assert ids(root_uri) == list(range(15))
-    assert Table.open(root_uri).head().version == 3
+    assert Table.open(root_uri).session.head().version == 3
 
 
 @pytest.mark.data_source

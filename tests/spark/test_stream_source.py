@@ -63,7 +63,7 @@ def change(table, chance, fresh):
         ids = [next(fresh) for _ in range(chance.randint(1, 8))]
         append(table, rows(*ids))
         return ids
-    live = table.head().segments()
+    live = table.session.head().segments()
     whole = [segment for segment in live if segment.rows == segment.live_rows]
     if kind == "compact":
         run(table, policy=SMALL)
@@ -128,7 +128,7 @@ def test_limits_are_kept_also_after_a_restart(table):
     by_version.trigger()
     by_version.start().drain()
     assert by_version.ids == {k: [*range(10 * k, 10 * k + 10)] for k in range(3)}
-    small = min(segment.bytes for segment in table.head().segments())
+    small = min(segment.bytes for segment in table.session.head().segments())
     by_bytes = Query(table.uri, maxBytesPerTrigger=str(2 * small)).start()
     by_bytes.trigger()
     run(table, policy=SMALL)  # the rest of the first snapshot is read as it was

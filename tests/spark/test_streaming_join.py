@@ -148,7 +148,9 @@ def ended(queries):
 
 def batches_of(table):
     """The query and number of every batch in the log; one version may have those of both."""
-    commits = (table.session.log.read(version)[0] for version in range(table.head().version + 1))
+    commits = (
+        table.session.log.read(version)[0] for version in range(table.session.head().version + 1)
+    )
     transactions = (t for commit in commits for t in commit.transactions)
     return {(t.app.id, t.app.seq) for t in transactions if t.app is not None}
 

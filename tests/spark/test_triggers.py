@@ -45,7 +45,7 @@ def test_a_trigger_of_an_interval_appends_batch_after_batch(spark, table, tmp_pa
     finally:
         query.stop()
     assert ids(copy) == list(range(30))
-    assert Table.open(copy).head().version == 3
+    assert Table.open(copy).session.head().version == 3
 
 
 @pytest.mark.shows("streaming source")
@@ -99,5 +99,5 @@ def test_a_continuous_sink_commits_nothing_anywhere(spark, tmp_path, local_uri):
         assert query.isActive
     finally:
         query.stop()
-    assert Table.open(local_uri).head().version == 0
+    assert Table.open(local_uri).session.head().version == 0
     assert not list((checkpoint / "commits").glob("[0-9]*"))

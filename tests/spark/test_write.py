@@ -22,7 +22,7 @@ def refused(run):
 
 def version(uri):
     """The newest version."""
-    return Table.open(uri).head().version
+    return Table.open(uri).session.head().version
 
 
 def staged(uri):
@@ -37,7 +37,7 @@ def test_rows_written_are_the_rows_read(events, save, load, ids, root_uri):
     assert ids(root_uri) == list(range(30))
     assert sorted(load(root_uri).collect()) == sorted(events(30).collect())
     table = Table.open(root_uri)
-    assert [c.chunk.name for c in table.head().chunks()] == [
+    assert [c.chunk.name for c in table.session.head().chunks()] == [
         "2013-01-07",
         "2013-01-08",
         "2013-01-09",
@@ -49,7 +49,7 @@ def test_a_table_is_created_as_the_options_say(events, save, local_uri):
     options = {"granularity": "hour", "orderBy": "name,id"}
     properties = {"property.segment_bytes": "4096", "property.user.owner": "me"}
     save(events(3), local_uri, **options, **properties)
-    head = Table.open(local_uri).head()
+    head = Table.open(local_uri).session.head()
     assert (head.layout.granularity, head.layout.order_by) == ("hour", ("name", "id"))
     assert head.properties == {"segment_bytes": "4096", "user.owner": "me"}
     assert head.schema == pa.schema(
@@ -105,7 +105,7 @@ def test_a_frame_without_rows(spark, events, save, local_uri):
     assert version(local_uri) == 1
     save(events(5).where("id > 99"), local_uri, mode="overwrite")
     assert version(local_uri) == 2
-    assert Table.open(local_uri).head().totals.rows == 0
+    assert Table.open(local_uri).session.head().totals.rows == 0
 
 
 def test_an_overwrite_carries_forward_what_came_after_the_version_it_read(
@@ -159,7 +159,7 @@ def test_a_job_with_an_app_id_takes_effect_once(events, save, local_uri, mode):
     assert found[0] == found[1]
     assert version(local_uri) == 1
     save(events(1, first=300_000), local_uri, appId="nightly", appSeq="8")
-    assert Table.open(local_uri).head().totals.rows == 200_001
+    assert Table.open(local_uri).session.head().totals.rows == 200_001
 
 
 def test_concurrent_jobs_all_commit_and_create_one_table(spark, events, save, ids, root_uri):
@@ -229,7 +229,7 @@ def test_what_a_failed_attempt_staged_stays_out(events, save, ids, tmp_path):
     assert flag.exists()
     assert ids(local_uri) == [*range(40), 1000]
     # Both attempts left the segments of four days; the log has those of one.
-    assert staged(local_uri) == Table.open(local_uri).head().totals.segments + 4
+    assert staged(local_uri) == Table.open(local_uri).session.head().totals.segments + 4
 
 
 @pytest.mark.data_source

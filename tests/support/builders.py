@@ -82,7 +82,7 @@ def add(
     stats: tuple[ColumnStats, ...] = (),
 ) -> Add:
     """An add of a segment whose object is never read."""
-    staged = table.head().version if epoch is None else epoch
+    staged = table.session.head().version if epoch is None else epoch
     return Add(table.clock.random_id(), chunk, staged, rows, 100 * rows, HASH, 1, stats)
 
 
@@ -127,13 +127,13 @@ def check_sound(store: ObjectStore) -> Table:
     steps = fold_all(store)
     for state, _ in steps:
         check_snapshot(table.snapshot(state.version), state)
-    assert table.head().version == len(steps) - 1
+    assert table.session.head().version == len(steps) - 1
     return table
 
 
 def view_of(table: Table, *transactions: Transaction) -> fold.FoldView:
     """What judging the transactions on the table's head takes."""
-    return table.session.log.load_view(table.head(), transactions)[1]
+    return table.session.log.load_view(table.session.head(), transactions)[1]
 
 
 def check_snapshot(snapshot: Snapshot, state: fold.FullState) -> None:

@@ -324,14 +324,14 @@ class Changes:
         """Compare the newest version, as a fresh handle reads it."""
         table = self.open()
         differ(self.read(table), self.rows)
-        self.versions[table.head().version] = dict(self.rows)
+        self.versions[table.session.head().version] = dict(self.rows)
         self.counts["checks"] += 1
 
     def finish(self):
         """Compare every version that is kept."""
         table = self.open()
         for version, rows in self.versions.items():
-            if version >= table.head().meta.horizon:
+            if version >= table.session.head().meta.horizon:
                 differ(self.read(table, version), rows)
                 self.counts["versions"] += 1
         found = fsck(table, checksums=True)

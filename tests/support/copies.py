@@ -38,7 +38,7 @@ def everything(store=None):
         table = create(store, properties={"keyframe_commits": "3"})
         for n in range(3):
             append(table, events(6, first=10 * n, days=6))
-        kept = table.head().version
+        kept = table.session.head().version
         overwrite(table, events(2, first=50), start="1970-01-01", end="1970-01-02")
         compaction.run(table, policy=POLICY)
         table.restore(kept)

@@ -230,7 +230,7 @@ def sweep(t, *, full=False):
 
 def fence_now(store):
     other = fresh(store, 60)
-    commit(other, Fence(other.head().version + 1))
+    commit(other, Fence(other.session.head().version + 1))
 
 
 def rival(store):
@@ -262,17 +262,17 @@ def add_check(t):
 
 def checked(t):
     """Whether the table has the check, and every row was tested against it."""
-    head = t.head()
+    head = t.session.head()
     return head.checks == {"named": "name >= 'row '"} and fsck(t, checksums=True).findings == ()
 
 
 def merged(t):
     """Day 1 has one segment, and there is no claim."""
-    return len(live(t.head(), *DAY_1)) == 1 and not t.head().meta.claims
+    return len(live(t.session.head(), *DAY_1)) == 1 and not t.session.head().meta.claims
 
 
-CLAIMED = {"prepare": claim_now, "done": lambda t: not t.head().meta.claims}
-PINNED = {"prepare": hold_two, "done": lambda t: not t.head().meta.pins}
+CLAIMED = {"prepare": claim_now, "done": lambda t: not t.session.head().meta.claims}
+PINNED = {"prepare": hold_two, "done": lambda t: not t.session.head().meta.pins}
 OPERATIONS = {
     "append": Operation(append_rows(100, "job"), (*BASE, *range(100, 106))),
     "append one": Operation(append_rows(100, "job", 1), (*BASE, 100)),
@@ -283,12 +283,14 @@ OPERATIONS = {
         (1, 3, 100, 101),
         (1, 3),
     ),
-    "replace": Operation(replace_day(1), done=lambda t: len(live(t.head())) == 2),
+    "replace": Operation(replace_day(1), done=lambda t: len(live(t.session.head())) == 2),
     "properties": Operation(
         lambda t: t.set_properties({"user.note": "new"}),
-        done=lambda t: t.head().properties["user.note"] == "new",
+        done=lambda t: t.session.head().properties["user.note"] == "new",
     ),
-    "columns": Operation(lambda t: t.add_columns(WIDER), done=lambda t: t.head().schema == WIDER),
+    "columns": Operation(
+        lambda t: t.add_columns(WIDER), done=lambda t: t.session.head().schema == WIDER
+    ),
     "check": Operation(add_check, done=checked),
     "check beside an append": Operation(
         add_check,
@@ -303,14 +305,14 @@ OPERATIONS = {
         done=checked,
     ),
     "key frame": Operation(lambda t: t.write_keyframe()),
-    "vacuum": Operation(sweep, done=lambda t: t.head().meta.horizon >= 3),
+    "vacuum": Operation(sweep, done=lambda t: t.session.head().meta.horizon >= 3),
     "pin": Operation(
         lambda t: t.pin("keep", 2, owner="me"),
-        done=lambda t: t.head().meta.pins["keep"].version == 2,
+        done=lambda t: t.session.head().meta.pins["keep"].version == 2,
     ),
     "unpin": Operation(gone_already(lambda t: t.unpin("keep", owner="me")), **PINNED),
     "break pin": Operation(gone_already(lambda t: t.break_pin("keep")), **PINNED),
-    "claim": Operation(take, done=lambda t: len(t.head().meta.claims) == 1),
+    "claim": Operation(take, done=lambda t: len(t.session.head().meta.claims) == 1),
     "renew": Operation(
         renew,
         prepare=claim_now,
@@ -321,19 +323,19 @@ OPERATIONS = {
     "replace under a claim": Operation(replace_under_claim, done=merged),
     "granularity": Operation(
         lambda t: t.set_granularity("hour"),
-        done=lambda t: t.head().layout.granularity == "hour",
+        done=lambda t: t.session.head().layout.granularity == "hour",
     ),
-    "assess": Operation(assess, done=lambda t: len(t.head().meta.chunks) == 1),
+    "assess": Operation(assess, done=lambda t: len(t.session.head().meta.chunks) == 1),
     "compact": Operation(compact, done=merged),
     "compact all": Operation(
-        compact_all, done=lambda t: merged(t) and t.head().meta.analysed is not None
+        compact_all, done=lambda t: merged(t) and t.session.head().meta.analysed is not None
     ),
     "restore": Operation(lambda t: t.restore(1), (0, 1), (0, 1)),
     "fenced append": Operation(
         append_rows(100, "job", 2),
         (*BASE, 100, 101),
         meanwhile=fence_now,
-        done=lambda t: t.head().meta.fence > 0,
+        done=lambda t: t.session.head().meta.fence > 0,
     ),
     "published append": Operation(
         append_rows(100, "job", 2), (*BASE, 100, 101, 200), meanwhile=rival, race=rival

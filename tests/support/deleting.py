@@ -51,7 +51,7 @@ def staged_deletes(
         of: entries of segments that are not live; of others they are those of the head.
         in_log: whether the bitmaps stand in the actions, and not in an object; None: as `IN_LOG`.
     """
-    snapshot = table.head()
+    snapshot = table.session.head()
     named = {segment.id: segment for segment in (*live(snapshot), *of)}
     segments = [named[segment_id] for segment_id in positions]
     united_with = [

@@ -71,12 +71,12 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, st
         tail: the object's tail in its entry.
         stats: in its entry.
     """
-    schema = table.head().stored_schema
+    schema = table.session.head().stored_schema
     body = segment if isinstance(segment, bytes) else stored(segment, schema)
-    keyed = table.head().layout.keyed is not UNSET
+    keyed = table.session.head().layout.keyed is not UNSET
     place = Slice(kind, 0, 0, None, None, 0, None) if keyed else UNSET
     add = Add(
-        table.clock.random_id(), chunk, table.head().version,
+        table.clock.random_id(), chunk, table.session.head().version,
         segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, stats,
         tail=tail, slice=place,
     )  # fmt: skip

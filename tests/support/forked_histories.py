@@ -129,8 +129,8 @@ class ForkedHistory:
             "value": [None] * count,
         }
         fields = [*SCHEMA]
-        for name in t.head().schema.names[len(SCHEMA) :]:
-            fields.append(t.head().schema.field(name))
+        for name in t.session.head().schema.names[len(SCHEMA) :]:
+            fields.append(t.session.head().schema.field(name))
             data[name] = [self.chance.choice([None, 1]) for _ in numbers]
         return pa.table(data, pa.schema(fields)), set(data["name"])
 
@@ -150,9 +150,9 @@ class ForkedHistory:
         self.added |= names
         if self.chance.random() < 0.5:
             other = self.chance.choice(self.sides)
-            before = other.handle().head().version
+            before = other.handle().session.head().version
             append(other.handle(), rows, app_id="job", app_seq=number)
-            self.counts["units done twice"] += other.handle().head().version > before
+            self.counts["units done twice"] += other.handle().session.head().version > before
 
     def overwrite(self, side):
         if self.calm:
@@ -173,7 +173,7 @@ class ForkedHistory:
         self.added |= names
 
     def names_of(self, t, day):
-        entries = live(t.head(), day * 86_400_000, (day + 1) * 86_400_000)
+        entries = live(t.session.head(), day * 86_400_000, (day + 1) * 86_400_000)
         return [n for s in entries for n in self.read(t, s).column("name").to_pylist()]
 
     def read(self, t, segment):
@@ -190,22 +190,22 @@ class ForkedHistory:
 
     def rewrite(self, side, deletes=0):
         t = side.handle()
-        chunks = sorted({s.chunk for s in live(t.head())})
+        chunks = sorted({s.chunk for s in live(t.session.head())})
         if not chunks:
             return
         chunk = self.chance.choice(chunks)
-        inputs = [s for s in live(t.head()) if s.chunk == chunk]
+        inputs = [s for s in live(t.session.head()) if s.chunk == chunk]
         most = 1 if deletes else len(inputs)
         inputs = self.chance.sample(inputs, self.chance.randrange(1, most + 1))
         parts = [self.read(t, s) for s in inputs]
         rows = pa.concat_tables(parts, promote_options="default")
         gone = set(rows.slice(0, deletes).column("name").to_pylist())
         kept = rows.slice(deletes)
-        wide = {n: i for i, n in enumerate(t.head().schema.names)}
+        wide = {n: i for i, n in enumerate(t.session.head().schema.names)}
         kept = kept.select(sorted(kept.schema.names, key=wide.get))
         pieces = [kept] if self.chance.random() < 0.7 else [kept.slice(0, 1), kept.slice(1)]
-        adds = [a for p in pieces if p.num_rows for a in stage(t, t.head(), p, 2**29)]
-        actions = [Replace(t.head().version, len(gone)), *map(drop_of, inputs), *adds]
+        adds = [a for p in pieces if p.num_rows for a in stage(t, t.session.head(), p, 2**29)]
+        actions = [Replace(t.session.head().version, len(gone)), *map(drop_of, inputs), *adds]
         t.commit(t.transaction("compact", actions))
         self.removed |= gone
 
@@ -214,7 +214,7 @@ class ForkedHistory:
             return
         t = side.handle()
         held = [fork.held for fork in t.store.forks] if side.branch else []
-        versions = range(max(t.head().meta.horizon, *held, 0), t.head().version)
+        versions = range(max(t.session.head().meta.horizon, *held, 0), t.session.head().version)
         if versions:
             t.restore(self.chance.choice(versions))
             self.exact = False
@@ -230,21 +230,21 @@ class ForkedHistory:
         t = side.handle()
         if self.chance.random() < 0.1 and not self.calm:
             value = str(side.number)
-        if t.head().properties.get(f"user.{name}") != value:
+        if t.session.head().properties.get(f"user.{name}") != value:
             t.set_properties({f"user.{name}": value})
 
     def column(self, side):
         t = side.handle()
         name = self.chance.choice(EXTRA)
-        if name not in t.head().schema.names:
+        if name not in t.session.head().schema.names:
             kind = pa.int32() if self.chance.random() < 0.05 and not self.calm else pa.int64()
-            t.add_columns(t.head().schema.append(pa.field(name, kind)))
+            t.add_columns(t.session.head().schema.append(pa.field(name, kind)))
 
     def granularity(self, side):
         if not self.calm and self.chance.random() < 0.3:
             t = side.handle()
             wanted = self.chance.choice(["day", "month"])
-            if t.head().layout.granularity != wanted:
+            if t.session.head().layout.granularity != wanted:
                 t.set_granularity(wanted)
 
     def merge(self, side):
@@ -288,7 +288,7 @@ class ForkedHistory:
             raise Stuck(str(gone)) from gone
         self.counts["declined"] += done.declined
         self.counts["skipped"] += done.skipped
-        self.counts["third"] += len(origins_of(target.handle().head().meta)) > 1
+        self.counts["third"] += len(origins_of(target.handle().session.head().meta)) > 1
         return done
 
     CHOICES = {  # noqa: RUF012 - never changed
@@ -341,7 +341,7 @@ class ForkedHistory:
         first, *others = [s.names() for s in self.sides]
         for other in others:
             assert other == first
-        heads = [s.handle().head() for s in self.sides]
+        heads = [s.handle().session.head() for s in self.sides]
         for head in heads[1:]:
             assert set(head.schema) == set(heads[0].schema)
             assert head.layout == heads[0].layout
@@ -371,7 +371,7 @@ class BranchedHistory(ForkedHistory):
         super().__init__(seed)
         parent = self.sides[0]
         self.sides = [parent]
-        at = parent.handle().head().version if self.chance.random() < 0.7 else None
+        at = parent.handle().session.head().version if self.chance.random() < 0.7 else None
         for number in range(1, self.chance.choice([2, 3, 4])):
             parent.handle().branch(f"b{number}", at=at)
             self.sides.append(Side(number, parent.store, f"b{number}"))
@@ -537,7 +537,7 @@ class KeyedFork(ForkedHistory):
                 **properties,
             },
         )
-        self.rule = rule_at(table.head())
+        self.rule = rule_at(table.session.head())
         self.counts = Counter([f"merge={self.kind}"])
         self.given = {}
         self.exact = self.days == 1
@@ -600,7 +600,7 @@ class KeyedFork(ForkedHistory):
 
     def merge_run(self, side):
         t = side.handle()
-        head = t.head()
+        head = t.session.head()
         runs = runs_of(head)
         if runs:
             run = self.chance.choice(runs)
@@ -619,14 +619,14 @@ class KeyedFork(ForkedHistory):
 
     def split(self, side):
         t = side.handle()
-        if t.head().layout.keyed.buckets < 8:
-            t.set_buckets(2 * t.head().layout.keyed.buckets)
+        if t.session.head().layout.keyed.buckets < 8:
+            t.set_buckets(2 * t.session.head().layout.keyed.buckets)
 
     def check_once(self):
         pass
 
     def rows_at(self, side):
-        names = sorted(side.handle().head().schema.names)
+        names = sorted(side.handle().session.head().schema.names)
         return ordered(scan(side.handle(), names).to_table().to_pylist())
 
     def converge(self):
@@ -642,7 +642,7 @@ class KeyedFork(ForkedHistory):
             return
         logs = [self.acts(side) for side in self.sides]
         self.counts["repeated"] += any(len(a.adds) > 2 and a.carried for acts in logs for a in acts)
-        plain = len(self.sides[0].handle().head().schema) == len(KEYED_SCHEMA)
+        plain = len(self.sides[0].handle().session.head().schema) == len(KEYED_SCHEMA)
         apart = [n for n, (a, b) in enumerate(zip(*logs, strict=False)) if a != b]
         if not (self.exact and plain and apart):
             return
@@ -687,11 +687,13 @@ class KeyedFork(ForkedHistory):
 
     def acts(self, side):
         t = side.handle()
-        return [a for s in commits.steps(t.session.log, 1, t.head().version) for a in s.acts]
+        return [
+            a for s in commits.steps(t.session.log, 1, t.session.head().version) for a in s.acts
+        ]
 
     def first_hash(self, side, version):
         t = side.handle()
-        return t.session.log.hash_at(t.head(), version)
+        return t.session.log.hash_at(t.session.head(), version)
 
 
 def play_keyed_forks(seed):

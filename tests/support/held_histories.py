@@ -161,7 +161,9 @@ class HeldHistory:
             replication.follow(self.open(place), copy, clock=copy.clock)
             assert frozenset(self.names(copy, None)) == self.newest(place)
             above = Place(place.root, place.path[:-1])
-            passed = self.open(place).store.forks[0].held < self.open(above).head().meta.horizon
+            passed = (
+                self.open(place).store.forks[0].held < self.open(above).session.head().meta.horizon
+            )
             self.counts["copied to go on"] += passed
             if not passed and not above.path:
                 self.mortal = self.stores[above.root]  # nothing dies from here on
@@ -337,7 +339,7 @@ class HeldHistory:
             place = waiting.pop()
             table = self.open(place)
             try:
-                table.head()
+                table.session.head()
             except errors.TableNotFound:
                 continue
             ids = tuple(fork.id for fork in table.store.forks)

@@ -30,7 +30,7 @@ def written(uri, kind, *, upserts=5, rows=8):
         fresh = [row_of(chance) | {"_op": chance.choice(["u", deletes])} for _ in range(rows)]
         upsert(table, pa.Table.from_pylist(fresh, schema=WITH_OP))
         given += fresh
-        answers.append(ordered(model_of(given, rule_at(table.head())).values()))
+        answers.append(ordered(model_of(given, rule_at(table.session.head())).values()))
     return table, answers
 
 

@@ -103,7 +103,7 @@ def publish_or_refuse(history, name, options):
     try:
         publish(t, name, **options)
     except InvalidInput as error:
-        if t.head().merge_rule.kind in ("last", "first"):
+        if t.session.head().merge_rule.kind in ("last", "first"):
             raise AssertionError("a version that can be said is refused") from error
         history.counts["refused"] += 1
         return False

@@ -94,7 +94,7 @@ class MergedSchemas:
 
     def append(self, t):
         rows = self.some(1, 5 if self.random.random() < 0.1 else None)
-        others = [field for field in t.head().schema if pa.types.is_integer(field.type)]
+        others = [field for field in t.session.head().schema if pa.types.is_integer(field.type)]
         field = self.random.choice(others)
         if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.array([self.rows % 100], field.type))
@@ -102,13 +102,13 @@ class MergedSchemas:
 
     def change_checks(self, t):
         name = self.random.choice([*CHECKS])
-        if name in t.head().checks:
+        if name in t.session.head().checks:
             t.drop_check(name)
         if self.random.random() < 0.6:
             t.add_check(name, self.random.choice(CHECKS[name]))
 
     def change_columns(self, t):
-        schema = t.head().schema
+        schema = t.session.head().schema
         name = self.random.choice(NAMES)
         others = [one for one in schema.names if one not in ("at", "n", "s")]
         if name not in others:
@@ -131,14 +131,14 @@ class MergedSchemas:
             t.reorder_columns(["at", *self.random.sample(schema.names[1:], len(schema) - 1)])
         elif chance < 0.85:
             t.rename_column(name, self.random.choice(NAMES))
-        elif "free" not in t.head().checks:
+        elif "free" not in t.session.head().checks:
             t.add_check("free", f"{name} IS NULL")
         else:
             t.drop_check("free")
 
     def change_fields(self, t):
         """Change the fields of a struct, or drop it with all of them."""
-        schema, name = t.head().schema, self.random.choice(FIELDS)
+        schema, name = t.session.head().schema, self.random.choice(FIELDS)
         fields = [] if "s" not in schema.names else [f.name for f in schema.field("s").type]
         chance = self.random.random()
         if chance < 0.05:
@@ -205,7 +205,7 @@ class MergedSchemas:
         for t in self.tables:
             t.refresh()
             for name in ("odd", "free"):
-                if name in t.head().checks:
+                if name in t.session.head().checks:
                     t.drop_check(name)
 
     def end(self):
@@ -224,7 +224,7 @@ class MergedSchemas:
         schema = t.refresh().stored_schema
         checks = [replace(check, schema=0) for check in checks_of(schema)]
         rows = scan(t).to_table().sort_by("at").to_pylist()
-        broken = [row for row in rows if "odd" in t.head().checks and row["n"] == 5]
+        broken = [row for row in rows if "odd" in t.session.head().checks and row["n"] == 5]
         assert not broken
         return schema.columns, checks, rows
 

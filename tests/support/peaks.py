@@ -55,7 +55,7 @@ def told(t, memory):
 
 
 def last_told(t, memory):
-    last = t.head().version
+    last = t.session.head().version
     return sum(batch.num_rows for batch in changes(t, last - 1, memory_bytes=memory).to_batches())
 
 
@@ -83,7 +83,10 @@ def compacted(t, memory):
 
 def appended(t, memory):
     """Append the file beside the table, as the program does."""
-    head, path = t.head(), Path(str(t.uri).removeprefix("file://")).with_name("file.parquet")
+    head, path = (
+        t.session.head(),
+        Path(str(t.uri).removeprefix("file://")).with_name("file.parquet"),
+    )
     rows = open_rows([str(path)], head.schema, head.layout.time_column, memory_bytes=memory)
     append(t, rows.reader, memory_bytes=memory)
     return t.refresh().totals.rows

@@ -73,7 +73,7 @@ def run(target, count, *args, environment=None, seconds=280):
 def append_rows(number, start, uri, options, count):
     """Append `count` single rows through a separate handle; return the versions."""
     table = Table.open(uri, options)
-    schema = table.head().schema
+    schema = table.session.head().schema
     start.wait(280)
     versions = []
     for n in range(count):

@@ -120,7 +120,7 @@ class History:
             buckets=chance.choice([1, 2, 5, 16]),
             properties=self.properties(kind, key, order),
         )
-        self.rule = rule_at(self.table.head())
+        self.rule = rule_at(self.table.session.head())
         self.book = Book(self.store, self.chunk_of)
         self.book.follow()
         self.counts = Counter([f"merge={kind}"])
@@ -229,7 +229,7 @@ class History:
         def act(_):
             faulty = FaultyStore(self.store, [Fault("put", "crash_after", keys.INTENTS_PREFIX)])
             t = self.handle(faulty, crowded=True)
-            adds = stage(t, t.head(), self.arrow(rows), MEMORY, "null")
+            adds = stage(t, t.session.head(), self.arrow(rows), MEMORY, "null")
             try:
                 t.commit(t.transaction("upsert", adds, app=app))
             except Crash:
@@ -391,7 +391,7 @@ class History:
         def act(_):
             self.now_ms += self.chance.choice([1, 25 * HOUR_MS])
             t = self.handle()
-            before = t.head().version
+            before = t.session.head().version
             t.restore(version)
             tasks = compaction.plan(t, self.policy).tasks
             undo = lambda: self.handle().restore(before)

@@ -21,7 +21,7 @@ from eventlog.state.delta import drop_of
 
 def read(table, segments):
     """All rows of the segments that are not deleted, read directly from their objects."""
-    schema = to_arrow(table.head().stored_schema)
+    schema = to_arrow(table.session.head().stored_schema)
     parts = []
     for segment in segments:
         body = table.store.get(keys.key_of(segment))
@@ -43,7 +43,7 @@ def rewrite(table, inputs, *, parts=1, granularity=None, keep=None, claim=None):
         keep: a function from all rows to the mask of rows to keep; the others are deleted.
         claim: the token of a lease.
     """
-    head, rows = table.head(), read(table, inputs)
+    head, rows = table.session.head(), read(table, inputs)
     kept = rows if keep is None else rows.filter(keep(rows))
     adds = []
     for part in range(parts):
@@ -66,7 +66,7 @@ def replace(table, inputs, **options):
 
 def recipe(table, granularity=None):
     """How rows become segments, at another granularity if one is given."""
-    recipe = Recipe.of(table.head())
+    recipe = Recipe.of(table.session.head())
     wanted = granularity or recipe.layout.granularity
     layout = msgspec.structs.replace(recipe.layout, granularity=wanted)
     return Recipe(recipe.epoch, recipe.schema, layout, recipe.stats_columns, recipe.segment_bytes)

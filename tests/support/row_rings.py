@@ -196,7 +196,7 @@ class RowRing:
 
     def compact(self, side):
         t = self.sides[side].handle()
-        segments = [*t.head().segments()]
+        segments = [*t.session.head().segments()]
         if segments:
             chunk = self.chance.choice(sorted({s.chunk for s in segments}))
             replace(t, [s for s in segments if s.chunk == chunk][: self.chance.randint(1, 3)])
@@ -211,7 +211,7 @@ class RowRing:
         """Merge one side into another one, and return the number of commits."""
         one, two = self.sides[source], self.sides[target]
         theirs, ours = self.books[source], self.books[target]
-        before = two.handle().head().version
+        before = two.handle().session.head().version
         excluded, may_be = self.excluded(theirs, ours)
         there, here = ({*rows_of(side)} for side in (one, two))
         publish = one.branch is not None and target == 0 and self.chance.random() < 0.5
@@ -225,7 +225,7 @@ class RowRing:
         except errors.CommitConflict as conflict:
             self.counts["conflict"] += 1
             self.check_refusal(str(conflict), may_be)
-            assert two.handle().head().version == before
+            assert two.handle().session.head().version == before
             done = run(take=self.chance.choice(["source", "target"]))
             self.exact = False
         else:

@@ -91,7 +91,7 @@ class Ways:
         """Merge, as the dry run tells it before; one that is refused commits nothing."""
         refusals = (errors.CommitConflict, errors.VersionVacuumed)
         here = lambda side: Table.open("", store=side.store, clock=ManualClock(side.now_ms))
-        before = here(target).head().version
+        before = here(target).session.head().version
         told = refused = None
         try:
             told = merge(here(source), here(target), take=take, dry_run=True)
@@ -102,7 +102,7 @@ class Ways:
         except refusals as conflict:
             same = refused is type(conflict)
             assert same, "the dry run told something else"
-            assert here(target).head().version == before
+            assert here(target).session.head().version == before
             raise
         assert told is not None, refused
         assert told.left_out == done.left_out
@@ -181,7 +181,7 @@ class UnitedHistory(Ways, ForkedHistory):
             assert other == first
         assert set(first) <= self.added
         assert not self.added - set(first) - self.removed - self.open
-        heads = [side.handle().head() for side in self.sides]
+        heads = [side.handle().session.head() for side in self.sides]
         assert len({tuple(sorted(h.schema.names)) for h in heads}) == 1
         assert len({h.layout.granularity for h in heads}) == 1
 

@@ -45,14 +45,14 @@ ODD = [
 CALLS = {
     "open.uri": lambda t, v: Table.open(v),
     "open.storage_options": lambda t, v: Table.open("memory://nowhere", v),
-    "create.uri": lambda t, v: Table.create(v, t.head().schema, time_column="at"),
+    "create.uri": lambda t, v: Table.create(v, t.session.head().schema, time_column="at"),
     "create.schema": lambda t, v: create(schema=v),
     "create.time_column": lambda t, v: create(time_column=v),
     "create.granularity": lambda t, v: create(granularity=v),
     "create.order_by": lambda t, v: create(order_by=v),
     "create.properties": lambda t, v: create(properties=v),
     "create.storage_options": lambda t, v: Table.create(
-        "memory://", t.head().schema, time_column="at", storage_options=v),
+        "memory://", t.session.head().schema, time_column="at", storage_options=v),
     "create.key": lambda t, v: create(key=v),
     "create.buckets": lambda t, v: create(buckets=v),
     "snapshot.version": lambda t, v: t.snapshot(v),

@@ -243,7 +243,7 @@ class Search:
         return hits_of(segments, self.passing(snapshot, segments, vectors, room=room))
 
     def _reading(self, plan: ScanPlan, schema: pa.Schema) -> Reading:
-        reading = Reading.of(self.t.store, plan, self.t.head().header.table)
+        reading = Reading.of(self.t.store, plan, self.t.session.head().header.table)
         return replace(reading, schema=schema, ahead_bytes=ahead_of(self.memory_bytes))
 
 

@@ -134,7 +134,7 @@ def _merge_rows(
     dry_run: bool,
 ) -> RowChange:
     """Merge rows that have no other columns than the table. Raises: as `merge`."""
-    start = t.head()
+    start = t.session.head()
     merging = merging.spelled(start)
     reader = to_reader(source, types_of(start))
     given = spelled(reader.schema, start.schema.names)

@@ -39,7 +39,7 @@ def overwrite_where(
         InvalidInput: the table has a key, a row does not pass the predicate, or `data` lacks a
             column or a field. For the others see `eventlog.writers.overwrite`.
     """
-    head = t.head()
+    head = t.session.head()
     if keyed_of(head.layout) is not None:
         raise InvalidInput(
             "a keyed table is overwritten by a range of time: `where` would leave the older rows "

@@ -379,7 +379,7 @@ def _merge_rows(
     dry_run: bool,
 ) -> RowChange:
     """Merge rows that have no other columns than the table. Raises: as `merge`."""
-    start = search.t.head()
+    start = search.t.session.head()
     merging = merging.spelled(start)
     given = spelled(arrow_schema(df.schema), start.schema.names)
     check_source(given, start, merging.on, inserts=merging.inserts)

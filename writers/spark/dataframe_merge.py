@@ -63,7 +63,7 @@ class SparkMatching(TableMatching):
 
     def inserted(self) -> int:
         """See `TableMatching.inserted`."""
-        snapshot = self.search.t.head()
+        snapshot = self.search.t.session.head()
         return int(self._unmatched(snapshot).count())
 
     def match(self, segments: Sequence[Segment], snapshot: Snapshot) -> None:

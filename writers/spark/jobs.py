@@ -336,7 +336,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     """
     table = _open(uri, storage_options, table_id, incoming, creation or Creation())
     evolved = _evolved(table, incoming, app) if evolve else None
-    head, fills = table.head(), "null" if replacement is not None else missing
+    head, fills = table.session.head(), "null" if replacement is not None else missing
     done, verb = _done(table, head, app), "overwrite" if replacement else operation
     with naming_version(evolved):
         incoming = spelled(incoming, head.schema.names)
@@ -378,7 +378,7 @@ def _open(
 
 def _evolved(table: Table, incoming: pa.Schema, app: App | None) -> int | None:
     """Give the table the columns of rows, unless their unit of work is done; see `evolve_to`."""
-    return None if already(table.head(), app) is not None else evolve_to(table, incoming)
+    return None if already(table.session.head(), app) is not None else evolve_to(table, incoming)
 
 
 def _replaced(
@@ -395,11 +395,11 @@ def _replaced(
         InvalidInput: a column is missing, or the replacement is wrong.
     """
     if replacement is None:
-        return table.head(), None, None
+        return table.session.head(), None, None
     before = read_at(table, replacement.read_version)
     where, replaces = _selection_of(replacement, before)
     if given is not None and (where is not None or range_drops(before, *replaces or (0, 0))):
-        check_replacing(table.head().schema, given, None)
+        check_replacing(table.session.head().schema, given, None)
     return before, where, replaces
 
 

@@ -103,7 +103,7 @@ def check_agrees(table: Table, creation: Creation) -> Table:
     Raises:
         InvalidInput: it has another time column, granularity, order, key or merge rule.
     """
-    head = table.head()
+    head = table.session.head()
     layout, keyed = head.layout, keyed_of(head.layout)
     if creation.keyed and keyed is None:
         raise InvalidInput(

@@ -133,7 +133,7 @@ class EventLogStreamWriter(_StreamWriter):
         self._place = place
         self._table = table
         self._table_id = table.id
-        self._recipe = Recipe.of(table.head(), fills=missing is not None)
+        self._recipe = Recipe.of(table.session.head(), fills=missing is not None)
         self._memory_bytes, self._names = memory_bytes, names
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
@@ -193,11 +193,11 @@ class EventLogStreamWriter(_StreamWriter):
                 )
             staged = (part.adds for part in parts)
             adds = adds_of(table, self._recipe, staged, self._memory_bytes)
-            if already(table.head(), app) is not None:
+            if already(table.session.head(), app) is not None:
                 table.refresh()  # a restore may have let it be loaded again
             if _repeated(table, app):
-                warn_restored(table, table.head(), app)
-                report_mismatch(table, table.head(), app, sum(add.rows for add in adds))
+                warn_restored(table, table.session.head(), app)
+                report_mismatch(table, table.session.head(), app, sum(add.rows for add in adds))
                 return
             _report_missing(table, app)
             table.session.log.staged.vouch(adds)  # staged by the tasks of this batch
@@ -218,7 +218,7 @@ def _repeated(table: Table, app: App) -> bool:
         CommitConflict: a later one is. Spark repeats only the last batch of a query, with the same
             rows; so the checkpoint is an old copy, whose batches may have other rows.
     """
-    mark = table.head().meta.apps.get(app.id)
+    mark = table.session.head().meta.apps.get(app.id)
     if mark is not None and mark.seq > app.seq:
         raise CommitConflict(
             f"the table already has batch {mark.seq} of query {app.id}, in version {mark.version}, "
@@ -236,7 +236,7 @@ def _report_missing(table: Table, app: App) -> None:
     It is no error: a batch without rows commits nothing, and the table forgets a query that rests
     for longer than `app_retention_days`.
     """
-    if app.seq and app.id not in table.head().meta.apps:
+    if app.seq and app.id not in table.session.head().meta.apps:
         logger.warning(
             "batch %d is the first of query %s that %s has: if earlier batches had rows, they went "
             "to another table, or to one that was here before. A new checkpoint writes them here",
@@ -297,7 +297,7 @@ def make_stream_writer(
     place = (given.path, tuple(sorted(given.storage.items())))
     missing = check_missing(given.named.get("missing"))
     table = _opened(place, arrow_schema(schema), creation_of(given, schema.names), missing)
-    names = spelled_names(schema.names, table.head().schema.names)
+    names = spelled_names(schema.names, table.session.head().schema.names)
     return EventLogStreamWriter(
         place, table, names, memory_bytes=memory_bytes or DEFAULT_MEMORY_BYTES, missing=missing
     )
@@ -368,5 +368,5 @@ def _fit(incoming: pa.Schema, table: Table, missing: Missing | None) -> bool:
 
 
 def _check_rows(incoming: pa.Schema, table: Table, missing: Missing | None) -> None:
-    head = table.head()
+    head = table.session.head()
     check_rows(spelled(incoming, head.schema.names), head, missing)

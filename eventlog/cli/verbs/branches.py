@@ -38,7 +38,7 @@ def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
             terminal.say(f"branch {name} is deleted")
         return
     made = table.branch(name, at)
-    version = made.head().version
+    version = made.session.head().version
     if place.as_json:
         terminal.json_document({"name": name, "table": made.uri, "fork": version})
     else:

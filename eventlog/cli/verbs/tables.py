@@ -101,8 +101,8 @@ def create(  # noqa: PLR0913 - one argument an option
     if place.as_json:
         terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
     else:
-        columns = count_text(len(table.head().schema.names), "column")
-        granularity = table.head().layout.granularity
+        columns = count_text(len(table.session.head().schema.names), "column")
+        granularity = table.session.head().layout.granularity
         chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
         terminal.say(f"created {table.uri}: {columns}, {chunks}")
 
@@ -333,7 +333,9 @@ def _fields_of(words: Sequence[str]) -> list[pa.Field]:
 
 def _check_no_path(table: Table, names: Iterable[str]) -> None:
     """Refuse names of columns to add that begin with a struct, as a path with dots does."""
-    structs = {field.name for field in table.head().schema if pa.types.is_struct(field.type)}
+    structs = {
+        field.name for field in table.session.head().schema if pa.types.is_struct(field.type)
+    }
     for name in names:
         struct, dot, field = name.partition(".")
         if dot and struct in structs:

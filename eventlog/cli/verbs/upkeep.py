@@ -298,7 +298,7 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
     now_ms = store_time_ms(table.store, table.clock)
     odd = timing.time_problem(head.header, now_ms, table.uri)
     committed = table.set_clock(text) if setting else None
-    after = table.head()
+    after = table.session.head()
     corrections = [(c.version, c.old, c.new) for c in after.meta.clock]
     if place.as_json:
         terminal.json_document(

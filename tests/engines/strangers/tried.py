@@ -218,7 +218,7 @@ def _after(tried, new):
     problems += [
         f"fsck, later: {f.key}: {f.message}" for f in fsck(table).findings if f.key not in new
     ]
-    wanted = tried.rows | {table.refresh().version: known_rows(table, table.head().version)}
+    wanted = tried.rows | {table.refresh().version: known_rows(table, table.session.head().version)}
     if any(known_rows(table, version) != rows for version, rows in wanted.items()):
         problems.append("versions have other rows, later")
     return problems

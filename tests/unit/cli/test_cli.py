@@ -92,7 +92,7 @@ def test_create_from_text(tmp_path):
         *("--property", "user.team=a=b", "--property", "keyframe_commits=8"),
     )
     assert "3 columns, chunks by hour" in answer.output
-    head = Table.open(tmp_path / "t").head()
+    head = Table.open(tmp_path / "t").session.head()
     assert head.layout.order_by == ("id", "time")
     assert head.properties == {"keyframe_commits": "8", "user.team": "a=b"}
     assert not head.schema.field("id").nullable
@@ -272,7 +272,7 @@ def test_append_of_a_unit_of_work_takes_effect_once(uri, tmp_path):
     first, second = (json.loads(done(*again).stdout) for _ in range(2))
     assert (first["version"], first["committed"]) == (3, True)
     assert (second["version"], second["committed"]) == (3, False)
-    assert Table.open(uri).head().version == 3
+    assert Table.open(uri).session.head().version == 3
 
 
 @pytest.mark.hazard("W2")
@@ -291,7 +291,7 @@ def test_bad_files_are_refused_and_nothing_is_committed(uri, tmp_path, name, con
     result = run("append", uri, tmp_path / name)
     assert result.exit_code == 2
     assert said in result.stderr
-    assert Table.open(uri).head().version == 2
+    assert Table.open(uri).session.head().version == 2
 
 
 def test_missing_file_and_mixed_formats_are_usage(uri, tmp_path):
@@ -550,12 +550,12 @@ def test_closed_pipe_is_no_failure(uri):
 def test_an_append_that_cannot_answer_has_not_failed(uri, tmp_path, answer_goes_to, form):
     file = tmp_path / "rows.parquet"
     pq.write_table(rows([3]), file)
-    before = Table.open(uri).head().version
+    before = Table.open(uri).session.head().version
     command = f"'{sys.executable}' -m eventlog.cli append {form} '{uri}' '{file}' {answer_goes_to}"
     answer = subprocess.run(["bash", "-c", command], capture_output=True, timeout=240, text=True)
     # With a failure whoever runs it would run it again, and append the rows twice.
     assert answer.returncode == 0, answer.stderr
-    assert Table.open(uri).head().version == before + 1
+    assert Table.open(uri).session.head().version == before + 1
     if "full" in answer_goes_to:
         assert f"version {before + 1} is committed" in answer.stderr
 

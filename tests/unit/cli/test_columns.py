@@ -42,8 +42,8 @@ def test_columns_are_listed_and_changed(table):
     ):
         assert run("columns", uri, *words).exit_code == 0, words
     found = Table.open(uri)
-    assert found.head().schema.names == ["n", "title", "at", "s"]
-    assert [f.name for f in found.head().schema.field("s").type] == ["d", "c"]
+    assert found.session.head().schema.names == ["n", "title", "at", "s"]
+    assert [f.name for f in found.session.head().schema.field("s").type] == ["d", "c"]
     assert scan(found, ["n"]).to_table().column("n").to_pylist() == [5, 5]
     listed = run("columns", uri)
     assert "struct<d:date, c:int16>" in listed.output
@@ -134,7 +134,7 @@ def test_a_table_is_created_with_checks(tmp_path):
     words = ["--schema", "at:timestamp not null, n:int64", "--time-column", "at"]
     made = run("create", tmp_path / "u", *words, "--check", "small=n <= 5")
     assert made.exit_code == 0, made.output
-    assert Table.open(tmp_path / "u").head().checks == {"small": "n <= 5"}
+    assert Table.open(tmp_path / "u").session.head().checks == {"small": "n <= 5"}
     (tmp_path / "rows.csv").write_text("at,n\n2013-01-07,6\n")
     refused = run("append", tmp_path / "u", tmp_path / "rows.csv")
     assert (refused.exit_code, "check 'small' (n <= 5)" in refused.stderr) == (2, True)

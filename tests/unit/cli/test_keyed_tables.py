@@ -68,7 +68,9 @@ def merged_in_part(table):
     (task,) = plan(table).tasks
     at = task.buckets
     half = Buckets(2, 3, at.low, at.high)
-    inputs = {s.id: s for r in runs(table.head().segments()) if r.last >= 2 for s in r.segments}
+    inputs = {
+        s.id: s for r in runs(table.session.head().segments()) if r.last >= 2 for s in r.segments
+    }
     chosen = tuple(s for s in task.inputs if s.id in inputs)
     done = perform(table, replace(task, id="0" * 32, buckets=half, inputs=chosen), Policy())
     assert done.status == "done", done

@@ -123,7 +123,7 @@ def test_taken_name_is_a_conflict(table):
 
 
 def test_restore(table):
-    assert table.head().totals.segments == 4
+    assert table.session.head().totals.segments == 4
     dry = done("restore", table.uri, 1, "--dry-run").stdout
     assert "drops 2 segments, brings back 0 segments" in dry
     assert "nothing was committed" in dry
@@ -204,7 +204,7 @@ def test_fsck_repairs(table):
 
 
 def test_fsck_json_of_findings_and_leftovers(table):
-    lost = keys.key_of(table.head().segments()[0])
+    lost = keys.key_of(table.session.head().segments()[0])
     table.store.delete([lost])
     assert table.store.put_if_absent(keys.segment_key(0, "2013-01-07", "a" * 32), b"???")
     answer = run("fsck", table.uri, "--json")

@@ -59,7 +59,7 @@ def store():
 
 @pytest.fixture
 def head(store):
-    return create(store).head()
+    return create(store).session.head()
 
 
 def intents(store):
@@ -175,7 +175,7 @@ def test_who_may_not_publish_races_on(caplog):
     left += [None, None]
     commit(mine, add(mine))  # it does not ask for what it may not do again
     assert store.tries == 1
-    assert mine.head().totals.segments == 7
+    assert mine.session.head().totals.segments == 7
 
 
 def test_who_may_have_published_before_it_was_denied_does_not_know():
@@ -353,7 +353,7 @@ def test_a_mark_makes_the_own_append_done_and_the_others_left_out(store):
     table.session.committer.writer.contention.expected = 8
     transaction = table.transaction("append", [add(table)])
     assert table.commit(transaction) == 1
-    head = table.head()
+    head = table.session.head()
     copy = replaced(transaction, until=WINDOW)
     assert rebase.rebase(
         transaction, view_on(head, transaction), head.header.time + 1

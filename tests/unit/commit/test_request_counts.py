@@ -89,7 +89,7 @@ def test_leaves_that_a_handle_has_written_are_not_read():
         assert delete(table, where="at < '1970-03-01'").dropped == 59
     # a look for news; the commit, two leaves, the root
     assert kinds(counts) == (1, 4, 0, 0)
-    assert {*live(table.head())} == {*live(check_sound(counting.inner).head())}
+    assert {*live(table.session.head())} == {*live(check_sound(counting.inner).session.head())}
 
 
 def test_open_head_is_three_requests(history):
@@ -110,7 +110,7 @@ def test_open_any_old_version_is_two_requests(history):
             assert fresh.snapshot(version).version == version
         assert counts.list == 0
         assert counts.get <= 2
-    assert table.head().version >= length
+    assert table.session.head().version >= length
 
 
 def test_refresh_without_news_is_one_request(history):
@@ -120,8 +120,8 @@ def test_refresh_without_news_is_one_request(history):
         table.refresh()
     assert kinds(counts) == (1, 0, 0, 0)
     with counting.measure() as counts:
-        table.head()
-        table.head().totals  # noqa: B018 - no request may come of it
+        table.session.head()
+        table.session.head().totals  # noqa: B018 - no request may come of it
     assert counts.total == 0
 
 
@@ -150,7 +150,7 @@ def test_a_page_of_history_is_one_ranged_get_a_version(long_store):
 
 def test_find_transaction_is_one_request_a_version(long_store):
     counting, table = measured(long_store)
-    head = table.head().version
+    head = table.session.head().version
     with counting.measure() as counts:
         assert table.find_transaction("0" * 32, start=head - 4) is None
     assert kinds(counts) == (1 + 5, 0, 0, 0)
@@ -174,7 +174,7 @@ def test_a_conflict_leaves_the_handle_at_the_version_that_it_read():
     table = create(store)
     commit(table, add(table))
     counting, loser = measured(store)
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     for _ in range(3):
         commit(table, add(table))
     commit(table, drop_of(segment))
@@ -182,7 +182,7 @@ def test_a_conflict_leaves_the_handle_at_the_version_that_it_read():
         commit(loser, drop_of(segment))
     # refused; the two versions after the known one, the newest one of a listing, and none after it
     assert kinds(counts) == (4, 1, 1, 0)
-    assert loser.head().version == table.head().version
+    assert loser.session.head().version == table.session.head().version
 
 
 def test_overwrite_is_its_segments_and_a_commit():

@@ -67,9 +67,9 @@ def test_a_task_is_done(table):
         passed=0,
         rows=12,
         bytes_in=task.bytes,
-        bytes_out=live(table.head())[0].bytes,
+        bytes_out=live(table.session.head())[0].bytes,
         segments_in=4,
-        made=(live(table.head())[0].id,),
+        made=(live(table.session.head())[0].id,),
     )
     assert found.ok
     assert found.segments_out == 1
@@ -155,7 +155,7 @@ def test_i4_deliveries_to_several_processes(tmp_path):
 
 def test_what_another_task_replaced_is_superseded(table):
     task = task_of(table)
-    other = task_of(table, live(table.head())[:2])
+    other = task_of(table, live(table.session.head())[:2])
     assert perform(table, other, SMALL).status == "done"
     found = perform(table, task, SMALL)
     assert (found.status, found.ok, found.version) == ("superseded", True, None)
@@ -164,7 +164,7 @@ def test_what_another_task_replaced_is_superseded(table):
 
 def test_what_another_task_replaces_meanwhile_is_superseded(table):
     task = task_of(table)
-    other = task_of(table, live(table.head())[:2])
+    other = task_of(table, live(table.session.head())[:2])
     mine, spy = watched(table, lambda: perform(reopen(table.store), other, SMALL))
     assert perform(mine, task, SMALL).status == "superseded"
     assert spy.deletes == []
@@ -232,7 +232,7 @@ def test_k7_an_append_that_wins_the_slot_is_no_conflict(table):
 def test_a_fence_that_passes_by_is_no_failure(table):
     def fence():
         other = reopen(table.store)
-        commit(other, Fence(other.head().version + 1))
+        commit(other, Fence(other.session.head().version + 1))
 
     mine, spy = watched(table, fence)
     assert perform(mine, task_of(table), SMALL).status == "done"
@@ -241,7 +241,7 @@ def test_a_fence_that_passes_by_is_no_failure(table):
 
 
 def test_rows_that_came_back_can_be_compacted_again(table):
-    before = task_of(table, live(table.head())[:1])
+    before = task_of(table, live(table.session.head())[:1])
     first = perform(table, before, SMALL)
     table.restore(4)
     assert perform(table, before, SMALL).version == first.version  # it was done, then undone
@@ -302,7 +302,7 @@ def test_who_takes_over_from_the_dead_shows_that_it_is_alive(table):
 
 def test_a_dead_holders_claim_on_what_is_another_task_by_now_is_broken(table):
     """Its chunk has changed since, so that nobody ever asks for its group again."""
-    reopen(table.store).claim(segments=live(table.head()), group="gone", owner="who died")
+    reopen(table.store).claim(segments=live(table.session.head()), group="gone", owner="who died")
     append(table, events(1, first=50))
     before, task = content(table), task_of(table)
     mine, spy = watched(table)
@@ -319,7 +319,7 @@ def test_a_dead_holders_claim_on_what_is_another_task_by_now_is_broken(table):
 def test_a_holder_that_works_for_long_is_not_taken_for_dead(table):
     """It renews as it works, though what stands in its way is asked for all the time."""
     other = reopen(table.store)
-    rival = task_of(table, live(table.head())[:2])
+    rival = task_of(table, live(table.session.head())[:2])
 
     def progress(*_):
         for clock in (table.clock, other.clock):
@@ -362,7 +362,7 @@ def test_k2_a_revoked_claim_ends_it_and_nothing_shows(table):
     assert found.status == "failed"
     assert "ClaimLost" in found.error
     assert table.refresh().version == 6  # two claims
-    assert len(live(table.head())) == 4
+    assert len(live(table.session.head())) == 4
     assert [claim.owner for claim in table.claims().values()] == ["urgent"]
     assert spy.deletes == []
 
@@ -395,7 +395,7 @@ def test_a_revocation_is_noticed_before_the_work_ends(table):
 
 @pytest.mark.parametrize("settings", [SMALL, CLAIMING], ids=["free", "claiming"])
 def test_at_the_deadline_it_stops(table, settings):
-    before = live(table.head())
+    before = live(table.session.head())
     found = perform(
         table,
         task_of(table),
@@ -415,7 +415,7 @@ def test_a_lost_input_fails_its_task_only():
         for n in range(2):
             append(table, events(2, day=day, first=10 * day + 2 * n))
     by_day = {}
-    for segment in live(table.head()):
+    for segment in live(table.session.head()):
         by_day.setdefault(segment.chunk, []).append(segment)
     tasks = [task_of(table, inputs) for inputs in by_day.values()]
     table.store.delete([keys.key_of(tasks[0].inputs[0])])
@@ -500,7 +500,7 @@ def in_turn():
 )
 def test_every_store_call_may_be_the_last(keyframe_commits, settings, how):
     past = table_with_history(keyframe_commits)
-    day = [s for s in live(fresh(past.store(), 50).head()) if s.chunk == "1970-01-02"]
+    day = [s for s in live(fresh(past.store(), 50).session.head()) if s.chunk == "1970-01-02"]
     assert len(day) == 2
     for at in range(1, 60):
         store = past.store()
@@ -515,13 +515,13 @@ def test_every_store_call_may_be_the_last(keyframe_commits, settings, how):
         after = past.check(store)
         assert rows_of(after) == names(range(4))
         if found is not None and found.status == "done":
-            assert len(live(after.head())) == 2
+            assert len(live(after.session.head())) == 2
         again = perform(fresh(store, 200), task, settings)
         assert again.status == "done"
         assert accepted_in(store, task.id) == [again.version]
         ended = past.check(store, 300)
         assert rows_of(ended) == names(range(4))
-        assert len(live(ended.head())) == 2
+        assert len(live(ended.session.head())) == 2
         if mortal.calls < at:
             break
     assert mortal.calls < at

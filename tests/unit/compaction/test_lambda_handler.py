@@ -215,7 +215,7 @@ def test_a_compaction_that_took_appends_along_is_a_reason_to_look(announced, lin
 
 def test_a_commit_without_rows_is_no_reason_to_look(announced, lines):
     table, announce = announced
-    quiet = [0, table.set_properties({"user.a": "b"}), table.head().version]
+    quiet = [0, table.set_properties({"user.a": "b"}), table.session.head().version]
     table.pin("x")
     assert announce(*quiet, table.refresh().version) == []
     assert lines("table done") == []

@@ -404,7 +404,7 @@ def test_a_plan_at_a_past_version_never_changes():
     table = create(MemoryStore("memory://past"))
     for number in range(6):
         commit(table, add(table, "2013-01-07"), add(table, f"2013-01-0{number % 3 + 1}"))
-    first = [plan(table, version=v) for v in range(table.head().version + 1)]
+    first = [plan(table, version=v) for v in range(table.session.head().version + 1)]
     record(table, Policy())
     commit(table, add(table, "2013-01-09"))
     again = reopen(table.store)
@@ -432,7 +432,7 @@ def test_only_what_changed_is_read_again():
     # News, the commit that was analysed, and the two leaves that changed.
     assert counts.get == 4
     assert counts.list == counts.head == 0
-    leaves = len(table.head().base.leaves)
+    leaves = len(table.session.head().base.leaves)
     assert leaves > 5
     # Another policy, and all is looked at.
     assert len(plan(fresh, Policy(target_bytes=2**20)).verdicts) == len(names)
@@ -454,7 +454,9 @@ def test_deletes_alone_are_looked_at():
     commit(table, *(add(table, f"2013-01-{day:02}", rows=10) for day in range(1, 29)))
     record(table, Policy())
     assert plan(table).tasks == ()
-    few, many = (s for s in table.head().segments() if s.chunk in ("2013-01-14", "2013-01-20"))
+    few, many = (
+        s for s in table.session.head().segments() if s.chunk in ("2013-01-14", "2013-01-20")
+    )
     delete_rows(table, {few.id: [3, 9], many.id: [0, 1, 2]})
     found = plan(table)
     assert [(v.chunk, v.rule, v.rows) for v in found.verdicts] == [
@@ -468,7 +470,7 @@ def test_a_drop_alone_is_looked_at():
     table = create(MemoryStore("memory://drop"))
     commit(table, add(table, DAY), add(table, DAY), add(table, "2013-01-08"))
     record(table, Policy())
-    gone = [s for s in table.head().segments() if s.chunk == DAY][:1]
+    gone = [s for s in table.session.head().segments() if s.chunk == DAY][:1]
     commit(table, *map(drop_of, gone), operation="delete")
     found = plan(table)
     assert [(v.chunk, v.rule, v.segments) for v in found.verdicts] == [(DAY, "one", 1)]
@@ -481,7 +483,7 @@ def test_an_analysis_that_came_first_stands():
     commit(table, add(table), add(table))
     other = reopen(table.store)
     planned = plan(other)
-    action = noted(planned, known_of(other.head()))
+    action = noted(planned, known_of(other.session.head()))
     assert record(table, Policy()) is not None
     assert action.old is None
     head = other.refresh()

@@ -32,7 +32,7 @@ def test_after_all_merges_a_slice_is_its_base_and_nothing_is_left_to_do(table):
     assert all(outcome.ok for outcome in compaction.run(table, policy=POLICY).outcomes)
     found = slices.runs(live(table.refresh()))
     assert all(run.base and not run.logs for run in found)
-    assert not slices.ineffective(live(table.head()))
+    assert not slices.ineffective(live(table.session.head()))
     assert names(table) == before == [f"row {n}" for n in (0, 1, 2, 4, 5)]
     assert names(table, 3) == before
     assert plan(table, POLICY).tasks == ()

@@ -110,7 +110,7 @@ def test_a_merge_makes_a_base_and_keeps_what_later_rows_may_need():
         {"id": [2], "at": pa.array([START + dt.timedelta(hours=9)], SCHEMA.field("at").type)}
     )
     delete(t, keys=late)
-    before = t.head().version
+    before = t.session.head().version
     report = run(t)
     assert [o.status for o in report.outcomes] == ["done"]
     assert kinds(t) == ["base", "late"]
@@ -129,7 +129,7 @@ def test_a_shared_log_stays_until_every_slice_has_taken_it_in():
     t = create(properties={"bucket_bytes": "1024"})
     upsert(t, rows(range(200)))  # a segment a bucket
     upsert(t, rows(range(4), hour=1, v="b"))  # one for all
-    shared = next(s.id for s in t.head().segments() if slice_of(s).first < slice_of(s).last)
+    shared = next(s.id for s in t.session.head().segments() if slice_of(s).first < slice_of(s).last)
     policy = Policy(target_bytes=1024, max_task_bytes=4096)
     tasks = plan(t, policy).tasks
     assert len(tasks) > 1
@@ -183,7 +183,7 @@ def test_k5_a_task_that_would_lie_below_a_base_is_superseded(below):
     for hour in range(1 + below):
         upsert(t, rows([key[0]], hour=hour))
     upsert(t, rows([key[1]]))
-    high = t.head().version
+    high = t.session.head().version
 
     def merged(first, last, version):
         inputs = tuple(s for s in t.refresh().segments() if s.version == version)
@@ -286,7 +286,7 @@ def test_a_tombstone_hides_older_rows_for_its_time_and_is_then_forgotten():
     for _ in range(5):
         assert "late" in kinds(t)
         an_hour_later()
-    hidden = t.head().version
+    hidden = t.session.head().version
     assert kinds(t) == ["base"]
     assert 1 not in held(t)
     upsert(t, rows([1], hour=4, v="after its time"))
@@ -306,7 +306,7 @@ def test_a_tombstone_stays_below_rows_that_its_merge_leaves_above():
     upsert(t, rows([1], hour=4))
     clock.advance(1000)
     upsert(t, rows([2], hour=6))
-    later = msgspec.structs.replace(task, version=t.head().version)
+    later = msgspec.structs.replace(task, version=t.session.head().version)
     assert perform(t, later, Policy()).status == "done"
     assert kinds(t) == ["base", "late", "log", "log"]
     assert set(held(t)) == {2}
@@ -385,10 +385,10 @@ def test_a_tombstone_of_exactly_its_hours_is_kept(first, second):
     t = create(buckets=1, properties={"tombstone_hours": "2"}, clock=clock)
     delete(t, keys=rows([1], hour=5).select(["id", "at"]))
     for more, hour in ((first, 6), (second, 7)):
-        before = t.head().header.time
+        before = t.session.head().header.time
         clock.advance(before + 2 * 3_600_000 + more - clock.now_ms())
         upsert(t, rows([2], hour=hour))
-        assert t.head().header.time - before == 2 * 3_600_000 + more
+        assert t.session.head().header.time - before == 2 * 3_600_000 + more
     run(t)
     assert "late" in kinds(t)
     clock.advance(1)
@@ -403,9 +403,9 @@ def test_k7_what_a_restore_brings_back_stays_hidden_from_a_merge_that_forgets():
     t = create(buckets=1, properties={"tombstone_hours": "2"}, clock=clock)
     upsert(t, rows([1, 2], hour=3))
     delete(t, keys=rows([1], hour=5).select(["id", "at"]))
-    hidden = t.head().version
+    hidden = t.session.head().version
     upsert(t, rows([1], hour=4))  # older than the delete, and in time
-    later = t.head().version
+    later = t.session.head().version
     t.restore(hidden)
     clock.advance(3 * 3_600_000)
     upsert(t, rows([2], hour=6))

@@ -36,7 +36,7 @@ def test_other_text_is_no_hash(text):
 
 
 def test_a_header_that_is_too_long_is_refused_before_it_is_stored():
-    head = create().head()
+    head = create().session.head()
     stored, _ = head.log.read(0)
     changes = replaced(stored.header.changes, writer="x" * 2000)
     with pytest.raises(errors.InvalidInput, match="header"):

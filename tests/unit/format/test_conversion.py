@@ -162,7 +162,7 @@ LOSSY = {
 def test_a_segment_that_would_be_read_with_loss_is_data_loss(options, column):
     table = table_of(**options)
     (upsert if options else append)(table, rows_of([7, 8, 9]))
-    before = table.head().version
+    before = table.session.head().version
     foreign(table, rows_of(**{column: LOSSY[column]}))
     for read in (
         lambda: scan(table).to_table(),

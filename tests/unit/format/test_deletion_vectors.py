@@ -307,7 +307,7 @@ def test_key_frames_have_the_deleted_rows(monkeypatch, inline, in_log):
         assert [(leaf.rows, leaf.deleted) for leaf in root.leaves] == [(12, 3)]
     else:
         assert sum(not isinstance(s.vector, msgspec.UnsetType) for s in root.segments) == 2
-    again = reopen(t.store).head()
+    again = reopen(t.store).session.head()
     assert live(again) == live(t.refresh())
     assert [*deleted_positions(t, live(again)[1])] in ([0], [1, 3])
     before = codec.encode_keyframe(root)

@@ -191,7 +191,7 @@ def test_places_come_back_from_the_log(keyframe_commits, monkeypatch):
             for _ in range(bucket + 1)
         ]
         commit(table, *adds, operation="upsert")
-    found = live(reopen(table.store).head())
+    found = live(reopen(table.store).session.head())
     for s in found:
         bucket = s.version - 1
         assert s.slice == Slice("log", bucket, bucket, s.version, s.version, 0, s.partition)

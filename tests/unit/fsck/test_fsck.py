@@ -37,14 +37,14 @@ def test_healthy_table_passes(damaged):
     assert report.keyframes == len(damaged.keyframes()) >= 2
     assert report.bad_keyframes == 0
     assert report.segments == 10
-    assert report.checksummed == damaged.table.head().totals.bytes
+    assert report.checksummed == damaged.table.session.head().totals.bytes
 
 
 def test_leaves_and_spills_are_followed():
     many = Damaged(commits=2, every=2)
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
     append(many.table, rows(5))
-    assert many.table.head().base is not None
+    assert many.table.session.head().base is not None
     report = many.fsck()
     assert report.ok, report.findings
     assert report.leaves >= 1
@@ -72,7 +72,7 @@ def test_progress_reaches_the_total(damaged):
     damaged.fsck(checksums=True, progress=lambda *step: told.append(step))
     assert ("commits", 11, 11) in told
     assert ("segments", 10, 10) in told
-    total = damaged.table.head().totals.bytes
+    total = damaged.table.session.head().totals.bytes
     assert ("bytes", total, total) in told
 
 
@@ -108,7 +108,7 @@ def test_a_break_that_names_a_renewal_of_what_is_never_renewed_is_void(damaged, 
     assert Table(damaged.store).find_transaction(forged.id) is None
     commit(table, Break(kind, "keep", token))
     assert not table.refresh().meta.pins
-    assert not table.head().meta.replicas
+    assert not table.session.head().meta.replicas
 
 
 def test_changed_byte_in_any_commit_is_found(damaged):
@@ -200,7 +200,7 @@ def test_keyframe_beyond_the_head_is_found(damaged):
 def test_bad_leaf_is_found(fault):
     many = Damaged(commits=1, every=1)
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
-    leaf = many.table.head().base.leaves[0]
+    leaf = many.table.session.head().base.leaves[0]
     key = keys.frame_key(leaf.sha256)
     body = many.store.get(key)
     many.store.delete([key])
@@ -311,7 +311,7 @@ def _put_commit(damaged, head, transactions):
 @pytest.mark.parametrize("newest", [False, True])
 def test_a_key_frame_of_a_newer_format_is_stepped_over(damaged, change, newest):
     """Readers and fsck alike: what it is derived from they can read."""
-    while newest and damaged.keyframes()[-1] != damaged.table.head().version:
+    while newest and damaged.keyframes()[-1] != damaged.table.session.head().version:
         append(damaged.table, rows(30))
     rows_before = damaged.table.refresh().totals.rows
     version = damaged.keyframes()[-1 if newest else 0]
@@ -322,6 +322,6 @@ def test_a_key_frame_of_a_newer_format_is_stepped_over(damaged, change, newest):
     assert (found.severity, found.key) == ("warning", keys.keyframe_key(version))
     assert "upgrade" in found.message
     assert not any(r.key == found.key for r in report.repairs)
-    assert Table.open("", store=damaged.store).head().totals.rows == rows_before
-    for past in range(damaged.table.head().version + 1):
+    assert Table.open("", store=damaged.store).session.head().totals.rows == rows_before
+    for past in range(damaged.table.session.head().version + 1):
         Table(damaged.store).snapshot(past)

@@ -43,14 +43,14 @@ def test_a_sound_table_passes(table):
     report = fsck(table, checksums=True)
     assert report.ok
     assert report.findings == ()
-    assert report.segments == len(live(table.head()))
+    assert report.segments == len(live(table.session.head()))
     assert scan(table).count() == 59
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("field", ["kind", "first", "last", "level", "ordinal"])
 def test_a_changed_place_is_found(table, field):
-    head = table.head().version
+    head = table.session.head().version
     body = bodies(table.store)[head]
     place = re.search(rb'"slice":{[^}]*}', body)[0]  # of the add
     old = re.search(rf'"{field}":("?\w+"?)'.encode(), place)
@@ -64,7 +64,7 @@ def test_a_changed_place_is_found(table, field):
 
 
 def test_a_lost_base_is_named(table):
-    base = next(s for s in live(table.head()) if s.slice.kind == "base")
+    base = next(s for s in live(table.session.head()) if s.slice.kind == "base")
     table.store.delete([keys.key_of(base)])
     report = fsck(table)
     assert report.errors
@@ -72,7 +72,7 @@ def test_a_lost_base_is_named(table):
 
 
 def test_a_changed_segment_is_named(table):
-    log = next(s for s in live(table.head()) if s.slice.kind == "log")
+    log = next(s for s in live(table.session.head()) if s.slice.kind == "log")
     body = table.store.get(keys.key_of(log))
     replace_object(table.store, keys.key_of(log), body[:40] + bytes([body[40] ^ 1]) + body[41:])
     assert fsck(table).ok
@@ -83,7 +83,7 @@ def test_a_changed_segment_is_named(table):
 
 def test_the_fold_from_the_beginning_agrees(table):
     state, _ = fold_all(table.store)[-1]
-    assert {s.id: s for s in live(table.head())} == dict(state.segments)
+    assert {s.id: s for s in live(table.session.head())} == dict(state.segments)
 
 
 @pytest.mark.parametrize("keyed", [True, False])

@@ -284,7 +284,7 @@ def test_keys_are_compared_in_little_memory():
     upsert(table, rows(*range(100, 120), day=1))
     compaction.run(table)
     live = {s.id: s for s in table.refresh().segments()}
-    columns = KeyColumns.of(table.store, table.head().meta)
+    columns = KeyColumns.of(table.store, table.session.head().meta)
     told = []
     for memory in (2**20, 4000, 500):
         findings = Findings()

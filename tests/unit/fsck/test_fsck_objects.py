@@ -81,9 +81,9 @@ def test_report_is_bounded_and_counts_all(damaged, monkeypatch):
 
 
 def test_commit_that_comes_while_the_log_is_listed_is_no_fault(damaged):
-    while damaged.table.head().version not in damaged.keyframes():
+    while damaged.table.session.head().version not in damaged.keyframes():
         append(damaged.table, rows(50))
-    head = damaged.table.head().version
+    head = damaged.table.session.head().version
 
     class Early(builders.Spy):
         def list(self, prefix, **bounds):
@@ -143,7 +143,7 @@ def test_leftovers_are_told_apart():
     many = Damaged(commits=1, every=2)
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
     overwrite(many.table, rows(2, 5), start="1970-01-03", end="1970-01-04")
-    head = many.table.head()
+    head = many.table.session.head()
     drops = [builders.drop_of(s) for s in head.segments()[:3]]
     builders.commit(many.table, *drops, Fence(2))
     builders.commit(many.table, Fence(3))
@@ -228,7 +228,7 @@ def test_segments_that_are_only_held_are_checked(damaged, holder, change):
     (gone,) = table.diff(10, table.refresh().version).dropped
     report = damaged.fsck(checksums=True)
     assert report.findings == ()
-    assert report.checksummed == table.head().totals.bytes + gone.bytes
+    assert report.checksummed == table.session.head().totals.bytes + gone.bytes
     key = keys.key_of(gone)
     body = damaged.store.get(key)
     changed = {"byte": bytes([body[0] ^ 1]) + body[1:], "size": body + b"x"}
@@ -277,7 +277,7 @@ def test_memory_does_not_follow_the_length_of_the_log():
 
     def peak_after(commits):
         for _ in range(commits):
-            first = builders.live(table.head())[0]
+            first = builders.live(table.session.head())[0]
             builders.commit(table, builders.drop_of(first), builders.add(table))
         tracemalloc.start()
         try:

@@ -37,7 +37,7 @@ def repaired(planted):
 def opens_on(planted):
     """The key frame from which a fresh handle reads the newest version, leaves included."""
     table = Table.open(planted.store.uri, store=planted.store)
-    base = table.session.log.answer(table.head().state, Entries())[0].base
+    base = table.session.log.answer(table.session.head().state, Entries())[0].base
     return base.version if base else None
 
 
@@ -81,9 +81,9 @@ def test_missing_keyframes_come_back_byte_for_byte(planted):
 
 
 def test_missing_keyframe_of_the_head_that_is_due(planted):
-    while planted.table.head().version not in planted.keyframes():
+    while planted.table.session.head().version not in planted.keyframes():
         append(planted.table, rows(50))
-    key = keys.keyframe_key(planted.table.head().version)
+    key = keys.keyframe_key(planted.table.session.head().version)
     body = planted.store.get(key)
     planted.store.delete([key])
     (found,) = planted.fsck().findings
@@ -130,7 +130,7 @@ def test_leaf_of_a_fold_that_started_later_is_put_again(many):
 
 def test_damaged_root_is_stepped_over_and_the_head_gets_its_own(planted):
     bad = planted.keyframes()[-1]
-    head = planted.table.head().version
+    head = planted.table.session.head().version
     assert bad < head
     key = keys.keyframe_key(bad)
     body = planted.store.get(key)
@@ -158,20 +158,20 @@ def test_damaged_root_that_the_head_does_not_use_needs_no_other(planted):
 
 
 def test_damaged_root_of_the_head_waits_for_a_later_version(planted):
-    while planted.table.head().version not in planted.keyframes():
+    while planted.table.session.head().version not in planted.keyframes():
         append(planted.table, rows(50))
-    key = keys.keyframe_key(planted.table.head().version)
+    key = keys.keyframe_key(planted.table.session.head().version)
     planted.replace(key, b"{}")
     report, new = repaired(planted)
     assert (report.ok, new) == (False, {})
     assert key in [r.key for r in report.repairs]
     fresh = Table.open(planted.store.uri, store=planted.store)
     append(fresh, rows(60))
-    assert fresh.head().base is not None
+    assert fresh.session.head().base is not None
 
 
 def test_damaged_leaf_is_named_and_not_replaced(many):
-    root = many.table.head().base
+    root = many.table.session.head().base
     leaf = max(root.leaves, key=lambda leaf: leaf.segments)
     key = keys.frame_key(leaf.sha256)
     body = many.store.get(key)
@@ -181,7 +181,7 @@ def test_damaged_leaf_is_named_and_not_replaced(many):
     told = [r for r in report.repairs if r.key == key]
     assert [r.done for r in told] == [False]
     assert f"Remove the object {key} by hand" in told[0].message
-    assert len(Table.open(many.store.uri, store=many.store).head().segments()) == 307
+    assert len(Table.open(many.store.uri, store=many.store).session.head().segments()) == 307
     many.store.delete([key])
     assert repaired(many)[0].ok
     assert many.store.get(key) == body
@@ -193,13 +193,13 @@ def test_no_new_keyframe_names_a_damaged_leaf(changed):
     """The same entries would get the damaged names again; others need not."""
     many = Damaged(commits=0, every=2)
     append(many.table, pa.concat_tables([rows(day, 1) for day in range(300)]))
-    for key in [keys.frame_key(leaf.sha256) for leaf in many.table.head().base.leaves]:
+    for key in [keys.frame_key(leaf.sha256) for leaf in many.table.session.head().base.leaves]:
         many.replace(key, b"damaged")
     fresh = Table(many.store)
     fresh.set_properties({"keyframe_commits": "9"})
     if changed:
         append(fresh, rows(299))  # moves the cut
-    head = fresh.head().version
+    head = fresh.session.head().version
     assert head not in many.keyframes()
     report, new = repaired(many)
     assert not report.ok
@@ -265,7 +265,7 @@ def test_any_damage_is_repaired_once_the_damaged_objects_are_removed(seed):
     for _ in range(20):
         chunks = [f"2013-{choose.randrange(1, 13):02d}-{choose.randrange(1, 28):02d}"] * 3
         adds = [builders.add(table, c) for c in chunks * choose.choice((1, 1, 1, 40))]
-        there = table.head().segments()
+        there = table.session.head().segments()
         drops = map(builders.drop_of, choose.sample(there, min(3, len(there))))
         builders.commit(table, *drops, *adds)
     frames = [k for k in contents(store) if k.endswith(".keyframe.json") or k.startswith("_frames")]

@@ -30,7 +30,7 @@ def keyed(schema=SCHEMA, properties=None, **options):
 
 
 def rule(table):
-    return table.head().merge_rule
+    return table.session.head().merge_rule
 
 
 def refused(match, *args, **options):
@@ -42,16 +42,16 @@ def test_a_key_is_all_that_is_needed():
     table = keyed()
     found = rule(table)
     assert (found.key, found.buckets, found.order, found.kind) == (("id",), 16, None, "last")
-    assert "keyed" in table.head().header.features
-    assert not table.head().schema.field("id").nullable
+    assert "keyed" in table.session.head().header.features
+    assert not table.session.head().schema.field("id").nullable
     assert rule(create()) is None
-    assert keyed_of(create().head().layout) is None
+    assert keyed_of(create().session.head().layout) is None
 
 
 def test_the_granularity_of_a_keyed_table_is_all_unless_another_is_given():
     table = create(schema=SCHEMA, key=["id"], order_by="n")
-    assert table.head().layout.granularity == "all"
-    assert not table.head().schema.field("n").nullable
+    assert table.session.head().layout.granularity == "all"
+    assert not table.session.head().schema.field("n").nullable
 
 
 @pytest.mark.parametrize("name", ["id", "at", "n", "text", "price", "raw", "day"])

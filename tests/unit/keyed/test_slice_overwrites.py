@@ -26,9 +26,11 @@ def table():
 
 def merge_first_bucket(table, low, high):
     """Make a base, or above one a log, of the rows of bucket 0 between two versions."""
-    inputs = sorted(s.id for s in live(table.head()) if low <= s.slice.low and s.slice.high <= high)
+    inputs = sorted(
+        s.id for s in live(table.session.head()) if low <= s.slice.low and s.slice.high <= high
+    )
     kind = "base" if low == 1 else "log"
-    merge = Merge(table.head().version, "all", 0, 0, low, high, tuple(inputs), 2, 1)
+    merge = Merge(table.session.head().version, "all", 0, 0, low, high, tuple(inputs), 2, 1)
     return commit(table, put(table, Slice(kind, 0, 0, low, high, 1)), merge, operation="compact")
 
 
@@ -39,20 +41,20 @@ def overwrite(table, seen, read_version):
 
 
 def test_all_that_was_there_goes(table):
-    assert overwrite(table, live(table.head()), 3) == 4
-    assert [s.slice.low for s in live(table.head())] == [4]
+    assert overwrite(table, live(table.session.head()), 3) == 4
+    assert [s.slice.low for s in live(table.session.head())] == [4]
 
 
 def test_what_came_since_stays(table):
-    seen = [s for s in live(table.head()) if s.version < 3]
+    seen = [s for s in live(table.session.head()) if s.version < 3]
     assert overwrite(table, seen, 2) == 4
-    assert sorted(s.slice.low for s in live(table.head())) == [3, 4]
+    assert sorted(s.slice.low for s in live(table.session.head())) == [3, 4]
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 2), (1, 3), (2, 3)])
 @pytest.mark.hazard("K1")
 def test_rows_that_were_merged_meanwhile_do_not_stay(table, low, high):
-    seen = [s for s in live(table.head()) if s.version < 3]
+    seen = [s for s in live(table.session.head()) if s.version < 3]
     merge_first_bucket(table, low, high)
     with pytest.raises(CommitConflict, match="a part of chunk all only"):
         overwrite(table, seen, 2)

@@ -165,7 +165,7 @@ def table(request):
 def log(table, first=0, last=0, low=None, high=None, level=0, kind="log", *, rows=10, chunk="all"):  # noqa: PLR0917
     place = Slice(kind, first, last, low, high, level)
     token = table.clock.random_id()
-    return Add(token, chunk, table.head().version, rows, 100, HASH, 1, slice=place)
+    return Add(token, chunk, table.session.head().version, rows, 100, HASH, 1, slice=place)
 
 
 def base(table, first, last, high=3, **other):
@@ -193,7 +193,7 @@ def void(table, match, *actions, read=3, operation="compact"):
     before = live(table.refresh())
     with pytest.raises(errors.CommitConflict, match=match):
         commit(table, *actions, operation=operation, read_version=read)
-    return live(reopen(table.store).head()) == before
+    return live(reopen(table.store).session.head()) == before
 
 
 def test_a_merge_of_everything_takes_its_place(table):
@@ -201,14 +201,14 @@ def test_a_merge_of_everything_takes_its_place(table):
         table, merge(table), *drops(table, 1, 2, 3), base(table, 0, 7), operation="compact",
         read_version=3,
     )  # fmt: skip
-    (left,) = live(reopen(table.store).head())
+    (left,) = live(reopen(table.store).session.head())
     assert left.slice == Slice("base", 0, 7, 1, 3, 1, 0)
 
 
 def test_a_merge_of_one_bucket_leaves_shared_logs_to_the_others(table):
     one = merge(table, 3, 3, rows=12, superseded=2)
     commit(table, one, base(table, 3, 3), operation="compact", read_version=3)
-    found = live(reopen(table.store).head())
+    found = live(reopen(table.store).session.head())
     assert len(found) == 4
     assert {r.first for r in slices.runs(found) if r.base} == {3}
     assert not slices.ineffective(found)
@@ -221,7 +221,7 @@ def test_the_last_merge_of_a_shared_log_drops_it(table):
     commit(
         table, rest, base(table, 2, 7), *drops(table, 1, 2, 3), operation="compact", read_version=3
     )
-    assert sorted(s.version for s in live(table.head())) == [4, 5]
+    assert sorted(s.version for s in live(table.session.head())) == [4, 5]
 
 
 @pytest.mark.hazard("K4")
@@ -264,7 +264,7 @@ def test_k5_a_run_above_others_is_a_log_and_no_base(table):
         table, "a log elsewhere", run, log(table, 2, 3, 2, 3, 1), log(table, 2, 3, 2, 3, 1, "late")
     )
     commit(table, run, log(table, 2, 3, 2, 3, 1), operation="compact", read_version=3)
-    found = {r.first: r for r in slices.runs(live(table.head()))}
+    found = {r.first: r for r in slices.runs(live(table.session.head()))}
     assert [placement.span(s) for s in found[2].segments] == [(1, 1), (2, 3)]
 
 
@@ -298,7 +298,9 @@ def test_k5_a_merge_below_a_base_of_later_versions_is_void(bottom, beside):
     own = merge(table, 0, 0, low, low, ids(table, low), 10, 0, version=head)
     commit(table, own, *drops(table, low), alone, operation="compact", read_version=head)
     assert all(
-        r.segments[0].slice.kind == "base" for r in slices.runs(live(table.head())) if r.base
+        r.segments[0].slice.kind == "base"
+        for r in slices.runs(live(table.session.head()))
+        if r.base
     )
 
 
@@ -344,10 +346,10 @@ def test_k7_a_merge_below_what_a_restore_brought_back_meanwhile_is_void(table):
     table.restore(3)
     assert [placement.span(s) for s in live(table.refresh()) if s.version > 4] == [(3, 3)]
     assert void(table, "restored above it", run, *drops(table, 1, 2), new, read=4)
-    again = replaced(run, version=table.head().version)
+    again = replaced(run, version=table.session.head().version)
     commit(
         table, again, *drops(table, 1, 2), new, operation="compact",
-        read_version=table.head().version,
+        read_version=table.session.head().version,
     )  # fmt: skip
 
 
@@ -424,7 +426,7 @@ def test_merges_of_several_runs_may_be_one_transaction(table):
         table, low, high, base(table, 0, 1), base(table, 6, 7, rows=5), operation="compact",
         read_version=3,
     )  # fmt: skip
-    assert [r.first for r in slices.runs(live(table.head())) if r.base] == [0, 6]
+    assert [r.first for r in slices.runs(live(table.session.head())) if r.base] == [0, 6]
 
 
 @pytest.mark.parametrize(
@@ -448,7 +450,7 @@ def test_a_part_of_a_chunk_cannot_be_dropped(table):
     assert void(table, "a part of chunk all only", *drops(table, 1), operation="drop")
     assert void(table, "a part of chunk all only", *drops(table, 2, 3), operation="overwrite")
     commit(table, *drops(table, 1, 2, 3), operation="overwrite", read_version=3)
-    assert live(table.head()) == []
+    assert live(table.session.head()) == []
 
 
 def test_an_overwrite_keeps_what_arrived_meanwhile(table):
@@ -498,9 +500,9 @@ def test_spilled_merges_are_judged_alike(table, monkeypatch):
         read_version=3,
     )  # fmt: skip
     commit(table, log(table, 0, 7), operation="upsert")
-    assert {placement.span(s) for s in live(reopen(table.store).head())} == {(1, 3), (5, 5)}
+    assert {placement.span(s) for s in live(reopen(table.store).session.head())} == {(1, 3), (5, 5)}
 
 
 def test_the_layout_names_key_and_buckets(table):
-    assert table.head().layout.keyed == NamedKey(("name",), BUCKETS)
-    assert table.head().schema.names == SCHEMA.names
+    assert table.session.head().layout.keyed == NamedKey(("name",), BUCKETS)
+    assert table.session.head().schema.names == SCHEMA.names

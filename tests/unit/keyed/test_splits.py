@@ -38,7 +38,7 @@ def merge(table, first, last, splits=msgspec.UNSET, *, rows=20, versions=(1, 2),
 
 
 def counted(table):
-    found = slices.runs(live(table.refresh()), table.head().layout.keyed.splits)
+    found = slices.runs(live(table.refresh()), table.session.head().layout.keyed.splits)
     return {(r.first, r.last): [s.version for s in r.segments] for r in found}
 
 
@@ -46,7 +46,7 @@ def void(table, match, *actions):
     before = live(table.refresh())
     with pytest.raises(errors.CommitConflict, match=match):
         commit(table, *actions, operation="compact", read_version=2)
-    return live(reopen(table.store).head()) == before
+    return live(reopen(table.store).session.head()) == before
 
 
 def test_a_segment_counts_in_the_buckets_that_its_own_became(table):
@@ -61,7 +61,7 @@ def test_adds_of_before_a_split_still_take_effect(table):
     old = log(table, 1, 1)
     table.set_buckets(8)
     commit(table, old, operation="upsert")
-    newest = max(live(reopen(table.store).head()), key=lambda s: s.version)
+    newest = max(live(reopen(table.store).session.head()), key=lambda s: s.version)
     assert newest.slice == Slice("log", 1, 1, 5, 5, 0, 0)
     assert counted(table)[4, 7] == [1, 2, 5]
 
@@ -84,11 +84,11 @@ def test_a_merge_may_take_half_of_what_was_a_bucket(table):
     half = merge(table, 3, 3, 1)
     commit(table, half, log(table, 3, 3, 1, 1, 2, 1, "base"), operation="compact", read_version=2)
     assert counted(table) == {(0, 1): [1], (2, 2): [1, 2], (3, 3): [4]}
-    assert not slices.ineffective(live(table.head()), 1)
+    assert not slices.ineffective(live(table.session.head()), 1)
     rest = merge(table, 0, 2, 1)
     commit(table, rest, log(table, 0, 2, 1, 1, 2, 1, "base"), operation="compact", read_version=2)
     assert counted(table) == {(0, 2): [5], (3, 3): [4]}
-    gone = slices.ineffective(live(table.head()), 1)
+    gone = slices.ineffective(live(table.session.head()), 1)
     assert sorted(s.version for s in gone) == [1, 2]
 
 
@@ -143,11 +143,11 @@ def test_a_release_that_does_not_know_splits_refuses_from_there_on(table, monkey
     monkeypatch.setattr(codec, "KNOWN_FEATURES", frozenset({"keyed"}))
     assert table.session.log.read(2)[0].header.version == 2
     with pytest.raises(errors.UnsupportedFormat, match="split"):
-        reopen(table.store).head()
+        reopen(table.store).session.head()
 
 
 def test_splits_of_a_layout_divide_its_buckets(table):
-    head = table.head()
+    head = table.session.head()
     layout = head.state.stored_layout
     keyed = replaced(layout.keyed, buckets=6, splits=2)
     with pytest.raises(errors.Corrupt, match="cannot have been split 2 times"):
@@ -155,7 +155,7 @@ def test_splits_of_a_layout_divide_its_buckets(table):
 
 
 def test_a_segment_of_buckets_to_come_cannot_be_read(table):
-    first = live(table.head())[0]
+    first = live(table.session.head())[0]
     later = replaced(first, slice=replaced(first.slice, splits=2))
     with pytest.raises(errors.Corrupt, match="does not have"):
         slices.runs([later], 1)

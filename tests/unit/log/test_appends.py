@@ -35,12 +35,12 @@ def test_an_append_is_new_as_the_table_has_it(table):
     assert sorted(found.segments, key=lambda s: s.id) == live(table.snapshot())
     assert (found.version, found.change, found.schema, found.horizon) == (1, None, None, 0)
     assert appended(table, 0).segments == ()
-    assert appended(table, 0).schema == table.head().stored_schema
+    assert appended(table, 0).schema == table.session.head().stored_schema
 
 
 def test_a_rewrite_of_rows_is_not_new(table):
-    version = table.commit(rewrite(table, live(table.head())))
-    time = table.head().header.time
+    version = table.commit(rewrite(table, live(table.session.head())))
+    time = table.session.head().header.time
     assert appended(table, version) == Appends(version, time=time)
 
 
@@ -48,15 +48,15 @@ def test_a_rewrite_of_rows_is_not_new(table):
 def test_what_removes_rows_or_brings_them_back_is_a_change(table, change):
     if change == "deletes":
         keep = lambda rows: pa.array([n > 0 for n in range(len(rows))])
-        version = table.commit(rewrite(table, live(table.head()), keep=keep))
+        version = table.commit(rewrite(table, live(table.session.head()), keep=keep))
     elif change == "rows":
-        version = delete_rows(table, {live(table.head())[0].id: [1]})
+        version = delete_rows(table, {live(table.session.head())[0].id: [1]})
     elif change == "update":
-        version = update_rows(table, {live(table.head())[0].id: [1]}, lambda rows: rows)
+        version = update_rows(table, {live(table.session.head())[0].id: [1]}, lambda rows: rows)
     elif change == "overwrite":
         version = overwrite(table, events(1, first=9), start="1970-01-01", end="1970-01-02")
     else:
-        dropped = table.drop_segments(live(table.head())[:1], reason="a test")
+        dropped = table.drop_segments(live(table.session.head())[:1], reason="a test")
         version = dropped if change == "drop" else table.restore(1)
     found = appended(table, version)
     assert found.segments == ()
@@ -64,7 +64,7 @@ def test_what_removes_rows_or_brings_them_back_is_a_change(table, change):
 
 
 def test_an_update_names_its_old_and_new_rows_if_they_are_pairs(table):
-    first, second = live(table.head())
+    first, second = live(table.session.head())
     paired = update_rows(table, {first.id: [1]}, lambda rows: rows)
     other = update_rows(table, {second.id: [1]}, lambda rows: rows, paired=False)
     (update,) = appended(table, paired).updates
@@ -80,9 +80,9 @@ def test_an_overwrite_of_nothing_is_an_append(table):
 
 
 def test_columns_and_the_horizon_are_told(table):
-    schema = pa.schema([*table.head().schema, ("more", pa.int64())])
+    schema = pa.schema([*table.session.head().schema, ("more", pa.int64())])
     version = table.add_columns(schema)
-    assert appended(table, version).schema == table.head().stored_schema
+    assert appended(table, version).schema == table.session.head().stored_schema
 
 
 def put_commit(table, transactions):
@@ -103,7 +103,7 @@ def put_commit(table, transactions):
 
 
 def test_a_void_transaction_counts_for_nothing_and_others_in_its_commit_do(table):
-    old, other = live(table.head())
+    old, other = live(table.session.head())
     fresh = [add(table), add(table), add(table)]
     transactions = [
         table.transaction("append", [fresh[0]]),

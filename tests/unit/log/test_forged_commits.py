@@ -88,7 +88,7 @@ def test_what_a_commit_alone_tells_is_refused_at_open(name):
 @pytest.mark.parametrize("kind", [nested(32), {"set": "int64"}, {"list": 5}, "uint64"])
 def test_a_type_that_the_format_does_not_have_does_not_stop_a_reader(kind):
     damaged = forged(first(actions=(SetSchema(typed(kind)),)))
-    assert live(opened(damaged).head())
+    assert live(opened(damaged).session.head())
     assert damaged.errors()  # of the fold: the transaction is void
 
 
@@ -110,7 +110,7 @@ def drops(**changes):
 def test_a_drop_must_name_the_segment_whose_hash_it_has():
     """At open only the hash counts; whoever reads the entry refuses another id."""
     damaged = forged(drops(id="ab" * 16), dropped=True)
-    assert opened(damaged).head().totals.rows == 7
+    assert opened(damaged).session.head().totals.rows == 7
     for question in ({}, {"where": "at < TIMESTAMP '1970-01-03 00:00:00Z'"}):
         with pytest.raises(errors.Corrupt):
             scan(opened(damaged), **question).to_table()
@@ -141,8 +141,15 @@ def test_totals_over_drops_are_compared_where_all_entries_are_read(field):
     with pytest.raises(errors.Corrupt):
         opened(forged(change))
     damaged = forged(change, dropped=True)
-    assert opened(damaged).head().totals != forged(lambda c: c, dropped=True).table.head().totals
-    for ask in (count, lambda table: scan(table).to_table(), lambda table: table.head().chunks()):
+    assert (
+        opened(damaged).session.head().totals
+        != forged(lambda c: c, dropped=True).table.session.head().totals
+    )
+    for ask in (
+        count,
+        lambda table: scan(table).to_table(),
+        lambda table: table.session.head().chunks(),
+    ):
         with pytest.raises(errors.Corrupt, match="add up"):
             ask(opened(damaged))
     assert any("totals" in found.message for found in damaged.errors())
@@ -170,8 +177,8 @@ def test_a_delta_in_a_spill_has_the_same_order(monkeypatch):
 
 def test_segments_in_a_root_have_one_order():
     damaged = forged(lambda commit: commit)
-    before = live(opened(damaged).head())
+    before = live(opened(damaged).session.head())
     (version,) = damaged.keyframes()
     damaged.forge_root(version, lambda root: replaced(root, segments=root.segments[::-1]))
-    assert live(opened(damaged).head()) == before  # over an older key frame, or none
+    assert live(opened(damaged).session.head()) == before  # over an older key frame, or none
     assert any("order" in found.message for found in damaged.errors())

@@ -16,7 +16,7 @@ from eventlog.writers import append, delete
 def put(table, *transactions):
     """Commit several transactions; return what they did."""
     other = reopen(table.store)
-    head, view = other.session.log.load_view(other.head(), transactions)
+    head, view = other.session.log.load_view(other.session.head(), transactions)
     time_ms = head.header.time + 1
     effect = fold.judge(transactions, view, time_ms)
     made = propose(
@@ -32,7 +32,7 @@ def dropped_again(table, *ordinals):
     """A commit of three adds, of which a second transaction of it drops some."""
     append(table, events(1))
     made = table.transaction("append", [add(table) for _ in range(3)])
-    head, view = table.session.log.load_view(table.head(), [made])
+    head, view = table.session.log.load_view(table.session.head(), [made])
     own = fold.judge([made], view, head.header.time + 1).adds
     drops = [drop_of(own[n]) for n in ordinals]
     return put(table, made, table.transaction("drop", drops))
@@ -44,7 +44,7 @@ def test_a_commit_that_drops_what_it_added_opens_from_its_spill(monkeypatch, ord
     table = create()
     effect = dropped_again(table, *ordinals)
     assert len(effect.accepted) == 2
-    head = check_sound(table.store).head()
+    head = check_sound(table.store).session.head()
     own = [s.partition for s in live(head) if s.version == head.version]
     assert sorted(own) == [n for n in range(3) if n not in ordinals]
     # The next commit says of them what they are, and starts counting anew.
@@ -55,7 +55,7 @@ def test_a_commit_that_drops_what_it_added_opens_from_its_spill(monkeypatch, ord
 def test_the_places_stand_in_a_spill_only_where_they_cannot_be_counted():
     table = create()
     dropped_again(table, 1)
-    adds = live(reopen(table.store).head())
+    adds = live(reopen(table.store).session.head())
     version = adds[-1].version
     older, *own = sorted(adds, key=lambda s: (s.version, s.partition))
     explicit = spill_columns.to_spill([older, *own], [], version)
@@ -72,7 +72,7 @@ def changed(table, name, values):
 def test_a_spill_has_one_form_and_no_halves():
     table = create()
     dropped_again(table, 1)
-    adds = sorted(live(reopen(table.store).head()), key=lambda s: (s.version, s.partition))
+    adds = sorted(live(reopen(table.store).session.head()), key=lambda s: (s.version, s.partition))
     version = adds[-1].version
     whole = spill_columns.to_spill(adds, [], version)
     assert spill_columns.from_spill(whole, version)[0] == adds
@@ -91,7 +91,7 @@ def test_a_spill_has_one_form_and_no_halves():
 def test_a_frame_object_has_no_negative_count(name):
     table = create()
     append(table, events(1))
-    entries = entry_columns.from_segments(live(table.head()))
+    entries = entry_columns.from_segments(live(table.session.head()))
     assert frame_bytes.from_parquet(frame_bytes.to_parquet(entries), 1).equals(entries)
     body = frame_bytes.to_parquet(changed(entries, name, [-1]))
     with pytest.raises(errors.Corrupt, match="negative"):
@@ -107,4 +107,4 @@ def test_drops_of_a_delete_take_one_object_for_the_transaction_and_the_delta(mon
     before = len([*table.store.list("_frames/")])
     assert delete(table, where="at < '1970-01-04'").dropped == 6
     assert len([*table.store.list("_frames/")]) == before + 1
-    assert len(live(check_sound(table.store).head())) == 2
+    assert len(live(check_sound(table.store).session.head())) == 2

@@ -106,7 +106,7 @@ def test_types_nest_so_deep_that_every_reader_takes_them(wraps):
     found = scan(reopen(table.store), ["deep"]).to_table().column("deep")
     assert found.type == kind
     assert found.to_pylist() == [*pa.array([value, None], kind).to_pylist()] * 2
-    text = schema_text.type_text(table.head().stored_schema.columns[-1].type)
+    text = schema_text.type_text(table.session.head().stored_schema.columns[-1].type)
     assert schema_text.parse_schema(f"deep:{text}").field(0).type == kind
 
 
@@ -263,9 +263,9 @@ def test_the_time_column_is_a_time(name):
 
 def test_columns_that_differ_by_case_alone_are_refused():
     table = create()
-    taken = table.head().schema.names[1].upper()
+    taken = table.session.head().schema.names[1].upper()
     with pytest.raises(errors.InvalidInput, match="capitals alone do not tell columns apart"):
-        table.add_columns(table.head().schema.append(pa.field(taken, pa.int64())))
+        table.add_columns(table.session.head().schema.append(pa.field(taken, pa.int64())))
 
 
 @pytest.mark.hazard("W8")

@@ -157,7 +157,7 @@ def test_a_path_is_removed_and_added_only_with_another_vector(before, after, act
         if one and one.vector
     }
     exchange = Exchange(key, old, new, rows_changed=True)
-    at = create().head()
+    at = create().session.head()
     body = delta_commit(VersionStep(at, at, (exchange,)), known)
     assert [name for line in body.splitlines()[1:] for name in json.loads(line)] == actions
 

@@ -59,7 +59,7 @@ def promised():
 @pytest.mark.verify
 def test_the_guide_names_every_function_that_is_taken(table):
     """Of all that the parser knows, with every kind of arguments."""
-    schema, taken = table.head().stored_schema, set()
+    schema, taken = table.session.head().stored_schema, set()
     known = {name for name in (*Parser.FUNCTIONS, *Parser.FUNCTION_PARSERS) if name.isidentifier()}
     for name in sorted(known):
         for arguments in (

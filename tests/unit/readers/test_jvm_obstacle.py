@@ -24,7 +24,7 @@ class NoSession:
 def test_spark_s_own_reader_is_refused_where_names_do_not_show_the_columns():
     table = create()
     append(table, events(3))
-    plan = lambda: plan_scan(table.head())
+    plan = lambda: plan_scan(table.session.head())
     table.add_columns([pa.field("more", pa.int8())])
     assert obstacle(NoSession, table.uri, plan()) is None
     table.rename_column("name", "title")

@@ -70,7 +70,7 @@ def test_each_chunk_gets_its_own():
     made = rewritten(table, task_of(table))
     assert [add.chunk for add in made.adds] == ["1970-01-01", "1970-01-02", "1970-01-03"]
     assert content(table).equals(before)
-    assert all(s.schema == 1 and s.epoch == 3 for s in live(table.head()))
+    assert all(s.schema == 1 and s.epoch == 3 for s in live(table.session.head()))
 
 
 def test_statistics_are_those_of_the_rows():
@@ -111,7 +111,7 @@ def test_segments_are_about_equal_and_below_the_target(crowded, target):
 def test_a_segment_that_is_too_large_is_divided(crowded):
     table = create()
     append(table, pa.concat_tables([random_events(2000, n) for n in range(30)]))
-    (large,) = live(table.head())
+    (large,) = live(table.session.head())
     made = rewritten(table, task_of(table), policy(target_bytes=large.bytes // 3))
     assert len(made.adds) in (3, 4)
     assert max(add.bytes for add in made.adds) < large.bytes // 2
@@ -163,7 +163,7 @@ def test_coarser_chunks_become_finer_ones(old, new, by, memory):
     assert {parse_chunk(add.chunk).granularity for add in made.adds} == {new}
     assert len({add.chunk for add in made.adds}) == len(made.adds)
     assert content(table).equals(before)
-    for segment in live(table.head()):
+    for segment in live(table.session.head()):
         rows = whole_segment(table, segment)
         chunk = parse_chunk(segment.chunk)
         times = rows.column("at").cast(pa.int64()).to_pylist()
@@ -174,7 +174,7 @@ def test_coarser_chunks_become_finer_ones(old, new, by, memory):
 
 
 def whole_segment(table, segment):
-    reading = Reading(table.store, table.head().version, from_arrow(SCHEMA), SCHEMA, SCHEMA)
+    reading = Reading(table.store, table.session.head().version, from_arrow(SCHEMA), SCHEMA, SCHEMA)
     return pa.Table.from_batches(reading.batches([segment]), schema=SCHEMA)
 
 

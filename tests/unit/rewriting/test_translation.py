@@ -47,7 +47,9 @@ def numbers(table, segments):
 
 
 def entries(table, adds):
-    return [segment_of(add, table.head().version + 1, place) for place, add in enumerate(adds)]
+    return [
+        segment_of(add, table.session.head().version + 1, place) for place, add in enumerate(adds)
+    ]
 
 
 class Rewrite:
@@ -70,7 +72,7 @@ class Rewrite:
     def check(self):
         """The outputs have the rows of the inputs that are left, in the order of the rewrite."""
         adds = self.translated()
-        left = {n for s in self.table.head().segments() for n in numbers(self.table, [s])}
+        left = {n for s in self.table.session.head().segments() for n in numbers(self.table, [s])}
         found = numbers(self.table, entries(self.table, adds))
         written = numbers(self.table, entries(self.table, self.made.adds))
         assert found == [n for n in written if n in left]
@@ -124,7 +126,7 @@ def test_columns_may_get_other_names_before_deletes_are_found():
         table.rename_column(old, new)
     adds = rewrite.translated()
     assert any(add.vector for add in adds)
-    assert sum(add.live_rows for add in adds) == table.head().totals.rows
+    assert sum(add.live_rows for add in adds) == table.session.head().totals.rows
 
 
 def test_order_of_equal_rows_is_that_of_the_rewrite_when_sorted_on_disk():
@@ -168,7 +170,7 @@ def test_outputs_without_rows_left_are_left_out():
         places = [p for p, n in enumerate(numbers(table, [segment])) if n in gone]
         if places:
             doomed[segment.id] = places
-    whole = [s for s in table.head().segments() if len(doomed.get(s.id, ())) == s.rows]
+    whole = [s for s in table.session.head().segments() if len(doomed.get(s.id, ())) == s.rows]
     table.drop_segments(whole, reason="a test") if whole else None
     delete_rows(table, {k: v for k, v in doomed.items() if k not in {s.id for s in whole}})
     adds = rewrite.check()

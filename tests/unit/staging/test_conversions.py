@@ -207,7 +207,7 @@ def test_w3_python_objects_of_a_frame_that_arrow_would_cut_are_refused(kind, val
     for rows in given:
         with pytest.raises(errors.InvalidInput, match=f"column 'x' contains Python objects.*{why}"):
             append(table, rows)
-    assert table.head().version == 0
+    assert table.session.head().version == 0
 
 
 @pytest.mark.hazard("W3")

@@ -182,7 +182,7 @@ def stored_in(table):
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_a_type_takes_the_values_that_fit_it_exactly_and_no_others(kind):
     table, taken = table_of(kind), []
-    types = TableTypes(table.head().schema, "at")
+    types = TableTypes(table.session.head().schema, "at")
     for value in ZOO:
         try:
             expected = TYPES[kind](value)
@@ -253,9 +253,11 @@ def test_event_times_of_dicts_may_be_text():
 def test_a_type_is_widened_only_for_dicts_that_do_not_fit_it():
     table = table_of(pa.struct([("a", pa.int8())]))
     append(table, rows_of({"a": 1, "b": 2}), evolve=True)
-    assert table.head().schema.field("v").type == pa.struct([("a", pa.int8()), ("b", pa.int64())])
+    assert table.session.head().schema.field("v").type == pa.struct(
+        [("a", pa.int8()), ("b", pa.int64())]
+    )
     append(table, rows_of({"a": 300, "b": 2}), evolve=True)
-    assert table.head().schema.field("v").type.field("a").type == pa.int64()
+    assert table.session.head().schema.field("v").type.field("a").type == pa.int64()
     assert stored_in(table) == [{"a": 1, "b": 2}, {"a": 300, "b": 2}]
 
 

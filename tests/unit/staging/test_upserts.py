@@ -38,7 +38,8 @@ def held(table, version=None):
 
 def stored(table):
     return {
-        s.id: pq.read_table(BytesIO(table.store.get(keys.key_of(s)))) for s in live(table.head())
+        s.id: pq.read_table(BytesIO(table.store.get(keys.key_of(s))))
+        for s in live(table.session.head())
     }
 
 
@@ -119,7 +120,7 @@ def test_a_segment_has_an_op_only_where_there_are_deletes():
 def test_a_small_upsert_is_one_segment_sorted_by_bucket_and_key():
     table = keyed(buckets=16)
     upsert(table, events(50))
-    (found,) = live(table.head())
+    (found,) = live(table.session.head())
     (held_rows,) = stored(table).values()
     names = held_rows.column("name").to_pylist()
     buckets = buckets_of(held_rows, ["name"], 16).to_pylist()
@@ -131,7 +132,7 @@ def test_a_small_upsert_is_one_segment_sorted_by_bucket_and_key():
 def test_a_large_upsert_has_a_segment_for_each_bucket():
     table = keyed(buckets=16, properties={"bucket_bytes": "1024"})
     upsert(table, events(200))
-    found = live(table.head())
+    found = live(table.session.head())
     assert sorted(s.slice.first for s in found) == list(range(16))
     assert all(s.slice.first == s.slice.last for s in found)
     for segment in found:
@@ -144,7 +145,7 @@ def test_a_large_upsert_has_a_segment_for_each_bucket():
 def test_what_later_rows_of_the_call_replace_is_not_written():
     table = keyed()
     upsert(table, rows(*(("a", float(n), "u") for n in range(9))))
-    assert [s.rows for s in live(table.head())] == [1]
+    assert [s.rows for s in live(table.session.head())] == [1]
     assert held(table) == {"a": 8.0}
 
 
@@ -185,7 +186,7 @@ def test_keys_to_delete_have_no_other_columns():
     for verb in (upsert, lambda t, data: delete(t, keys=data)):
         with pytest.raises(errors.InvalidInput, match="has no key"):
             verb(create(), pa.table({"name": ["a"]}))
-    assert delete(table, where="name = 'none'") == table.head().version
+    assert delete(table, where="name = 'none'") == table.session.head().version
 
 
 def test_a_count_is_one_for_a_row_and_what_it_says_for_several():

@@ -31,16 +31,16 @@ def table():
 
 
 def test_what_was_found_is_there_and_goes_again(table):
-    meta = table.head().meta
+    meta = table.session.head().meta
     assert (meta.analysed, dict(meta.chunks)) == (FIRST, {DAY: state()})
     later = Analysed(2, OTHER)
     changes = (change(HOUR, version=2), change("2014", standing="deferred"))
     commit(table, Assess(FIRST, later, changes))
-    assert list(table.head().meta.chunks) == [DAY, HOUR, "2014"]
-    assert table.head().meta.analysed == later
+    assert list(table.session.head().meta.chunks) == [DAY, HOUR, "2014"]
+    assert table.session.head().meta.analysed == later
     commit(table, Assess(later, None, (ChunkChange(DAY, None), ChunkChange("2013-05", None))))
-    assert list(table.head().meta.chunks) == [HOUR, "2014"]
-    assert table.head().meta.analysed is None
+    assert list(table.session.head().meta.chunks) == [HOUR, "2014"]
+    assert table.session.head().meta.analysed is None
     check_sound(table.store)
 
 
@@ -50,7 +50,7 @@ def test_it_survives_key_frames():
     commit(table, Assess(None, FIRST, (change(),)))
     table.write_keyframe()
     commit(table, add(table))
-    meta = reopen(table.store).head().meta
+    meta = reopen(table.store).session.head().meta
     assert (meta.analysed, dict(meta.chunks)) == (FIRST, {DAY: state()})
     check_sound(table.store)
 
@@ -72,7 +72,7 @@ def test_it_survives_key_frames():
     ],
 )
 def test_what_is_not_taken_changes_nothing(table, action, why):
-    before = table.head().meta
+    before = table.session.head().meta
     with pytest.raises(errors.CommitConflict, match=why):
         commit(table, action)
     assert table.refresh().meta == before
@@ -86,7 +86,7 @@ def test_of_two_analyses_at_once_the_second_is_void(table):
     with pytest.raises(errors.CommitConflict, match="another analysis"):
         commit(table, Assess(FIRST, mine, (ChunkChange(DAY, None),)))
     assert table.refresh().meta.analysed == theirs
-    assert list(table.head().meta.chunks) == [DAY]
+    assert list(table.session.head().meta.chunks) == [DAY]
 
 
 def test_there_are_so_many_states_at_most(table):
@@ -94,11 +94,11 @@ def test_there_are_so_many_states_at_most(table):
         return tuple(change(f"{n:04d}") for n in range(first, first + count))
 
     commit(table, Assess(FIRST, FIRST, years(1000, 499)))
-    assert len(table.head().meta.chunks) == assessment.MAX_STATES == 500
+    assert len(table.session.head().meta.chunks) == assessment.MAX_STATES == 500
     with pytest.raises(errors.CommitConflict, match="more than 500"):
         commit(table, Assess(FIRST, FIRST, years(5000, 1)))
     commit(table, Assess(FIRST, FIRST, (ChunkChange("1000", None), *years(5000, 1))))
-    assert len(table.head().meta.chunks) == 500
+    assert len(table.session.head().meta.chunks) == 500
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_which_claims_conflict(table, first, second, meet):
             commit(table, claim(B, **second))
     else:
         commit(table, claim(B, **second))
-        assert set(table.head().meta.claims) == {A, B}
+        assert set(table.session.head().meta.claims) == {A, B}
 
 
 @pytest.mark.hazard("K2")
@@ -76,10 +76,10 @@ def test_which_claims_conflict(table, first, second, meet):
 def test_a_greater_priority_revokes(table, priority, granted):
     commit(table, claim())
     commit(table, claim(C, 10, 20))
-    token = Token(A, table.head().version - 1)
+    token = Token(A, table.session.head().version - 1)
     if granted:
         commit(table, claim(B, 5, 15, priority=priority))
-        assert set(table.head().meta.claims) == {B}
+        assert set(table.session.head().meta.claims) == {B}
         mine = replaced(table.transaction("replace", [add(table)]), claim=token)
         with pytest.raises(errors.ClaimLost, match="no longer held"):
             table.commit(mine)
@@ -97,14 +97,14 @@ def test_one_greater_claim_in_the_way_is_enough_to_refuse(table):
     commit(table, claim(C, 10, 20, priority=3))
     with pytest.raises(errors.CommitConflict, match=C):
         commit(table, claim(B, 5, 15, priority=2))
-    assert set(table.head().meta.claims) == {A, C}
+    assert set(table.session.head().meta.claims) == {A, C}
 
 
 def test_the_same_group_asking_again_keeps_what_it_has(table):
     first = commit(table, claim(group="job"))
     commit(table, claim(B, group="job"))
-    assert table.head().meta.claims.keys() == {A}
-    assert table.head().meta.claims[A].token == first
+    assert table.session.head().meta.claims.keys() == {A}
+    assert table.session.head().meta.claims[A].token == first
     with pytest.raises(errors.CommitConflict):
         commit(table, claim(B, group="job", kind="shared"))
 
@@ -137,10 +137,10 @@ def test_a_renewal_or_release_is_of_the_claim_of_that_token(table, action):
 
 def test_a_claim_can_be_given_up_by_the_replace_itself(table):
     token = commit(table, claim())
-    segment = live(table.head())[0]
+    segment = live(table.session.head())[0]
     actions = [drop_of(segment), add(table), Release(A, token)]
     table.commit(replaced(table.transaction("replace", actions), claim=Token(A, token)))
-    assert not table.head().meta.claims
+    assert not table.session.head().meta.claims
 
 
 @pytest.mark.hazard("K3")
@@ -175,7 +175,7 @@ def test_a_break_names_the_last_renewal_that_was_seen(table):
 def test_a_malformed_claim_is_void(table, wrong):
     with pytest.raises(errors.CommitConflict):
         commit(table, wrong)
-    assert not table.head().meta.claims
+    assert not table.session.head().meta.claims
 
 
 def test_a_thousand_claims_are_enough(table):
@@ -214,7 +214,7 @@ def test_a_thousand_claims_are_enough(table):
 def test_what_is_void_of_pins_replicas_and_marks(table, made, wrong, why):
     if made:
         commit(table, *made)
-    before = table.head().meta
+    before = table.session.head().meta
     with pytest.raises(errors.CommitConflict, match=why):
         commit(table, wrong)
     assert table.refresh().meta == before
@@ -232,7 +232,7 @@ def test_what_is_void_of_pins_replicas_and_marks(table, made, wrong, why):
 def test_what_is_taken_can_be_given_up(table, made, then):
     commit(table, made)
     commit(table, then)
-    meta = table.head().meta
+    meta = table.session.head().meta
     assert not meta.pins
     assert not meta.replicas
     commit(table, Horizon(3))
@@ -245,7 +245,7 @@ def test_an_emptied_replica_that_comes_back_has_another_token(table):
     with pytest.raises(errors.CommitConflict):
         commit(table, Ack("r", first, 2))
     commit(table, Ack("r", second, 2))
-    assert table.head().meta.replicas["r"].acked == 2
+    assert table.session.head().meta.replicas["r"].acked == 2
 
 
 @pytest.mark.hazard("P4")
@@ -255,7 +255,7 @@ def test_what_is_held_survives_key_frames():
     token = commit(table, claim())
     table.pin("p", 1)
     commit(table, Attach("r", 1, "me"))
-    meta = reopen(table.store).head().meta
+    meta = reopen(table.store).session.head().meta
     assert (meta.claims[A].token, meta.pins["p"].version, meta.replicas["r"].acked) == (token, 1, 1)
     check_sound(table.store)
 
@@ -273,5 +273,5 @@ def test_pins_of_the_public_face(table):
     with pytest.raises(errors.InvalidInput, match="'p'"):
         table.unpin("q")
     table.break_pin("p")
-    assert not table.head().meta.pins
+    assert not table.session.head().meta.pins
     assert [entry.operation for entry in table.history(limit=2)] == ["break", "pin"]

@@ -49,7 +49,7 @@ def judged_text(reason, text):
 
 @pytest.mark.hazard("K1")
 def test_what_is_void(table):
-    first, second = live(table.head())
+    first, second = live(table.session.head())
     again = replaced(drop_of(first), hash=HASH)
     cases = [
         ((add(table, epoch=3),), "not yet in the log"),
@@ -86,7 +86,7 @@ def test_an_app_goes_forward_only(table, seq, void):
 
 
 def test_transactions_of_one_commit_see_each_other(table):
-    first, _ = live(table.head())
+    first, _ = live(table.session.head())
     earlier = Transaction("b" * 32, "test", "test", 2, app=App("job", 1), actions=(drop_of(first),))
     assert judged_text(judged(table, drop_of(first), others=[earlier]), "no longer live")
     assert judged_text(judged(table, app=App("job", 1), others=[earlier]), "already at sequence")
@@ -104,7 +104,7 @@ def test_void_transactions_leave_no_trace(table):
     )
     effect = fold.judge([bad], view_of(table, bad), 2**40)
     assert (effect.meta, effect.adds, effect.drops, effect.accepted) == (
-        table.head().meta,
+        table.session.head().meta,
         (),
         (),
         (),
@@ -118,7 +118,7 @@ def test_marks_are_forgotten_after_their_retention(monkeypatch):
     for number, days in ((1, 0), (2, 1), (3, 2), (4, 3)):
         table.clock.advance(days * rules.DAY_MS)
         table.commit(table.transaction("append", [add(table)], app=App(f"job {number}", 1)))
-    assert set(table.head().meta.apps) == {"job 2", "job 3", "job 4"}
+    assert set(table.session.head().meta.apps) == {"job 2", "job 3", "job 4"}
     check_sound(table.store)
 
 
@@ -126,11 +126,11 @@ def test_the_order_of_entries_is_that_of_the_transactions(table):
     actions = [add(table, f"2013-01-{20 - n}") for n in range(5)]
     version = commit(table, *actions)
     found = sorted(
-        (s for s in live(table.head()) if s.version == version), key=lambda s: s.partition
+        (s for s in live(table.session.head()) if s.version == version), key=lambda s: s.partition
     )
     assert [s.id for s in found] == [a.id for a in actions]
-    ordered = entry_columns.to_segments(table.head().entries())
-    assert {s.id for s in ordered} == {s.id for s in live(table.head())}
+    ordered = entry_columns.to_segments(table.session.head().entries())
+    assert {s.id for s in ordered} == {s.id for s in live(table.session.head())}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_drop_that_names_no_chunk_hides_no_other():
     commit(table, add(table))
     found = live(table.refresh())
     asked = [Drop("0" * 32, "no chunk", HASH), *map(drop_of, found)]
-    assert list(table.head().live(asked).values()) == found
+    assert list(table.session.head().live(asked).values()) == found
 
 
 @pytest.mark.hazard("I3", "I4")
@@ -184,7 +184,7 @@ def test_one_unit_of_work_takes_effect_once_whoever_hands_it_in():
 def test_a_replace_of_what_was_replaced_meanwhile_is_void():
     table = create()
     commit(table, add(table))
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     first, second = (table.transaction("replace", [drop_of(segment), add(table)]) for _ in range(2))
     both = fold.judge([first, second], view_of(table, first, second), 2**40)
     assert "no longer live" in both.void[second.id]
@@ -222,7 +222,7 @@ def day():
     ],
 )
 def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, rows, read, why):
-    drops = [drop_of(s) for s in live(day.head())]
+    drops = [drop_of(s) for s in live(day.session.head())]
     adds = [add(day, rows=n) for n in rows]
     reason = judged(day, plan, *drops, *adds, read_version=read)
     assert reason is None if why is None else judged_text(reason, why)
@@ -232,7 +232,7 @@ def test_k6_k7_a_replacement_holds_the_rows_that_it_was_planned_on(day, plan, ro
 
 @pytest.mark.hazard("K6")
 def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
-    first, _ = live(day.head())
+    first, _ = live(day.session.head())
     same = add(day, rows=first.rows)
     assert judged_text(judged(day, Replace(2, 0)), "must drop a segment")
     assert judged_text(judged(day, Replace(2, 0), add(day, rows=0)), "must drop a segment")
@@ -244,12 +244,12 @@ def test_k6_a_replacement_drops_something_and_says_once_that_it_is_one(day):
 @pytest.mark.hazard("K7")
 def test_k7_what_arrives_after_the_plan_stays(day):
     """A late append to the same chunk is neither dropped nor in the way, in either order."""
-    drops = [drop_of(s) for s in live(day.head())]
+    drops = [drop_of(s) for s in live(day.session.head())]
     rewrite = day.transaction("compact", [Replace(2, 0), *drops, add(day, rows=5)])
     version = commit(day, late := add(day, rows=7))
     assert day.commit(rewrite) == version + 1
-    assert sorted(s.rows for s in live(day.head())) == [5, 7]
-    (arrived,) = [s for s in live(day.head()) if s.id == late.id]
+    assert sorted(s.rows for s in live(day.session.head())) == [5, 7]
+    (arrived,) = [s for s in live(day.session.head()) if s.id == late.id]
     greedy = [Replace(2, 0), drop_of(arrived), add(day, rows=7)]
     assert judged_text(judged(day, *greedy, read_version=4), "is newer than the plan")
     assert judged(day, Replace(3, 0), *greedy[1:], read_version=4) is None
@@ -257,14 +257,14 @@ def test_k7_what_arrives_after_the_plan_stays(day):
 
 @pytest.mark.hazard("K1")
 def test_k1_of_two_rewrites_of_one_segment_the_second_is_void(day):
-    first, second = live(day.head())
+    first, second = live(day.session.head())
     one = day.transaction("compact", [Replace(2, 0), drop_of(first), add(day, rows=first.rows)])
     both = [Replace(2, 0), drop_of(first), drop_of(second), add(day, rows=5)]
     assert judged_text(judged(day, *both, others=[one]), "no longer live")
     day.commit(one)
     with pytest.raises(errors.CommitConflict, match="no longer live"):
         day.commit(day.transaction("compact", both))
-    assert day.head().totals.rows == 5
+    assert day.session.head().totals.rows == 5
 
 
 @pytest.mark.parametrize(

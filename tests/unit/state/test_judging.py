@@ -27,14 +27,14 @@ def table(monkeypatch):
     table = reopen(table.store)
     table.write_keyframe()
     commit(table, added(table, DAYS[0]))
-    assert len(table.head().base.leaves) == len(DAYS)
+    assert len(table.session.head().base.leaves) == len(DAYS)
     return table
 
 
 def days_needed(table, *actions, fresh=(), **options):
     """The days of the leaves that a transaction of these actions takes."""
     transaction = table.transaction("test", actions, **options)
-    needed = Judging([transaction], fresh).needs(table.head().state)
+    needed = Judging([transaction], fresh).needs(table.session.head().state)
     return [leaf.first.partition("/")[0] for leaf in needed]
 
 
@@ -50,7 +50,7 @@ def upload(add):
 def test_a_fresh_add_takes_no_leaf_an_earlier_one_its_own_and_a_foreign_one_all(table):
     new = added(table, DAYS[2])
     assert days_needed(table, new, fresh=upload(new)) == []
-    earlier = replaced(new, epoch=table.head().base.version - 1)
+    earlier = replaced(new, epoch=table.session.head().base.version - 1)
     assert days_needed(table, earlier, fresh=upload(earlier)) == [DAYS[2]]
     for other in (set(), upload(earlier), upload(replaced(new, chunk=DAYS[1]))):
         assert days_needed(table, new, fresh=other) == DAYS[: len(days_needed(table, new))]
@@ -58,23 +58,23 @@ def test_a_fresh_add_takes_no_leaf_an_earlier_one_its_own_and_a_foreign_one_all(
 
 
 def test_a_drop_takes_the_leaf_that_holds_it_unless_it_came_since(table):
-    first, *_, newest = sorted(live(table.head()), key=lambda s: s.version)
+    first, *_, newest = sorted(live(table.session.head()), key=lambda s: s.version)
     assert days_needed(table, drop_of(first)) == [DAYS[0]]
     assert days_needed(table, drop_of(newest)) == []
     assert days_needed(table, Drop(first.id, "no chunk", "")) == []
-    assert days_needed(table, *(drop_of(s) for s in live(table.head()))) == DAYS
+    assert days_needed(table, *(drop_of(s) for s in live(table.session.head()))) == DAYS
 
 
 def test_an_unchanged_range_takes_its_leaves_where_they_may_be_newer(table):
-    base = table.head().base.version
+    base = table.session.head().base.version
     assert days_needed(table, unchanged(DAYS[3]), read_version=base) == []
     assert days_needed(table, unchanged(DAYS[3]), read_version=base - 1) == [DAYS[3]]
 
 
 @pytest.mark.parametrize("change", [{"app": App("job", 6)}, {"claim": Token("a" * 32, 1)}])
 def test_what_the_small_state_makes_void_takes_no_leaf(table, change):
-    actions = [drop_of(segment) for segment in live(table.head())]
-    (head, leaves) = table.head(), {}
+    actions = [drop_of(segment) for segment in live(table.session.head())]
+    (head, leaves) = table.session.head(), {}
     void = replaced(table.transaction("test", actions), **change)
     question = Judging([void])
     assert not question.needs(head.state)
@@ -85,7 +85,7 @@ def test_what_the_small_state_makes_void_takes_no_leaf(table, change):
 
 
 def test_the_view_answers_what_was_asked_for_and_nothing_else(table):
-    head = table.head()
+    head = table.session.head()
     first, *rest = live(head)
     transaction = table.transaction("test", [drop_of(first), unchanged(first.chunk)])
     _, view = table.session.log.load_view(head, [transaction])
@@ -109,15 +109,15 @@ def test_what_arrived_before_the_key_frame_is_seen(table):
     span, third = parse_chunk(DAYS[2]), 3
     for read_version, arrives in ((third - 1, True), (third, False)):
         asked = table.transaction("test", [unchanged(DAYS[2])], read_version=read_version)
-        _, view = table.session.log.load_view(table.head(), [asked])
+        _, view = table.session.log.load_view(table.session.head(), [asked])
         segment = view.arrived(span.start, span.end, read_version)
         assert (segment is not None and segment.version == third) == arrives
 
 
 def test_a_question_reads_nothing_that_it_did_not_name(table):
     """Handed the leaves of what it needs, and empty ones for the rest, it answers the same."""
-    state = table.head().state
-    some = [drop_of(segment) for segment in live(table.head())[:2]]
+    state = table.session.head().state
+    some = [drop_of(segment) for segment in live(table.session.head())[:2]]
     question = Judging([table.transaction("test", some)])
     needed = {
         leaf.sha256: table.session.log.key_frames.leaf(leaf) for leaf in question.needs(state)

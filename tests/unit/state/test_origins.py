@@ -41,11 +41,11 @@ def test_g3_a_version_of_an_origin_is_carried_once(table):
         assert "the versions up to 5 of this origin are merged by now" in again
     assert "does not come after 5" in refused(table, origin(5, 5))
     commit(table, origin(5, 6), origin(None, 0, OTHER))
-    assert origins_of(table.head().meta) == {
+    assert origins_of(table.session.head().meta) == {
         ID: records.Origin(6, HASH, 2),
         OTHER: records.Origin(0, HASH, 2),
     }
-    assert table.head().header.features == ("merged",)
+    assert table.session.head().header.features == ("merged",)
     check_sound(table.store)
 
 
@@ -53,13 +53,13 @@ def test_g3_a_version_of_an_origin_is_carried_once(table):
 def test_g3_what_is_carried_raises_the_marks_of_apps_and_lowers_none(table):
     table.commit(table.transaction("append", [], app=App("job", 7)))
     commit(table, origin(None, 1, checked=1, job=(7, 3), other=(None, 2)))
-    marks = table.head().meta.apps
+    marks = table.session.head().meta.apps
     assert (marks["job"].seq, marks["job"].version) == (7, 1)
     assert (marks["other"].seq, marks["other"].version) == (2, 2)
     commit(table, origin(1, 2, job=(7, 8)))
-    assert table.head().meta.apps["job"].seq == 8
+    assert table.session.head().meta.apps["job"].seq == 8
     table.commit(table.transaction("append", [add(table, "2013-01-07")], app=App("job", 8)))
-    assert table.head().totals.segments == 0  # it is done
+    assert table.session.head().totals.segments == 0  # it is done
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_table_without_merges_has_no_trace_of_them(table):
     assert not any(b"origin" in body or b"merged" in body for body in logged)
     commit(table, origin(None, 1))
     table.write_keyframe()
-    assert origins_of(Table.open("", store=table.store).head().meta)[ID].version == 1
+    assert origins_of(Table.open("", store=table.store).session.head().meta)[ID].version == 1
 
 
 @pytest.mark.hazard("G3")
@@ -109,7 +109,7 @@ def test_g3_what_two_carry_below_the_mark_at_once_is_carried_by_one(table):
     assert "may have brought the same" in refused(table, origin(None, 1, OTHER, checked=1))
     commit(table, origin(1, 2, checked=1, job=(7, 4)))  # the same log
     commit(table, origin(None, 1, OTHER, checked=3, job=(7, 5, 8)))
-    assert table.head().meta.apps["job"].seq == 8
+    assert table.session.head().meta.apps["job"].seq == 8
 
 
 @pytest.mark.hazard("G3")

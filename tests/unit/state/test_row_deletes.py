@@ -257,7 +257,7 @@ def test_an_update_counts_rows_that_go_and_rows_that_come(table):
 
 def test_a_shrunken_segment_is_not_the_same(table):
     first, _ = segments(table)
-    held = SameSegments(table.head().hash_sum())
+    held = SameSegments(table.session.head().hash_sum())
     assert judged(table, held) is None
     assert "meanwhile" in judged(table, held, others=((delete(first),),))
     commit(table, delete(first))
@@ -270,7 +270,7 @@ def test_every_version_is_the_same_over_every_key_frame(framed):
 
     def done(*actions: object) -> None:
         commit(t, *actions)
-        if t.head().version in framed:
+        if t.session.head().version in framed:
             t.write_keyframe()
 
     done(add(t, CHUNK, rows=10), add(t, "2013-01-08", rows=5))

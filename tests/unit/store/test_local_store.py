@@ -262,7 +262,7 @@ def test_a_newest_commit_that_is_no_file_is_no_older_table(root, kind):
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 def test_a_segment_that_is_no_file_is_lost(root, kind):
     table = table_of_two_versions(root)
-    key = keys.key_of(table.head().segments()[0])
+    key = keys.key_of(table.session.head().segments()[0])
     (root / key).unlink()
     special(root / key, kind)
     assert [f.key for f in fsck(table, checksums=True).findings] == [key]
@@ -273,7 +273,7 @@ def test_a_segment_that_is_no_file_is_lost(root, kind):
 @pytest.mark.hazard("W12")
 def test_w12_an_audit_goes_on_at_links_and_names_each(root, tmp_path):
     table = table_of_two_versions(root)
-    first, second = sorted(map(keys.key_of, table.head().segments()))
+    first, second = sorted(map(keys.key_of, table.session.head().segments()))
     links = {
         "_branches": None,
         "_frames/x": None,
@@ -356,7 +356,7 @@ def test_without_hard_links_no_table_is_created_or_written(root, linkless):
         commit(table, add(table))
     with pytest.raises(InvalidInput, match="hard links"):
         create(LocalStore(root / "another"))
-    assert reopen(LocalStore(root)).head().version == 0
+    assert reopen(LocalStore(root)).session.head().version == 0
 
 
 NOW = {"retention": timedelta(0), "staging": timedelta(0)}

@@ -144,10 +144,10 @@ def test_rows_that_are_there_are_tested_before_a_check_is_added():
     append(t, rows(-1, 5, -2, None, -3, -4))
     with pytest.raises(InvalidInput, match=r"is false for 4 rows, for example \(n = -1\), "):
         t.add_check("positive", "n > 0")
-    assert (t.refresh().version, t.head().checks) == (1, {})
+    assert (t.refresh().version, t.session.head().checks) == (1, {})
     delete(t, where="n < 0")
     version = t.add_check("positive", "n > 0")
-    assert (version, t.head().checks) == (3, {"positive": "n > 0"})
+    assert (version, t.session.head().checks) == (3, {"positive": "n > 0"})
     assert t.add_check("positive", "n > 0") == 3
     with pytest.raises(InvalidInput, match="there is a check 'positive' already"):
         t.add_check("positive", "n > 1")
@@ -173,10 +173,10 @@ def test_what_cannot_be_a_check(t, name, expression, why):
 
 
 def test_segments_whose_statistics_prove_a_check_are_not_read(t):
-    for segment in t.head().segments():
+    for segment in t.session.head().segments():
         t.store.delete([keys.key_of(segment)])
     t.add_check("small", "n < 1000 OR n IS NULL")  # no object is there to be read
-    assert sorted(t.head().checks) == ["positive", "small"]
+    assert sorted(t.session.head().checks) == ["positive", "small"]
 
 
 def test_rows_that_land_while_a_check_is_added_are_tested():
@@ -207,7 +207,7 @@ def test_a_delete_and_a_compaction_meanwhile_are_no_hindrance():
 
     store.acts = [lambda: delete(reopen(store, 7), where="n = 1"), lambda: None, compact]
     t.add_check("positive", "n > 0")
-    assert (numbers(t), t.head().checks) == ([2, 3, 4], {"positive": "n > 0"})
+    assert (numbers(t), t.session.head().checks) == ([2, 3, 4], {"positive": "n > 0"})
 
 
 @pytest.mark.parametrize("bad", [False, True])
@@ -239,8 +239,8 @@ def test_a_writer_that_staged_before_a_check_commits_its_segment_with_the_newer_
     t = table(store, checks=None)
     store.acts = [lambda: reopen(store, 7).add_check("positive", "n > 0")]
     append(t, rows(5))
-    (segment,) = t.head().segments()
-    assert segment.schema == t.head().stored_schema.id == 2
+    (segment,) = t.session.head().segments()
+    assert segment.schema == t.session.head().stored_schema.id == 2
 
 
 def test_two_checks_at_once_both_count_and_two_of_one_name_do_not():
@@ -248,13 +248,13 @@ def test_two_checks_at_once_both_count_and_two_of_one_name_do_not():
     t = table(store, checks=None)
     store.acts = [lambda: reopen(store, 7).add_check("small", "n < 9")]
     t.add_check("positive", "n > 0")
-    assert t.head().checks == {"positive": "n > 0", "small": "n < 9"}
+    assert t.session.head().checks == {"positive": "n > 0", "small": "n < 9"}
     store.acts = [lambda: reopen(store, 8).add_check("third", "n < 8")]
     with pytest.raises(CommitConflict, match="another writer added check 'third'"):
         t.add_check("third", "n < 7")
     store.acts = [lambda: reopen(store, 9).drop_check("third")]
     t.drop_check("positive")
-    assert t.head().checks == {"small": "n < 9"}
+    assert t.session.head().checks == {"small": "n < 9"}
 
 
 def test_a_check_that_another_writer_replaces_meanwhile_is_not_dropped():
@@ -285,13 +285,13 @@ def test_a_column_that_is_dropped_while_a_check_reads_it_is_a_conflict():
 def test_a_check_follows_a_renamed_column(t):
     t.rename_column("n", "a number")
     t.add_columns([pa.field("n", pa.int64())])
-    assert t.head().checks == {"positive": '"a number" > 0'}
+    assert t.session.head().checks == {"positive": '"a number" > 0'}
     given = rows(-1).rename_columns(["at", "a number", "f", "pair"])
     with pytest.raises(InvalidInput, match=r"check 'positive' \(\"a number\" > 0\) is false"):
         append(t, given)
     append(t, rows(3).rename_columns(["at", "a number", "f", "pair"]))
     append(t, pa.table({"at": [AT], "n": [-7]}))
-    assert t.add_check("positive", '"a number" > 0') == t.head().version
+    assert t.add_check("positive", '"a number" > 0') == t.session.head().version
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_a_restore_tests_the_rows_of_before_a_check():
     append(t, rows(2))
     overwrite(t, rows(3))
     t.add_check("positive", "n > 0")
-    version = t.head().version
+    version = t.session.head().version
     with pytest.raises(InvalidInput, match=r"is false for 1 row.*version 1 did not have the check"):
         t.restore(1)
     assert t.refresh().version == version
@@ -366,7 +366,7 @@ def test_a_restore_brings_back_rows_that_meet_a_later_check():
     overwrite(t, rows(9))
     t.restore(1)  # the whole segment
     assert numbers(t) == [1, 4]
-    assert {s.schema for s in t.head().segments()} == {2}
+    assert {s.schema for s in t.session.head().segments()} == {2}
     check_sound(store)
     assert fsck(t, checksums=True).findings == ()
 
@@ -447,7 +447,7 @@ def test_rows_that_land_meanwhile_are_merged_with_those_that_hide_them():
 
     store.acts = [meanwhile]
     t.add_check("small", "f < 10")
-    assert t.head().checks == {"small": "f < 10"}
+    assert t.session.head().checks == {"small": "f < 10"}
 
 
 @pytest.mark.parametrize(
@@ -506,16 +506,16 @@ def test_a_check_without_the_segments_that_were_tested_is_void(t):
     new = type(schema)(3, schema.columns, checks=(type(known)("c", "n > 0", known.columns, 3),))
     with pytest.raises(CommitConflict, match="does not name the segments"):
         t.commit(t.transaction("schema", [SetSchema(new)]))
-    t.commit(t.transaction("schema", [SameSegments(t.head().hash_sum()), SetSchema(new)]))
-    assert t.head().checks == {"c": "n > 0"}
+    t.commit(t.transaction("schema", [SameSegments(t.session.head().hash_sum()), SetSchema(new)]))
+    assert t.session.head().checks == {"c": "n > 0"}
 
 
 def test_a_check_that_pretends_to_be_older_is_void(t):
-    schema = t.head().stored_schema
+    schema = t.session.head().stored_schema
     (known,) = schema.checks
     checks = (type(known)("older", "n > 1", known.columns, 1), known)
     new = SetSchema(type(schema)(2, schema.columns, checks=checks))
-    transaction = t.transaction("schema", [SameSegments(t.head().hash_sum()), new])
+    transaction = t.transaction("schema", [SameSegments(t.session.head().hash_sum()), new])
     with pytest.raises(CommitConflict, match="it has a new check 'older'"):
         t.commit(transaction)
 

@@ -35,7 +35,7 @@ def test_segments_of_one_commit_are_applied_in_their_order_after_a_restore(monke
     if spilled:
         monkeypatch.setattr(spills, "SPILL_BYTES", 0)
     t = Table.create("", SCHEMA, time_column="at", key="id", buckets=1, store=MemoryStore())
-    adds = [add for v in range(10) for add in stage(t, t.head(), rows(v), 2**20)]
+    adds = [add for v in range(10) for add in stage(t, t.session.head(), rows(v), 2**20)]
     version = t.commit(t.transaction("upsert", adds))
     assert held(t) == [9]
     run(t)
@@ -52,7 +52,7 @@ def test_a_segment_whose_place_changed_is_not_restored_silently():
     """No command of ours changes it. A restore that kept the segment would show other rows."""
     t = Table.create("", SCHEMA, time_column="at", key="id", buckets=1, store=MemoryStore())
     version = upsert(t, rows(1))
-    (segment,) = t.head().segments()
+    (segment,) = t.session.head().segments()
     drop = t.transaction("a test", [drop_of(segment)])
     t.commit(drop)
     place = replace(segment.slice, low=None, high=None, ordinal=None)

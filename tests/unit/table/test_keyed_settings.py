@@ -33,8 +33,11 @@ def keyed(**options):
 def test_a_column_of_merges_cannot_be_added():
     table = keyed()
     with pytest.raises(InvalidInput, match="'_op': rename"):
-        table.add_columns(table.head().schema.append(pa.field("_op", pa.string())))
-    assert create().add_columns(create().head().schema.append(pa.field("_op", pa.string()))) == 1
+        table.add_columns(table.session.head().schema.append(pa.field("_op", pa.string())))
+    assert (
+        create().add_columns(create().session.head().schema.append(pa.field("_op", pa.string())))
+        == 1
+    )
 
 
 def test_the_granularity_of_a_keyed_table_is_refused_with_a_way_on():
@@ -49,7 +52,7 @@ def test_the_key_and_its_order_stay_required(name):
     table = keyed()
     with pytest.raises(InvalidInput, match=r"must stay required|'at' .* is the time column"):
         table.relax_columns([name])
-    stored = table.head().stored_schema
+    stored = table.session.head().stored_schema
     relaxed = [replaced(c, nullable=True) if c.name == name else c for c in stored.columns]
     successor = replaced(stored, id=stored.id + 1, columns=tuple(relaxed))
     with pytest.raises(CommitConflict, match="must stay required"):
@@ -61,8 +64,8 @@ def test_the_merge_rule_never_changes():
     with pytest.raises(InvalidInput, match="part of the merge rule"):
         table.set_properties({"merge": "last"})
     commit(table, SetProperties((PropertyChange("merge", None, "last"),)))  # which means nothing
-    assert table.head().merge_rule.kind == "first"
-    assert table.head().properties["merge"] == "first"
+    assert table.session.head().merge_rule.kind == "first"
+    assert table.session.head().properties["merge"] == "first"
     assert table.set_properties({"bucket_bytes": "2048"}) == 2
 
 
@@ -86,7 +89,7 @@ def test_what_orders_rows_is_not_summed(function):
     [{"key": (99,)}, {"key": ()}, {"key": (1, 1)}, {"buckets": 0}, {"key": (4,)}],
 )
 def test_a_key_that_does_not_fit_the_table_makes_its_rows_unreadable(keyed_part):
-    head = keyed().head()
+    head = keyed().session.head()
     stored = head.state.stored_layout
     layout = replaced(stored, keyed=replaced(stored.keyed, **keyed_part))
     with pytest.raises(Corrupt, match="do not fit"):
@@ -95,7 +98,7 @@ def test_a_key_that_does_not_fit_the_table_makes_its_rows_unreadable(keyed_part)
 
 
 def test_a_merge_rule_that_names_a_column_twice_makes_its_rows_unreadable():
-    head = keyed(properties={"merge": "aggregate", "merge.note": "max"}).head()
+    head = keyed(properties={"merge": "aggregate", "merge.note": "max"}).session.head()
     stored = head.state.stored_layout
     function = stored.keyed.merge.functions[0]
     assert function == MergeFunction(4, "max")

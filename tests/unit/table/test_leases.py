@@ -58,7 +58,7 @@ def test_a_claim_is_taken_worked_under_and_given_up(table):
         standing = other.claims()[lease.id]
         chunk = parse_chunk(DAY)
         assert (standing.start, standing.end, standing.owner) == (chunk.start, chunk.end, "me")
-        assert lease.token.token == standing.token == table.head().version
+        assert lease.token.token == standing.token == table.session.head().version
         with pytest.raises(errors.CommitConflict, match=f"claim {lease.id} of me"):
             other.claim("2013-01-07T05", "2013-01-09")
         commit(other, add(other, DAY))  # appends need no claim, and heed none
@@ -70,7 +70,7 @@ def test_a_claim_is_taken_worked_under_and_given_up(table):
 
 
 def test_the_range_of_a_claim(table):
-    first, second = live(table.head())
+    first, second = live(table.session.head())
     with table.claim() as lease:
         assert (lease.claim.start, lease.claim.end) == (MIN_MS, MAX_MS)
         assert lease.claim.segments == ()
@@ -78,7 +78,7 @@ def test_the_range_of_a_claim(table):
         assert lease.claim.segments == tuple(sorted((first.id, second.id)))
         assert lease.claim.start == parse_chunk(DAY).start
         assert lease.claim.end == parse_chunk("2013-01-08").end
-        with table.claim(segments=live(table.head())[:0], start="2014-01-01") as later:
+        with table.claim(segments=live(table.session.head())[:0], start="2014-01-01") as later:
             assert later.claim.end == MAX_MS
     assert not table.claims()
 
@@ -93,7 +93,7 @@ def test_the_range_of_a_claim(table):
     ],
 )
 def test_a_claim_that_cannot_be_is_not_even_asked_for(table, wrong):
-    version = table.head().version
+    version = table.session.head().version
     with pytest.raises(errors.InvalidInput):
         table.claim(**wrong)
     assert table.refresh().version == version
@@ -102,7 +102,7 @@ def test_a_claim_that_cannot_be_is_not_even_asked_for(table, wrong):
 def test_one_work_asking_again_has_the_claim_that_it_has(table):
     """As where its message is delivered twice, or its program was started again."""
     lease = table.claim(Ms(0), Ms(10), group="task 1")
-    version = table.head().version
+    version = table.session.head().version
     again = reopen(table.store).claim(Ms(0), Ms(10), group="task 1")
     assert (again.id, again.token) == (lease.id, lease.token)
     assert table.refresh().version == version
@@ -126,7 +126,7 @@ def test_who_joined_a_claim_does_not_end_it_for_who_took_it(table):
 def test_a_lease_is_released_once(table):
     lease = table.claim(Ms(0), Ms(10))
     lease.release()
-    version = table.head().version
+    version = table.session.head().version
     lease.release()
     assert table.refresh().version == version
     kept = table.claim(Ms(0), Ms(10))
@@ -142,7 +142,7 @@ def test_a_renewal_is_seen_by_others(table):
     lease.renew()
     seen = reopen(table.store).claims()[lease.id]
     assert seen == lease.claim
-    assert seen.renewed == table.head().version > seen.token
+    assert seen.renewed == table.session.head().version > seen.token
 
 
 @pytest.mark.hazard("K2")
@@ -153,7 +153,7 @@ def test_k2_a_challenger_of_greater_priority_revokes_and_the_loser_has_no_effect
     with pytest.raises(errors.CommitConflict, match="is in the way"):
         other.claim("2013-01-07", "2013-01-10")
     mine = other.claim("2013-01-07", "2013-01-10", priority=1)
-    before = live(other.head())
+    before = live(other.session.head())
     for attempt in (lambda: table.commit(work), lease.renew, lease.release):
         with pytest.raises(errors.ClaimLost):
             attempt()
@@ -298,12 +298,12 @@ def test_k3_a_holder_that_the_log_has_not_seen_for_long_is_broken_at_once(table)
     """As where each challenger is a program that ends before it has waited for long."""
     lease = table.claim(Ms(0), Ms(10))
     lease.renew()
-    renewed = table.head().header.time
+    renewed = table.session.head().header.time
     table.clock.advance(ABANDONED_S * 1000 - 1 - (table.clock.now_ms() - renewed))
     commit(table, add(table))
     assert refused(reopen(table.store))
     commit(table, add(table))
-    assert table.head().header.time == renewed + ABANDONED_S * 1000
+    assert table.session.head().header.time == renewed + ABANDONED_S * 1000
     assert not refused(reopen(table.store))
     assert not lease.held()
 
@@ -313,7 +313,7 @@ def test_k3_where_nobody_commits_the_store_tells_how_late_it_is():
     clock = ManualClock(START_MS)
     table = create(MemoryStore(clock=clock))
     lease = table.claim(Ms(0), Ms(10))
-    taken = table.head().header.time
+    taken = table.session.head().header.time
     clock.advance(taken + ABANDONED_S * 1000 - 1 - clock.now_ms())
     assert refused(reopen(table.store))
     clock.advance(1)
@@ -382,10 +382,10 @@ def test_two_who_break_one_claim(table):
 
 def test_granularity_is_changed_as_it_was_seen(table):
     other = reopen(table.store)
-    assert table.set_granularity("day") == table.head().version
+    assert table.set_granularity("day") == table.session.head().version
     table.set_granularity("hour")
-    assert reopen(table.store).head().layout.granularity == "hour"
-    changed, head = other.session.commit, other.head()
+    assert reopen(table.store).session.head().layout.granularity == "hour"
+    changed, head = other.session.commit, other.session.head()
 
     def meanwhile(transaction):
         table.set_granularity("month")
@@ -406,7 +406,7 @@ def test_segments_of_every_granularity_stand_side_by_side(table):
     table.set_granularity("hour")
     commit(table, late, add(table, "2013-01-07T05"), add(table, "2013-01"), add(table, "all"))
     chunk = parse_chunk("2013-01-07T05")
-    found = {s.chunk for s in live(table.head(), chunk.start, chunk.end)}
+    found = {s.chunk for s in live(table.session.head(), chunk.start, chunk.end)}
     assert found == {DAY, "2013-01-07T05", "2013-01", "all"}
-    assert table.head().totals.rows == 8
+    assert table.session.head().totals.rows == 8
     check_sound(table.store)

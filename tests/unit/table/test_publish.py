@@ -34,15 +34,15 @@ def test_a_branch_is_published_in_one_version_and_again_when_it_goes_on(table):
     append(b, events(2, first=100), app_id="job", app_seq=1)
     overwrite(b, events(1, first=200, day=1), **DAY_1)
     b.set_properties({"user.checked": "yes"})
-    b.add_columns(b.head().schema.append(pa.field("more", pa.int64())))
+    b.add_columns(b.session.head().schema.append(pa.field("more", pa.int64())))
     compaction.run(b)
     append(table, events(1, first=300, day=1))
     before = table.refresh().version
     done = table.merge(b)
     assert (table.refresh().version, done.commits) == (before + 1, 1)
     assert numbers(table) == [0, 2, 4, 6, 100, 101, 200, 300]
-    assert table.head().properties["user.checked"] == "yes"
-    assert "more" in table.head().schema.names
+    assert table.session.head().properties["user.checked"] == "yes"
+    assert "more" in table.session.head().schema.names
     assert table.merge("audit").commits == 0
     append(table, events(2, first=100), app_id="job", app_seq=1)  # it is done
     append(b, events(1, first=400))
@@ -55,7 +55,7 @@ def test_a_branch_is_published_in_one_version_and_again_when_it_goes_on(table):
 
 def test_the_mark_of_an_app_is_the_greatest_of_what_is_published(table):
     b = table.branch("audit")
-    other = table.branch("other", at=b.head().version)
+    other = table.branch("other", at=b.session.head().version)
     append(b, events(1, first=100), app_id="job", app_seq=7)
     append(other, events(1, first=200), app_id="job", app_seq=5)
     replication.merge(other, b)
@@ -66,7 +66,7 @@ def test_the_mark_of_an_app_is_the_greatest_of_what_is_published(table):
 
 @pytest.mark.hazard("G3")
 def test_branches_that_were_merged_into_each_other_are_published_and_brought_up_to_date(table):
-    at = table.head().version
+    at = table.session.head().version
     joint, one, two = (table.branch(name, at=at) for name in ("joint", "one", "two"))
     append(table, events(1, first=50))
     for first, b in ((100, one), (200, two), (500, joint)):
@@ -107,7 +107,7 @@ def test_a_conflict_commits_nothing(table):
     append(b, events(1, first=100))
     overwrite(b, events(0), **DAY_1)
     overwrite(table, events(1, first=300, day=1), **DAY_1)
-    before = table.head().version
+    before = table.session.head().version
     named = f"`eventlog merge --branch audit {shlex.quote(table.uri)} --take source`"
     with pytest.raises(errors.CommitConflict, match="nothing was committed") as refused:
         table.merge(b)

@@ -38,7 +38,7 @@ def history(seed, steps=30):
     choose = random.Random(seed)
     table = builders.create(seed=seed, properties={"keyframe_commits": "4"})
     for _ in range(steps):
-        head = table.head()
+        head = table.session.head()
         there = head.segments()
         gone = choose.sample(there, min(len(there), choose.randrange(4)))
         fresh = [stored(table, choose.choice(CHUNKS)) for _ in range(choose.randrange(1, 4))]
@@ -59,7 +59,7 @@ def once_replaced():
     table = builders.create()
     first, second = stored(table, CHUNKS[0]), stored(table, CHUNKS[1])
     builders.commit(table, first, second)
-    (gone,) = [s for s in table.head().segments() if s.id == first.id]
+    (gone,) = [s for s in table.session.head().segments() if s.id == first.id]
     builders.commit(table, drop_of(gone), stored(table, CHUNKS[0]), operation="replace")
     builders.commit(table, stored(table, CHUNKS[2]))
     return table
@@ -69,14 +69,14 @@ def once_replaced():
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 def test_every_version_of_a_random_history_comes_back(seed):
     table = history(seed)
-    top = table.head().version
+    top = table.session.head().version
     versions = list(range(top + 1))
     random.Random(seed).shuffle(versions)
     for version in versions:
         wanted = live(table, version)
         restored = table.restore(version)
         assert live(table) == wanted
-        assert table.head().version == restored
+        assert table.session.head().version == restored
     builders.check_sound(table.store)
     assert fsck(Table(table.store), objects=False).findings == ()
 
@@ -111,7 +111,7 @@ def test_only_what_differs_is_dropped_and_added():
 def test_nothing_to_do_commits_nothing(version):
     table = once_replaced()
     table.restore(version)
-    head = table.head().version
+    head = table.session.head().version
     assert table.restore(version) == head
     assert restoration(table.snapshot(), table.snapshot(version)) == []
 
@@ -128,20 +128,22 @@ def test_fence_above_the_old_epochs_is_no_obstacle():
     table = once_replaced()
     builders.commit(table, Fence(3))
     (old,) = table.diff(3, 1).added
-    assert old.epoch < table.head().meta.fence
+    assert old.epoch < table.session.head().meta.fence
     table.restore(1)
     assert live(table) == live(table, 1)
 
 
 def test_schema_and_properties_stay():
     table = once_replaced()
-    wider = builders.SCHEMA.append(builders.schema.to_arrow(table.head().stored_schema).field(1))
+    wider = builders.SCHEMA.append(
+        builders.schema.to_arrow(table.session.head().stored_schema).field(1)
+    )
     wider = wider.set(3, wider.field(3).with_name("more"))
     table.add_columns(wider)
     table.set_properties({"user.note": "kept"})
     table.restore(1)
-    assert table.head().schema.names[-1] == "more"
-    assert table.head().properties == {"user.note": "kept"}
+    assert table.session.head().schema.names[-1] == "more"
+    assert table.session.head().properties == {"user.note": "kept"}
 
 
 def test_rows_that_others_add_meanwhile_are_a_conflict():
@@ -159,7 +161,7 @@ def test_drop_of_the_same_segment_meanwhile_is_a_conflict():
     table = once_replaced()
     other = builders.reopen(table.store)
     transaction = table.transaction("restore", restoration(table.snapshot(), table.snapshot(1)))
-    newest = [s for s in table.head().segments() if s.chunk == CHUNKS[2]]
+    newest = [s for s in table.session.head().segments() if s.chunk == CHUNKS[2]]
     builders.commit(other, *map(drop_of, newest), operation="delete")
     with pytest.raises(CommitConflict, match="no longer live"):
         table.commit(transaction)
@@ -201,7 +203,7 @@ def test_restore_of_more_than_fits_into_a_commit():
     table = builders.create()
     builders.commit(table, *(stored(table, CHUNKS[n % 7]) for n in range(1500)))
     before = live(table)
-    head = table.head()
+    head = table.session.head()
     builders.commit(table, *map(drop_of, head.segments()), operation="delete")
     assert live(table) == {}
     version = table.restore(1)
@@ -233,7 +235,7 @@ def test_a_segment_that_others_drop_meanwhile_is_a_conflict(drops):
 def test_what_earlier_transactions_of_a_commit_do_is_seen():
     table = builders.create()
     builders.commit(table, stored(table))
-    wanted = SameSegments(table.head().hash_sum())
+    wanted = SameSegments(table.session.head().hash_sum())
     first, second = (table.transaction("test", [wanted, stored(table)]) for _ in range(2))
     effect = fold.judge([first, second], builders.view_of(table, first, second), 2**40)
     assert list(effect.void) == [second.id]
@@ -241,7 +243,7 @@ def test_what_earlier_transactions_of_a_commit_do_is_seen():
 
 def test_a_dry_run_says_what_a_restore_does_and_commits_nothing():
     table = history(5)
-    head = table.head()
+    head = table.session.head()
     plan = table.restore(3, dry_run=True)
     assert table.refresh().version == head.version
     assert (plan.head.version, plan.target.version) == (head.version, 3)

@@ -48,10 +48,10 @@ def found(t, key):
 
 
 def test_buckets_are_doubled_as_often_as_it_takes(table):
-    before = table.head()
+    before = table.session.head()
     assert table.set_buckets(3) == before.version
     assert table.set_buckets(12) == before.version + 1
-    head = Table.open(table.uri).head()
+    head = Table.open(table.uri).session.head()
     assert (head.layout.keyed.buckets, head.layout.keyed.splits) == (12, 2)
     assert head.totals == before.totals
     assert before.segments() == head.segments()
@@ -86,7 +86,7 @@ def test_two_who_split_at_once_split_once(table):
 def test_a_base_is_read_whole_until_one_half_of_a_bucket_changes(table):
     table.set_buckets(6)
     assert count(table) == 300  # from the log
-    assert {r.first for r in runs(table.head().segments(), 1)} == {0, 2, 4}
+    assert {r.first for r in runs(table.session.head().segments(), 1)} == {0, 2, 4}
     upsert(table, rows([5], "b"))
     split = [r for r in runs(table.refresh().segments(), 1) if r.logs]
     assert [r.last - r.first for r in split] == [0]
@@ -107,7 +107,7 @@ def test_compaction_divides_what_it_merges(table):
     assert perform(Table.open(table.uri), task, Policy()).status == "done"
     places = sorted(s.slice.first for s in table.refresh().segments())
     assert places == [0, 1, 2, 3, 4, 5]
-    assert {s.slice.splits for s in table.head().segments()} == {1}
+    assert {s.slice.splits for s in table.session.head().segments()} == {1}
     assert (found(table, 4), found(table, 5)) == (["b"], ["a"])
     assert fsck(table, keys=True).findings == ()
     assert perform(Table.open(table.uri), again, Policy()).status == "superseded"
@@ -140,7 +140,7 @@ def test_a_job_may_name_the_number_that_it_created_the_table_with(table):
 
 
 def test_large_buckets_are_better_split(table):
-    found = verdicts(runs(table.head().segments()), Policy())
+    found = verdicts(runs(table.session.head().segments()), Policy())
     size = sum(v.base_bytes for v in found)
     assert enough_buckets(found, 3, size) is None
     assert enough_buckets((), 3, 1) is None

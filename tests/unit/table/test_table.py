@@ -50,7 +50,7 @@ def at(version):
 def test_a_second_create_is_refused_and_changes_nothing(table):
     with pytest.raises(errors.AlreadyExists):
         create(table.store, seed=2)
-    assert check_sound(table.store).head().version == 4
+    assert check_sound(table.store).session.head().version == 4
 
 
 def test_of_two_creates_at_once_one_wins():
@@ -150,7 +150,7 @@ def test_times_grow_though_the_clock_runs_backwards_or_stands(table):
 def test_the_store_tells_the_time_where_it_can():
     store = MemoryStore(clock=ManualClock(START_MS + 77))
     table = create(store, clock=ManualClock(5, 3))
-    assert table.head().header.time == START_MS + 77
+    assert table.session.head().header.time == START_MS + 77
 
 
 def test_a_writer_whose_clock_is_beyond_all_years_harms_nobody(table):
@@ -191,7 +191,7 @@ def test_history_may_be_left_unfinished(table):
 
 
 def test_diff_in_both_directions(table):
-    gone = live(table.head())[0]
+    gone = live(table.session.head())[0]
     version = commit(table, drop_of(gone), add(table), operation="replace")
     forth, back = table.diff(4, version), table.diff(version, 4)
     assert [s.id for s in forth.dropped] == [gone.id] == [s.id for s in back.added]
@@ -209,9 +209,9 @@ def test_properties_are_compared_with_what_the_writer_saw(table):
     with pytest.raises(errors.CommitConflict, match=r"user\.a"):
         table.commit(stale)
     other.set_properties({"user.a": None, "user.b": "1"})
-    assert dict(check_sound(table.store).head().properties) == {"user.b": "1"}
+    assert dict(check_sound(table.store).session.head().properties) == {"user.b": "1"}
     table.set_properties({"user.a": "again"})
-    assert dict(table.head().properties) == {"user.a": "again", "user.b": "1"}
+    assert dict(table.session.head().properties) == {"user.a": "again", "user.b": "1"}
 
 
 def _change(name, old, new):
@@ -219,14 +219,14 @@ def _change(name, old, new):
 
 
 def test_two_changes_of_the_schema_conflict(table):
-    mine = add_fields(table.head().stored_schema, [pa.field("mine", pa.int64())])
+    mine = add_fields(table.session.head().stored_schema, [pa.field("mine", pa.int64())])
     stale = table.transaction("schema", [SetSchema(mine)])
     reopen(table.store).add_columns(SCHEMA.append(pa.field("theirs", pa.int64())))
     with pytest.raises(errors.CommitConflict, match="schema"):
         table.commit(stale)
     wider = SCHEMA.append(pa.field("theirs", pa.int64())).append(pa.field("mine", pa.string()))
     table.add_columns(wider)
-    assert check_sound(table.store).head().schema == wider
+    assert check_sound(table.store).session.head().schema == wider
 
 
 # --- handles --------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_two_changes_of_the_schema_conflict(table):
 
 def test_a_handle_can_be_pickled(table):
     other = pickle.loads(pickle.dumps(table))
-    assert (other.uri, other.id, other.head().version) == (table.uri, table.id, 4)
+    assert (other.uri, other.id, other.session.head().version) == (table.uri, table.id, 4)
     append(other, events(1))
     assert table.refresh().version == 5
     assert repr(table.uri) in repr(table)
@@ -251,8 +251,8 @@ def test_threads_may_share_a_handle():
                 version = append(table, events(1, first=number * 100 + n))
                 versions.append(version)
                 assert table.refresh().version >= version
-                assert table.head().version >= seen
-                seen = table.head().version
+                assert table.session.head().version >= seen
+                seen = table.session.head().version
         except BaseException as error:  # noqa: BLE001 - shown by the assertion below
             problems.append(error)
 
@@ -263,7 +263,7 @@ def test_threads_may_share_a_handle():
         thread.join(240)
     assert problems == []
     assert sorted(versions) == list(range(1, 61))
-    assert check_sound(table.store).head().totals.rows == 60
+    assert check_sound(table.store).session.head().totals.rows == 60
 
 
 def test_errors_survive_pickle_and_say_where():

@@ -118,7 +118,7 @@ def test_a_keyed_table_is_loaded_again_as_the_guide_says():
     t = Table.create("memory://t", schema, time_column="at", key="id", clock=ManualClock(1, 1))
     rows = lambda *ids: pa.table({"id": [*ids], "at": pa.array([0] * len(ids), schema[1].type)})
     upsert(t, rows(1, 2), app_id="feed", app_seq=1)
-    whole = t.head().version
+    whole = t.session.head().version
     upsert(t, rows(3), app_id="feed", app_seq=2)
     delete(t, keys=pa.table({"id": [1]}), app_id="gone", app_seq=1)
     t.restore(whole, forget_units=True)
@@ -152,9 +152,9 @@ def test_a_copy_that_follows_has_the_units_of_its_source(table):
 
 
 def test_a_restore_of_the_same_rows_restores_the_units_that_are_done(table):
-    done = table.head().version
+    done = table.session.head().version
     overwrite(table, events(0))
-    empty = table.head().version
+    empty = table.session.head().version
     table.restore(0, forget_units=True)
     assert names(table) == []
     assert table.restore(empty) == empty + 2

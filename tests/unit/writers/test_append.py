@@ -45,7 +45,7 @@ def one(kind, value, **options):
 def test_every_segment_holds_one_chunk_and_says_what_is_in_it():
     table = create()
     assert append(table, events(100, days=7)) == 1
-    found = live(table.head())
+    found = live(table.session.head())
     assert len(found) == 7
     assert sorted(builders.row_names(table)) == sorted(f"row {n}" for n in range(100))
     for segment in found:
@@ -204,7 +204,7 @@ def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
     table = create()
     rows = events(many).set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
     assert calls_of(lambda: append(table, rows)) < many / 2
-    assert live(table.head())[0].rows == many
+    assert live(table.session.head())[0].rows == many
     mixed = [text.removesuffix("Z") if n % 2 else text for n, text in enumerate(texts)]
     mixed[7], mixed[8] = "1970-01-01T05:00:00.000007+0500", None
     wanted = pa.array([None if n == 8 else n for n in range(many)], pa.int64())
@@ -290,15 +290,15 @@ def test_rows_at_the_edges_of_chunks_and_of_time(granularity, kind):
     append(table, pa.table({"at": pa.array(values, kind), "n": range(6)}, schema=schema))
     rows = contents(table)
     assert [row["n"] for row in rows] == list(range(6))
-    assert sum(s.rows for s in live(table.head())) == 6
-    assert (len(live(table.head())) == 1) == (granularity == "all")
+    assert sum(s.rows for s in live(table.session.head())) == 6
+    assert (len(live(table.session.head())) == 1) == (granularity == "all")
     check_sound(table.store)
 
 
 def test_rows_are_sorted_inside_a_segment_where_the_table_says_so():
     table = create(order_by=["name"])
     append(table, events(20).sort_by([("name", "descending")]))
-    (segment,) = live(table.head())
+    (segment,) = live(table.session.head())
     body = table.store.get(keys.key_of(segment))
     names = pq.read_table(io.BytesIO(body))["name"].to_pylist()
     assert names == sorted(names)
@@ -318,7 +318,7 @@ def test_memory_is_bounded_where_one_batch_lacks_most_columns():
     times = pa.array(range(many), pa.int64()).cast(pa.timestamp("us")).cast(at.type)
     with counted_memory() as pool:
         append(table, pa.table({"at": times}), memory_bytes=2**24)
-    assert sum(s.rows for s in live(table.head())) == many
+    assert sum(s.rows for s in live(table.session.head())) == many
     assert pool.max_memory() < 2**25 < many * 8 * 200 / 1.5
 
 
@@ -334,9 +334,9 @@ def test_memory_is_bounded_where_lists_hold_truth_values():
     given = pa.table({"at": times, "flags": pa.ListArray.from_arrays(offsets, held)})
     with counted_memory() as pool:
         append(table, given, memory_bytes=2**24)
-    assert sum(s.rows for s in live(table.head())) == rows
+    assert sum(s.rows for s in live(table.session.head())) == rows
     assert pool.max_memory() < 3 * 2**25 < rows * items * 6
-    assert len(live(table.head())) == 1
+    assert len(live(table.session.head())) == 1
 
 
 @contextmanager
@@ -364,7 +364,7 @@ def test_a_small_budget_of_memory_makes_more_segments_of_the_same_rows(memory):
     rows = events(60_000, days=3)
     reader = pa.RecordBatchReader.from_batches(SCHEMA, rows.to_batches(max_chunksize=4096))
     assert append(table, reader, memory_bytes=memory) == 1
-    found = live(table.head())
+    found = live(table.session.head())
     assert len(found) >= 3
     assert sum(s.rows for s in found) == 60_000
     assert set(builders.row_names(table)) == set(rows["name"].to_pylist())
@@ -375,8 +375,8 @@ def test_a_small_budget_of_memory_makes_more_segments_of_the_same_rows(memory):
 def test_a_chunk_with_more_than_a_segment_is_cut_into_several():
     table = create(properties={"segment_bytes": "10000"})
     append(table, events(5_000), memory_bytes=MIN_MEMORY_BYTES)
-    assert len({s.chunk for s in live(table.head())}) == 1
-    assert sum(s.rows for s in live(table.head())) == 5_000
+    assert len({s.chunk for s in live(table.session.head())}) == 1
+    assert sum(s.rows for s in live(table.session.head())) == 5_000
 
 
 def test_an_old_handle_appends_with_the_schema_that_it_knows():
@@ -386,7 +386,7 @@ def test_an_old_handle_appends_with_the_schema_that_it_knows():
     append(old, events(1))
     with pytest.raises(errors.InvalidInput, match="extra"):
         append(reopen(create().store), events(1).append_column("extra", pa.array([1])))
-    head = check_sound(table.store).head()
+    head = check_sound(table.store).session.head()
     assert [s.schema for s in live(head)] == [1]
     assert head.schema.names[-1] == "extra"
 
@@ -397,7 +397,8 @@ def test_statistics_follow_the_property():
     table.set_properties({"stats_columns": "name"})
     append(table, events(3, first=3))
     assert [
-        [x.column for x in s.stats] for s in sorted(live(table.head()), key=lambda s: s.version)
+        [x.column for x in s.stats]
+        for s in sorted(live(table.session.head()), key=lambda s: s.version)
     ] == [
         [1],
         [1, 2],
@@ -426,14 +427,14 @@ def test_a_stream_that_was_read_is_not_taken_again(last):
             append(table, stream, app_id="job", app_seq=1)
     else:
         append(table, stream, app_id="job", app_seq=1)
-    before = table.head().version
+    before = table.session.head().version
     with pytest.raises(errors.InvalidInput, match="read before"):
         append(table, stream, app_id="job", app_seq=2)
     with pytest.raises(errors.InvalidInput, match="read before"):
         overwrite(table, stream)
     assert table.refresh().version == before
     append(table, events(2), app_id="job", app_seq=3)
-    assert table.head().totals.rows == (2 if last is None else 5)
+    assert table.session.head().totals.rows == (2 if last is None else 5)
 
 
 def test_rows_far_inside_of_a_large_array_are_taken(tmp_path):

@@ -182,7 +182,7 @@ def test_rows_whose_match_is_null_match_none(table):
 def test_a_source_without_rows(table, first):
     if first:
         delete(table, where="value >= 0")
-    version = table.head().version
+    version = table.session.head().version
     assert merge(table, EMPTY, "name") == version
     assert table.refresh().version == version
     merge(table, EMPTY, "name", when_not_matched_by_source="delete")
@@ -262,7 +262,7 @@ def test_a_delete_reads_only_segments_that_statistics_leave_open(table):
     with requests(table) as (t, counts, got):
         done = delete(t, where="value > 2.4 and value < 2.6")
     assert (done.deleted, done.dropped, done.changed) == (1, 0, 1)
-    (day_1,) = [s for s in live(table.head()) if s.chunk == "1970-01-02" and s.rows == 3]
+    (day_1,) = [s for s in live(table.session.head()) if s.chunk == "1970-01-02" and s.rows == 3]
     assert set(data(got)) == {keys.key_of(day_1)}
     assert (counts.put, done.bytes) == (1, 0)  # the vector stands in the commit
 
@@ -286,7 +286,7 @@ def test_a_merge_of_many_rows_reads_no_segment_outside_of_their_bounds():
     with requests(t) as (other, _, got):
         done = merge(other, source(*((n, -1.0) for n in range(210, 280))), "name")
     assert done.updated == 70
-    (day_2,) = [s for s in live(t.head()) if s.chunk == "1970-01-03"]
+    (day_2,) = [s for s in live(t.session.head()) if s.chunk == "1970-01-03"]
     assert data(got) == [keys.key_of(day_2)]
 
 
@@ -294,7 +294,7 @@ def test_a_merge_of_many_rows_reads_no_segment_outside_of_their_bounds():
 def test_rows_that_get_new_values_are_read_once(table, verb):
     with requests(table) as (t, _, got):
         VERBS[verb](t)
-    assert sorted(data(got)) == sorted(map(keys.key_of, live(table.head())))
+    assert sorted(data(got)) == sorted(map(keys.key_of, live(table.session.head())))
 
 
 @pytest.mark.parametrize("verb", ["update", "merge"])
@@ -303,7 +303,7 @@ def test_rows_that_do_not_fit_into_memory_are_read_again(verb, monkeypatch):
     t, names = create(), [f"row {n}" + 30_000 * "x" for n in range(16)]
     columns = [[n // 4 * DAY_US for n in range(16)], names, [n % 4 / 2 for n in range(16)]]
     append(t, pa.table(columns, schema=SCHEMA))
-    first, *others = sorted(map(keys.key_of, live(t.head())))
+    first, *others = sorted(map(keys.key_of, live(t.session.head())))
     chosen = pa.table({"name": [name for n, name in enumerate(names) if n % 4]})
     with requests(t) as (other, _, got):
         new = {"value": "value + 10"}
@@ -331,7 +331,7 @@ def test_an_update_by_tasks_reads_and_stores_what_one_from_python_does():
         append(t, events(6, days=2))
         with requests(t) as (other, counts, got):
             act(other, {"value": "value + 10"}, "name in ('row 1', 'row 2')")
-        assert sorted(data(got)) == sorted(map(keys.key_of, live(t.head())))
+        assert sorted(data(got)) == sorted(map(keys.key_of, live(t.session.head())))
         made.append((counts.put, held(check_sound(t.store))))
     assert made[0] == made[1]
 
@@ -344,7 +344,7 @@ def test_rows_that_do_not_fit_into_the_driver_are_read_again_by_tasks():
     with requests(t) as (other, _, got):
         done = update_by_tasks(other, {"value": "2.0"}, "value = 1", memory_bytes=2**20)
     assert done.updated == 6
-    assert all(data(got).count(keys.key_of(segment)) > 1 for segment in live(t.head()))
+    assert all(data(got).count(keys.key_of(segment)) > 1 for segment in live(t.session.head()))
     found = scan(check_sound(t.store), ["value"]).to_table()
     assert sorted(found["value"].to_pylist()) == [0.0] * 2 + [2.0] * 6
 
@@ -355,7 +355,7 @@ def test_other_columns_are_read_only_where_the_predicate_selects_rows(monkeypatc
     t, chance, sizes = create(), random.Random(7), []
     names = [chance.randbytes(100).hex() for _ in range(1000)]
     append(t, pa.table([[0] * 1000, names, [n / 2 for n in range(1000)]], schema=SCHEMA))
-    (segment,) = live(t.head())
+    (segment,) = live(t.session.head())
     with requests(t) as (other, _, got):
         get = other.store.get
         other.store.get = lambda key, **part: (body := get(key, **part), sizes.append(len(body)))[0]
@@ -386,10 +386,10 @@ def test_vectors_that_cover_all_rows_drop_the_segment(table):
     delete(table, where="name in ('row 0', 'row 2')")
     done = delete(table, where="name = 'row 4'")
     assert (done.deleted, done.dropped, done.changed) == (1, 1, 0)
-    assert [s.chunk for s in live(check_sound(table.store).head())] == ["1970-01-02"]
+    assert [s.chunk for s in live(check_sound(table.store).session.head())] == ["1970-01-02"]
     done = delete(table, where="true")
     assert (done.deleted, done.dropped) == (3, 1)
-    assert check_sound(table.store).head().totals.segments == 0
+    assert check_sound(table.store).session.head().totals.segments == 0
 
 
 def test_a_predicate_on_data_of_all_rows_of_a_segment_drops_it(table):
@@ -401,7 +401,7 @@ def test_a_predicate_on_data_of_all_rows_of_a_segment_drops_it(table):
 def test_rows_whose_time_changes_move_to_other_chunks(table):
     update(table, {"at": "timestamp '1970-02-01'"}, "name in ('row 1', 'row 2')")
     assert held(check_sound(table.store)) == numbered(*range(6))
-    assert {s.chunk: s.live_rows for s in live(table.head())} == {
+    assert {s.chunk: s.live_rows for s in live(table.session.head())} == {
         "1970-01-01": 2, "1970-01-02": 2, "1970-02-01": 2,
     }  # fmt: skip
     assert count(table, "at >= timestamp '1970-02-01'") == 2

@@ -37,21 +37,21 @@ WRITES = {
 def test_each_writing_verb_evolves_the_table_where_asked(verb):
     table = create()
     append(table, events(2))
-    before = table.head().version
+    before = table.session.head().version
     with pytest.raises(errors.InvalidInput, match="'more'"):
         WRITES[verb](table, wide())
     assert table.refresh().version == before
     WRITES[verb](table, wide(), evolve=True)
     found = scan(table, where="name = 'row 0' and more = 1099511627776").to_table()
     assert found.num_rows == 1
-    assert table.head().schema.names == [*SCHEMA.names, "more"]
+    assert table.session.head().schema.names == [*SCHEMA.names, "more"]
 
 
 @pytest.mark.parametrize("verb", ["append", "overwrite", "merge"])
 def test_a_unit_of_work_that_is_done_changes_no_column(verb):
     table = create()
     append(table, events(1), app_id="a", app_seq=1)
-    version = table.head().version
+    version = table.session.head().version
     WRITES[verb](table, wide(), evolve=True, app_id="a", app_seq=1)
     assert table.refresh().version == version
 
@@ -70,7 +70,7 @@ def test_upserts_evolve_the_table_and_their_operation_is_no_column():
         (OP, pa.string()),
     ]
     upsert(table, rows.cast(pa.schema(types)), evolve=True)
-    assert table.head().schema.names == [*KEYED.names, "w"]
+    assert table.session.head().schema.names == [*KEYED.names, "w"]
     assert scan(table, ["id", "w"]).to_table().to_pylist() == [{"id": 70_000, "w": 2}]
 
 
@@ -141,7 +141,7 @@ def test_columns_are_changed_by_names_in_any_capitals():
     table.reorder_columns(["VALUE"])
     table.rename_column("NAME", "Title")
     table.drop_columns(["Value"])
-    assert table.head().schema.names == ["at", "Title"]
+    assert table.session.head().schema.names == ["at", "Title"]
 
 
 # --- the shell ------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_a_field_that_does_not_fit_is_refused_by_name(case, verb):
     fields, message = MISFITS[case]
     table = addresses()
     append(table, with_struct(CITY, {"city": "Oslo"}))
-    version = table.head().version
+    version = table.session.head().version
     kind = pa.struct(fields)
     with pytest.raises(errors.InvalidInput, match=message):
         WRITES[verb](table, with_struct(kind, {fields[0][0]: None}))
@@ -280,7 +280,7 @@ def test_a_field_that_does_not_fit_is_refused_by_name(case, verb):
 @pytest.mark.parametrize("verb", WRITES)
 def test_no_column_is_added_for_rows_whose_types_are_refused(verb):
     table = create()
-    version = table.head().version
+    version = table.session.head().version
     texts = wide().set_column(wide().column_names.index("value"), "value", pa.array(["x"]))
     for rows in (texts, wide().drop_columns(["at"])):
         with pytest.raises(errors.InvalidInput) as caught:
@@ -300,7 +300,7 @@ def test_a_merge_that_inserts_nothing_evolves_without_the_event_time():
 @pytest.mark.parametrize("verb", WRITES)
 def test_rows_that_are_refused_say_which_version_has_their_columns(verb):
     table = create()
-    version = table.head().version
+    version = table.session.head().version
     rows = wide()
     rows = rows.set_column(0, "at", pa.array([2**62], pa.timestamp("us", "UTC")))
     told = f"no row was committed, but version {version + 1} has the new columns"
@@ -308,7 +308,7 @@ def test_rows_that_are_refused_say_which_version_has_their_columns(verb):
         WRITES[verb](table, rows, evolve=True)
     assert "nothing was committed" not in str(caught.value)
     assert table.refresh().version == version + 1
-    assert table.head().schema.names == [*SCHEMA.names, "more"]
+    assert table.session.head().schema.names == [*SCHEMA.names, "more"]
     with pytest.raises(errors.InvalidInput) as again:
         WRITES[verb](table, rows, evolve=True)
     assert "new columns" not in str(again.value)
@@ -320,7 +320,7 @@ def test_rows_that_are_refused_say_which_version_has_their_columns(verb):
 @pytest.mark.parametrize("words", [("append",), ("overwrite",), ("merge-rows", "--on", "name")])
 def test_the_shell_says_which_version_has_the_columns_of_refused_files(stored, tmp_path, words):
     table, _ = stored
-    version, (verb, *options) = table.head().version, words
+    version, (verb, *options) = table.session.head().version, words
     rows = wide().set_column(0, "at", pa.array([2**62], pa.timestamp("us", "UTC")))
     pq.write_table(rows, tmp_path / "late.parquet")
     refused = run(verb, table.uri, tmp_path / "late.parquet", *options, "--evolve")
@@ -331,7 +331,7 @@ def test_the_shell_says_which_version_has_the_columns_of_refused_files(stored, t
 
 def test_the_shell_adds_the_columns_of_all_files_in_one_commit(stored, tmp_path):
     table, path = stored
-    version = table.head().version
+    version = table.session.head().version
     more = events(1, first=1).append_column("other", pa.array([1], pa.int8()))
     pq.write_table(more, tmp_path / "b.parquet")
     wider = more.set_column(more.column_names.index("other"), "other", pa.array([2**40]))
@@ -340,7 +340,7 @@ def test_the_shell_adds_the_columns_of_all_files_in_one_commit(stored, tmp_path)
     done = run("append", table.uri, *files, "--evolve")
     assert done.exit_code == 0, done.output
     assert table.refresh().version == version + 2
-    assert table.head().schema.names == [*SCHEMA.names, "more", "other"]
+    assert table.session.head().schema.names == [*SCHEMA.names, "more", "other"]
     found = scan(table, ["more", "other"], where="more is not null or other is not null")
     wanted = [{"more": 2**40, "other": None}, {"more": None, "other": 1}]
     assert found.to_table().to_pylist() == [*wanted, {"more": None, "other": 2**40}]
@@ -348,7 +348,7 @@ def test_the_shell_adds_the_columns_of_all_files_in_one_commit(stored, tmp_path)
 
 def test_no_column_of_any_file_is_added_if_one_is_refused(stored, tmp_path):
     table, path = stored
-    version = table.head().version
+    version = table.session.head().version
     texts = wide().set_column(wide().column_names.index("value"), "value", pa.array(["x"]))
     pq.write_table(texts, tmp_path / "texts.parquet")
     refused = run("append", table.uri, path, tmp_path / "texts.parquet", "--evolve")

@@ -52,7 +52,7 @@ def table(tmp_path):
 
 def load(table, *files, **options):
     """Append files to a table and return its rows, in the order of the files."""
-    head = table.head()
+    head = table.session.head()
     rows = open_rows([str(f) for f in files], head.schema, head.layout.time_column, **options)
     append(table, rows.reader)
     return scan(table).to_table().to_pylist()
@@ -887,7 +887,7 @@ def test_int96_times_that_wrap_around_are_refused(table, tmp_path, day, nanoseco
     if not fits:
         assert refused(t, path, match="outside 290,000 years")
         return
-    append(t, open_rows([str(path)], t.head().schema, "at").reader)
+    append(t, open_rows([str(path)], t.session.head().schema, "at").reader)
     (found,) = scan(t, columns=["x"]).to_table().column("x").cast(pa.int64()).to_pylist()
     assert found == (day - 2440588) * 86_400_000_000 + nanoseconds // 1000
 
@@ -1060,7 +1060,7 @@ def test_not_a_number_in_a_path_agrees_with_itself(table, tmp_path):
 def test_a_file_that_changes_between_two_looks_is_refused(table, tmp_path, later):
     t = table()
     files = [write(tmp_path / f"{n}.csv", f"at,name\n{AT},{n}\n") for n in "ab"]
-    head = t.head()
+    head = t.session.head()
     reader = open_rows([str(f) for f in files], head.schema, head.layout.time_column).reader
     write(files[1], later)
     with pytest.raises(InvalidInput, match=r"changed since|unknown columns: 'other'"):
@@ -1074,7 +1074,7 @@ def test_an_arrow_file_that_changes_after_its_rows_were_checked_changes_no_row(t
     path = tmp_path / "a.arrow"
     with pa.ipc.new_file(path, rows.schema) as file:
         file.write_table(rows, max_chunksize=1000)
-    head = t.head()
+    head = t.session.head()
     reader = open_rows([str(path)], head.schema, head.layout.time_column).reader
 
     def meanwhile():
@@ -1100,7 +1100,7 @@ def test_files_of_different_columns_and_types_are_united_by_the_types_of_the_tab
     for number, part in enumerate(parts):
         pq.write_table(pa.table({"at": [HOUR], **part}), tmp_path / f"{number}.parquet")
     rows = open_rows(
-        [str(tmp_path / f"{n}.parquet") for n in range(4)], t.head().schema, "at", None
+        [str(tmp_path / f"{n}.parquet") for n in range(4)], t.session.head().schema, "at", None
     )
     assert rows.total == 4
     append(t, rows.reader)

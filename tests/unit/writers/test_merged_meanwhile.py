@@ -100,7 +100,7 @@ def test_what_both_logs_changed_is_exact_or_a_conflict_that_leads_on(name, their
 def test_rows_that_a_restore_brings_back_elsewhere_are_exact_or_a_conflict(name):
     act, wanted = CHANGES[name]
     table = table_of()
-    before = table.head().version
+    before = table.session.head().version
     compact(table)
 
     def restore(t):

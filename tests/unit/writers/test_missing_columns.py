@@ -90,7 +90,7 @@ def test_rules_under_which_null_erases_nothing_take_rows_that_lack_columns(rule,
 @pytest.mark.hazard("W15")
 def test_a_column_that_was_added_is_not_left_out_unnoticed(table):
     t = table("last")
-    t.add_columns(t.head().schema.append(pa.field("late", pa.int64())))
+    t.add_columns(t.session.head().schema.append(pa.field("late", pa.int64())))
     with pytest.raises(InvalidInput, match="'late' is missing"):
         upsert(t, FULL)
     upsert(t, FULL, missing="null")
@@ -263,7 +263,7 @@ def test_properties_that_are_left_out_stay(table):
     t = table("last")
     t.set_properties({"user.a": "1", "user.b": "2"})
     t.set_properties({"user.b": "3"})
-    assert {n: v for n, v in t.head().properties.items() if n.startswith("user.")} == {
+    assert {n: v for n, v in t.session.head().properties.items() if n.startswith("user.")} == {
         "user.a": "1",
         "user.b": "3",
     }
@@ -282,7 +282,7 @@ def test_a_delete_of_nothing_in_particular_is_refused(table):
 def test_columns_that_are_left_out_of_add_columns_stay(table):
     t = table("last")
     t.add_columns(pa.schema([*list(SCHEMA)[:3], pa.field("more", pa.int64())]))
-    assert t.head().schema.names == [*SCHEMA.names, "more"]
+    assert t.session.head().schema.names == [*SCHEMA.names, "more"]
 
 
 # --- fields of structs ----------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Homes:
         self.rows = pa.table([[1], [AT], [self.value]], schema=schema.set(2, pa.field("s", narrow)))
 
     def refused(self, write, *more):
-        version = self.t.head().version
+        version = self.t.session.head().version
         name = f"field '{self.field}' of column 's'"
         with pytest.raises(InvalidInput, match=name) as caught:
             write(self.t, self.rows, *more)
@@ -333,7 +333,7 @@ class Homes:
     def nulled(self):
         """The value of the rows, as the table has it where the field is null."""
         return pa.array([self.value], self.rows["s"].type).cast(
-            self.t.head().schema.field("s").type
+            self.t.session.head().schema.field("s").type
         )
 
 
@@ -354,7 +354,7 @@ def test_an_upsert_whose_structs_lack_a_field_is_refused_under_every_rule(shape,
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_that_replace_others_have_all_fields(shape, tmp_path):
     homes = Homes(tmp_path, shape)
-    seen = homes.t.head().version
+    seen = homes.t.session.head().version
     for options in ({}, {"where": "id = 1"}, {"read_version": seen}):
         homes.refused(lambda t, rows, options=options: overwrite(t, rows, **options))
     assert homes.found() == [homes.stored]
@@ -411,7 +411,7 @@ def test_a_merge_is_refused_whose_elements_lack_a_field(shape, tmp_path):
 def test_a_batch_lacks_no_field_that_its_stream_has(tmp_path):
     homes = Homes(tmp_path, "struct")
     rows = homes.rows.to_batches()
-    stream = pa.RecordBatchReader.from_batches(homes.t.head().schema, rows)
+    stream = pa.RecordBatchReader.from_batches(homes.t.session.head().schema, rows)
     assert "every batch the same fields" in _message(append, homes.t, stream)
 
 
@@ -443,7 +443,7 @@ def test_files_that_are_merged_lack_the_same_fields(tmp_path):
     pq.write_table(homes.rows, tmp_path / "a.parquet")
     pq.write_table(other, tmp_path / "b.parquet")
     large = pa.struct([("city", pa.large_string())])
-    whole = homes.t.head().schema
+    whole = homes.t.session.head().schema
     for misfit in (other.set_column(2, "s", other["s"].cast(large)), other.cast(whole)):
         pq.write_table(misfit, tmp_path / "c.parquet")
         files = (tmp_path / "a.parquet", tmp_path / "c.parquet")

@@ -148,7 +148,7 @@ def test_rows_are_not_followed_into_another_log():
         for store, first in ((t.store, 0), (other, 10)):
             for n in range(4):  # the session itself looks at the first two and the last
                 rival(first + n)(reopen(store))
-        take_over(t.store, other, [reopen(t.store).head().version - 1])
+        take_over(t.store, other, [reopen(t.store).session.head().version - 1])
 
     with pytest.raises(Corrupt, match="follow"):
         crossed(table, CHANGES["update"][0], swap)

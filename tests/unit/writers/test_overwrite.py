@@ -40,7 +40,7 @@ def test_overwrite_with_nothing_empties_the_range(table):
     assert row_names(table) == names(1, 4, 2, 5)
     overwrite(table, EMPTY)
     assert row_names(check_sound(table.store)) == []
-    assert check_sound(table.store).head().totals.segments == 0
+    assert check_sound(table.store).session.head().totals.segments == 0
 
 
 @pytest.mark.parametrize(

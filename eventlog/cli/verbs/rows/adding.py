@@ -72,7 +72,7 @@ def upsert_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any
     because you mean null. So are, under every rule, structs that lack a field.
     """
     table = place.open()
-    rule_or_refuse(table.head(), table.uri)
+    rule_or_refuse(table.session.head(), table.uri)
     _write_rows(place, table, Input(**given), upsert, "upserted", missing, evolve=evolve)
 
 
@@ -86,10 +86,10 @@ def _write_rows(  # noqa: PLR0917 - what the two verbs differ in
     *,
     evolve: bool,
 ) -> None:
-    head, version = table.head(), None
+    head, version = table.session.head(), None
     if evolve and already(head, make_app(given.app_id, given.app_seq)) is None:
         version = evolve_table(table, given)
-    rule = table.head().merge_rule
+    rule = table.session.head().merge_rule
     complete = rule if missing is None else None
     write = functools.partial(write, missing=missing)
     with naming_version(version):
@@ -107,7 +107,7 @@ def write_files(
     complete: MergeRule | None = None,
 ) -> None:
     """Read the files, write their rows, and print what was committed."""
-    head = table.head()
+    head = table.session.head()
     done = already(head, make_app(given.app_id, given.app_seq))
     read, opened = 0, done is None
     if done is None:
@@ -155,7 +155,7 @@ def _answer(
 
 def done_text(table: Table, app_id: str | None, version: int) -> str:
     """Return the reason why a unit of work was skipped as done since a version."""
-    mark = table.head().meta.apps.get(app_id or "")
+    mark = table.session.head().meta.apps.get(app_id or "")
     reached = "" if mark is None else f" at sequence {mark.seq}"
     return (
         f"app {app_id!r} has been{reached} since version {version}, so this unit of work is "

@@ -124,7 +124,7 @@ def evolve_table(table: Table, given: Input) -> int | None:
         CommitConflict: another writer changed the same columns in the meantime.
         InvalidInput: see `file_schemas`; or a name or a type is not possible.
     """
-    head = table.head()
+    head = table.session.head()
     files = file_schemas(given.files, head.schema, given.file_format)
 
     def check(new: pa.Schema) -> None:

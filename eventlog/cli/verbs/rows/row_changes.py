@@ -88,7 +88,7 @@ def delete_(
         dry_run=dry_run,
         memory_bytes=wanted.memory_mb * MEGABYTE,
     )
-    if keyed_of(table.head().layout) is None:
+    if keyed_of(table.session.head().layout) is None:
         _answer(place, table, change, dry_run=dry_run, app_id=wanted.app_id)
         return
     with committed(change):
@@ -275,7 +275,7 @@ def merge_rows(
 
 def _delete_keys(place: Place, table: Table, wanted: Input, *, alone: bool) -> None:
     """Delete the rows of the keys in files."""
-    head = table.head()
+    head = table.session.head()
     if keyed_of(head.layout) is None:
         raise InvalidInput(
             f"the table {table.uri} has no key: select the rows to delete with --where"
@@ -333,7 +333,7 @@ def _write_once(
         check_evolving(dry_run=dry_run)
         version = evolve_table(table, given)
     with naming_version(version):
-        change = write(table.head()) if done is None else RowChange(done)
+        change = write(table.session.head()) if done is None else RowChange(done)
     _answer(place, table, change, dry_run=dry_run, app_id=given.app_id)
 
 
@@ -356,7 +356,7 @@ def _answer(
             terminal.say(f"version {change}: {_counts(change) or 'no row is selected'}")
         elif dry_run and _counts(change):
             terminal.say(f"nothing was committed (--dry-run): {_counts(change)}")
-        elif app_id in table.head().meta.apps:
+        elif app_id in table.session.head().meta.apps:
             terminal.say(f"nothing was changed: {done_text(table, app_id, change)}")
         else:
             terminal.say("nothing was changed: no row is selected")
