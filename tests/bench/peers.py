@@ -60,11 +60,11 @@ class Eventlog:
         return Table(open_store(self.root, self.options)).snapshot(number)
 
     def list_files(self, opened):
-        snapshot = opened.session.head() if hasattr(opened, "head") else opened
+        snapshot = opened.session.head() if hasattr(opened, "session") else opened
         return snapshot.entries().num_rows
 
     def rows(self):
-        return self.open_head().head().totals.rows
+        return self.open_head().session.head().totals.rows
 
 
 class Delta:

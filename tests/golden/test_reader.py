@@ -16,7 +16,7 @@ def test_it_finds_the_same_entries_and_rows():
     for name, known in VECTORS.items():
         contents = checks.objects(name.split("/", maxsplit=1)[0])
         second = READER.Reader(contents, checks.branches_of(name))
-        newest = second.session.head()
+        newest = second.head()
         for one in known:
             found = second.open(one["version"])
             assert found.commit_hash == one["commit"]
