@@ -1,4 +1,4 @@
-"""Walking the log: history, versions by time, transactions by id.
+"""Walking the log: history, versions by time, transactions by id, the schemas of segments.
 
 A history reads headers only, with ranged GETs of 2 KB, one page ahead.
 """
@@ -17,7 +17,7 @@ from eventlog.log import chain
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
-from eventlog.model.entries import Correction
+from eventlog.model.entries import Correction, Schema, Segment
 from eventlog.model.records import Commit, Header
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import unless_deleted
@@ -258,6 +258,28 @@ def find_transaction(
             until=until,
             transaction=transaction_id,
         )
+    return None
+
+
+def written_schema(log: Log, segment: Segment) -> Schema | None:
+    """Return the schema that a segment was written with; None where this copy lacks its versions.
+
+    It is that of a version from the segment's epoch to the one that added it: mostly of the last.
+
+    Raises:
+        Corrupt: the log does not add up.
+    """
+    low, high, version = segment.epoch, segment.version, segment.version
+    while low <= high:
+        try:
+            schema = log.snapshot(version).stored_schema
+        except VersionNotFound:
+            low = version + 1  # a copy has the later ones
+        else:
+            if schema.id == segment.schema:
+                return schema
+            low, high = (version + 1, high) if schema.id < segment.schema else (low, version - 1)
+        version = (low + high) // 2
     return None
 
 

@@ -12,9 +12,12 @@ from msgspec import UnsetType
 from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.format.frames.entry_columns import deleted_sum
+from eventlog.format.frames.entry_columns import deleted_sum, to_segments
 from eventlog.keyed.slice_pruning import is_plain
+from eventlog.log.history import written_schema
+from eventlog.log.log import Log
 from eventlog.log.snapshot import plan_scan
+from eventlog.model.entries import ColumnType, Schema
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.pinned import kept_snapshot, table_at
@@ -67,7 +70,7 @@ def files(
     """
     t = table_at(t, storage_options)
     plan = plan_scan(kept_snapshot(t, version, timestamp), where=where)
-    why = files_mislead(plan) or _columns_mislead(plan)
+    why = files_mislead(plan) or _columns_mislead(t.session.log, plan)
     if why is not None:
         raise InvalidInput(
             f"a reader of the files alone {why}: read version {plan.version} with scan, dataset or "
@@ -88,14 +91,33 @@ def files_mislead(plan: ScanPlan) -> str | None:
         return "cannot merge the rows of a key (compaction does so once and for all)"
     if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
         return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
-    if not isinstance(plan.columns.by_id, UnsetType):
-        return "finds columns by name, and some were renamed, dropped, widened or have a default"
     return None
 
 
-def _columns_mislead(plan: ScanPlan) -> str | None:
-    """Return why a reader would not find the version's columns in each file; None if it would."""
+def is_renamed(plan: ScanPlan) -> bool:
+    """Return whether some files of a plan may have columns under other names than its version."""
+    if isinstance(plan.columns.by_id, UnsetType):
+        return False
     older = pc.less(plan.entries.column("schema"), plan.columns.id)
-    if pc.any(older, min_count=0).as_py():
-        return "does not find columns in the files that were written before those were added"
+    return bool(pc.any(older, min_count=0).as_py())  # against renamed-column-read-by-the-jvm
+
+
+def _columns_mislead(log: Log, plan: ScanPlan) -> str | None:
+    """Return why a reader would not find the version's columns in each file; None if it would."""
+    numbers = plan.entries.column("schema")
+    for number in sorted(n for n in numbers.unique().to_pylist() if n < plan.columns.id):
+        one = plan.entries.filter(pc.equal(numbers, number)).slice(length=1)
+        written = written_schema(log, to_segments(one)[0])
+        if written is None:
+            return "may not find the columns of a version that this copy lacks"
+        now, then = _by_id(plan.columns), _by_id(written)
+        if any(now.get(column) != then[column] for column in then):
+            # against renamed-column-in-a-list-of-files
+            return "finds columns by name, and some were renamed, dropped or widened since"
+        if now != then:  # against files-without-added-columns
+            return "does not find columns in the files that were written before those were added"
     return None
+
+
+def _by_id(schema: Schema) -> dict[int, tuple[str, ColumnType]]:
+    return {column.id: (column.name, column.type) for column in schema.columns}

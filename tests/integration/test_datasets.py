@@ -17,7 +17,7 @@ from eventlog.readers import DataFile, dataset, files, lazy, scan
 from eventlog.readers.engines.polars_filters import pushed_filter
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
-from eventlog.writers import append, delete, upsert
+from eventlog.writers import append, delete, overwrite, upsert
 
 duckdb = pytest.importorskip("duckdb")
 DAYS = 12
@@ -314,3 +314,23 @@ def test_files_that_would_mislead_are_refused():
         with pytest.raises(errors.InvalidInput, match=f"{why}.*read version"):
             files(made)
     assert len(files(deleted, version=3)) == 3
+
+
+def test_files_are_listed_again_once_all_rows_were_written_again(tmp_path):
+    made = Table.create(tmp_path, events(1).schema, time_column="at")
+    for day in range(3):
+        append(made, events(4, day=day, first=4 * day))
+    made.rename_column("name", "title")
+    seen = made.refresh().version
+    overwrite(made, scan(made), read_version=seen)
+    made.add_check("nonnegative", "value >= 0")  # a schema of its own, with the same columns
+    read = pl.read_parquet([file.uri for file in files(made)])
+    assert sorted(read["title"]) == sorted(scan(made).to_table()["title"].to_pylist())
+    with pytest.raises(errors.InvalidInput, match="finds columns by name"):
+        files(made, version=seen)
+    made.add_columns([pa.field("more", pa.int8())])
+    with pytest.raises(errors.InvalidInput, match="before those were added"):
+        files(made)
+    made.rename_column("title", "name")
+    with pytest.raises(errors.InvalidInput, match="finds columns by name"):
+        files(made)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 from msgspec import UnsetType
 
-from eventlog.errors import KeyNotFound, VersionNotFound
+from eventlog.errors import KeyNotFound
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
+from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema, Segment
 from eventlog.publishing import versions
@@ -100,18 +100,9 @@ class DeltaVersions:
         newest = {entry.schema: entry for entry in sorted(entries, key=lambda e: e.epoch)}
         for number, entry in newest.items():
             if number not in self._written:
-                self._written[number] = self._schema_of(entry)
+                self._written[number] = written_schema(self._log, entry)
         written = {number: self._written[number] for number in newest}
         written_names.check_readable(schema, written, snapshot.version)
-
-    def _schema_of(self, entry: Segment) -> Schema | None:
-        """Return the schema that a segment was written with; None if it is not found."""
-        for version in (entry.version, entry.epoch):
-            with suppress(VersionNotFound):
-                schema = self._log.snapshot(version).stored_schema
-                if schema.id == entry.schema:
-                    return schema
-        return None
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""

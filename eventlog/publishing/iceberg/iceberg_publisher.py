@@ -13,10 +13,13 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog.display import command
-from eventlog.errors import InvalidInput, KeyNotFound, VersionNotFound, VersionNotReplicated
+from eventlog.errors import InvalidInput, KeyNotFound, VersionNotReplicated
+from eventlog.format.frames.entry_columns import to_segments
+from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema
 from eventlog.model.records import Transaction
@@ -126,7 +129,7 @@ class IcebergPublisher:
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._oldest = max(head.meta.horizon, held_from(self._store.forks))
         self._horizon = head.meta.horizon
-        self._schemas: dict[int, Schema] = {}
+        self._written: dict[int, Schema | None] = {}
 
     def is_current(self) -> bool:
         """Return whether what this publisher knows of the objects holds still. Two small GETs.
@@ -386,10 +389,12 @@ class IcebergPublisher:
     def _widened(self, snapshot: Snapshot) -> str | None:
         """Return why segments with dates cannot be read as ones with timestamps, or None."""
         entries = snapshot.entries()
-        written = entries.column("schema").unique().to_pylist()
-        stored = snapshot.stored_schema
-        for number in sorted(n for n in written if n < stored.id):
-            before = self._schema(number, snapshot.version)
+        numbers, stored = entries.column("schema"), snapshot.stored_schema
+        for number in sorted(n for n in numbers.unique().to_pylist() if n < stored.id):
+            if number not in self._written:
+                one = entries.filter(pc.equal(numbers, number)).slice(length=1)
+                self._written[number] = written_schema(self._log, to_segments(one)[0])
+            before = self._written[number]
             name = None if before is None else widened_times(before, stored)
             if before is None or name is not None:
                 what = "a column" if name is None else f"column {name!r}"
@@ -398,20 +403,6 @@ class IcebergPublisher:
                     "from format version 3 on: compact the table, or publish with format version 3"
                 )
         return None
-
-    def _schema(self, number: int, version: int) -> Schema | None:
-        """Return a schema of the table by its id; None where a copy lacks the versions with it."""
-        low, high = 0, version
-        while number not in self._schemas and low <= high:
-            middle = (low + high) // 2
-            try:
-                found = self._resolved(middle).stored_schema
-            except VersionNotFound:
-                low = middle + 1  # a copy has the later ones
-                continue
-            self._schemas[found.id] = found
-            low, high = (middle + 1, high) if found.id < number else (low, middle - 1)
-        return self._schemas.get(number)
 
     def _metadata(self, snapshot: Snapshot, listed: list[PublishedSnapshot]) -> bytes:
         stored, meta = published_schema(snapshot), snapshot.meta

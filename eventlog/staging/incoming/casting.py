@@ -31,6 +31,18 @@ _INTEGER_WIDTH = {
     "uint32": 33,
     "int64": 64,
 }
+_SQL_NAMES = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "STRING",
+    "binary": "BINARY",
+    "date32[day]": "DATE",
+}
 FieldPath = tuple[str, ...]  # the names that lead to a column, or to a field in it
 PANDAS = b"pandas"  # the key of pandas's own metadata in a schema
 
@@ -94,7 +106,20 @@ def misfit(kind: pa.DataType, wanted: pa.DataType, path: Sequence[str]) -> str |
         return keys or misfit(kind.item_type, wanted.item_type, [*path, "value"])
     if _fits(kind, wanted):
         return None
-    return f"{path_text(path)} has type {kind}, and {wanted} in the table: cast it first"
+    how = ""
+    if len(path) == 1 and (name := _sql_name(wanted)) is not None:
+        quoted = path[0].replace('"', '""')
+        how = f', in SQL by CAST("{quoted}" AS {name}), in pyarrow by rows.cast(…)'
+    return f"{path_text(path)} has type {kind}, and {wanted} in the table: cast it first{how}"
+
+
+def _sql_name(kind: pa.DataType) -> str | None:
+    """Return the name of a type in the SQL of DuckDB; None for nested ones."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz is None else "TIMESTAMPTZ"
+    return _SQL_NAMES.get(str(kind))
 
 
 def _struct_misfit(kind: pa.DataType, wanted: pa.DataType, path: Sequence[str]) -> str | None:

@@ -169,13 +169,19 @@ def _native(value: Any) -> Any:
 def _check_classes(values: Sequence[Any], kind: pa.DataType, path: FieldPath) -> None:
     """Check that every value is null or of a class that the type takes."""
     wanted = next(classes for is_of, classes in _CLASSES if is_of(kind))
+    advice = "pass " + " or ".join(_class_name(cls) for cls in wanted)
     given = set(map(type, values)) - {type(None)}
     refused = {cls for cls in given if not _is_one_of(cls, wanted)}
     if refused:  # against value-of-another-kind-stored
         row = next(i for i, value in enumerate(values) if type(value) in refused)
-        unfit = Unfit.value(row, values[row], kind, path)
+        unfit = Unfit.value(row, values[row], kind, path, advice)
         unfit.foreign = any(cls.__module__ not in _PLAIN_MODULES for cls in refused)
         raise unfit
+
+
+def _class_name(cls: type) -> str:
+    name = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+    return f"an {name}" if cls is int else f"a {name}"
 
 
 def _is_one_of(cls: type, wanted: Iterable[type]) -> bool:

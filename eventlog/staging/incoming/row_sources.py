@@ -5,6 +5,7 @@ Imports none of the libraries: where one of their objects is, its library is loa
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from eventlog.arguments import shown
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.staging.incoming.dict_values import Unfit, from_python, inferred
 from eventlog.staging.incoming.pandas_frames import is_of
@@ -56,8 +58,8 @@ def as_stream(rows: Any, table: TableTypes | None = None) -> Any:
     """Return rows of a known form as a stream of batches, and anything else as it is.
 
     Args:
-        rows: a list of dicts with the same keys, a dataset or scanner of pyarrow, a LazyFrame of
-            Polars, a DeltaTable; or something else.
+        rows: a list of dicts with the same keys, or of nothing; a dataset or scanner of pyarrow, a
+            LazyFrame of Polars, a DeltaTable; or something else.
         table: the types for dicts; None: those that Arrow chooses.
 
     Raises:
@@ -65,6 +67,8 @@ def as_stream(rows: Any, table: TableTypes | None = None) -> Any:
     """
     if is_rows_of_python(rows):
         return _of_mappings(rows, table)
+    if isinstance(rows, list | tuple) and not rows:
+        return (pa.schema([]) if table is None else table.schema).empty_table().to_reader()
     library, name = type(rows).__module__.partition(".")[0], type(rows).__name__
     try:
         if library == "polars" and name == "LazyFrame":
@@ -82,6 +86,45 @@ def as_stream(rows: Any, table: TableTypes | None = None) -> Any:
     except Exception as error:  # whatever the library raises
         raise InvalidInput(f"the rows of a {name} cannot be read: {first_line(error)}") from error
     return rows
+
+
+def refusal(rows: Any) -> str:
+    """Return why rows of no known form are refused, with the call that takes them."""
+    what, library = type(rows).__name__, type(rows).__module__.partition(".")[0]
+    if isinstance(rows, str | os.PathLike):
+        path = shown(os.fspath(rows))
+        return (
+            f"{path} is a path and no rows: pass pyarrow.dataset.dataset({path}) for files of "
+            f"Parquet, DeltaTable({path}) for a table of Delta Lake, and for one of Iceberg what "
+            "scan().to_arrow_batch_reader() of pyiceberg returns. In the shell, `eventlog append "
+            "URI PATH` takes files of Parquet, Arrow, CSV and JSON"
+        )
+    if library == "pyiceberg" and hasattr(rows, "scan"):
+        return f"a {what} of pyiceberg is no stream of rows: pass scan().to_arrow_batch_reader()"
+    if library == "pyiceberg" and hasattr(rows, "to_arrow_batch_reader"):
+        return f"a {what} of pyiceberg is no stream of rows: pass its to_arrow_batch_reader()"
+    if isinstance(rows, Mapping):
+        return (
+            "a dict is no list of rows: pass pyarrow.table(…) of it if its values are columns, or "
+            "a list of it if it is one row"
+        )
+    if isinstance(rows, Iterator):
+        return f"a {what} has no columns: pass list(…) of it, with dicts as rows"
+    if isinstance(rows, list | tuple):
+        row = type(rows[0]).__name__
+        way = "pass dicts with the columns as keys"
+        if isinstance(rows[0], list | tuple):
+            way += ", such as [dict(zip(names, row, strict=True)) for row in rows]"
+        elif isinstance(rows[0], pa.RecordBatch):
+            way = "pass pyarrow.Table.from_batches(…) of it"
+        elif isinstance(rows[0], pa.Table):
+            way = "pass pyarrow.concat_tables(…) of it"
+        return f"cannot read rows from a {what} of {row}: {way}"
+    return (
+        f"cannot read rows from a {what}: pass a pyarrow Table or RecordBatchReader, a pyarrow "
+        "dataset, a pandas or Polars frame, a DuckDB relation, a DeltaTable, a list of dicts with "
+        "the columns as keys, or anything else with __arrow_c_stream__"
+    )
 
 
 def _of_mappings(rows: Sequence[Any], table: TableTypes | None) -> pa.RecordBatchReader:

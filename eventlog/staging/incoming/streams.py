@@ -16,7 +16,7 @@ from eventlog.model.columns.edits import path_text
 from eventlog.staging.incoming.casting import absent_fields, check_columns
 from eventlog.staging.incoming.pandas_frames import check_index, check_mixtures, check_objects
 from eventlog.staging.incoming.problems import first_line
-from eventlog.staging.incoming.row_sources import TableTypes, as_stream
+from eventlog.staging.incoming.row_sources import TableTypes, as_stream, refusal
 
 # Streams that were read, or whose reading failed half-way: reading on would miss rows.
 _spent: WeakSet[pa.RecordBatchReader] = WeakSet()
@@ -55,12 +55,7 @@ def to_reader(rows: Any, table: TableTypes | None = None) -> pa.RecordBatchReade
             ) from error
         check_objects(rows, reader.schema)
         return reader
-    raise InvalidInput(
-        f"cannot read rows from a {type(rows).__name__}: pass a pyarrow Table or "
-        "RecordBatchReader, a pyarrow dataset, a pandas or Polars frame, a DuckDB relation, a "
-        "DeltaTable, a list of dicts with the columns as keys, or anything else with "
-        "__arrow_c_stream__"
-    )
+    raise InvalidInput(refusal(rows))
 
 
 def spelled_names(given: Sequence[str], table: Sequence[str]) -> list[str]:

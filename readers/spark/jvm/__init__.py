@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
 from eventlog.query.predicate import SqlPredicate
-from eventlog.readers.engines.file_list import files_mislead
+from eventlog.readers.engines.file_list import files_mislead, is_renamed
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
 from eventlog.readers.spark.types import to_spark
 from eventlog.state.scan import ScanPlan
@@ -64,6 +64,8 @@ def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     """Return why Spark's own Parquet reader would not return exactly these rows."""
     if (why := files_mislead(plan)) is not None:
         return why
+    if is_renamed(plan):
+        return "finds columns by name, and some were renamed, dropped, widened or have a default"
     path = hadoop_root(root).partition(":")[2]
     if ":" in path and _PATTERN.search(path):
         return (

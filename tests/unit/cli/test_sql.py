@@ -1,6 +1,7 @@
 """The verb sql: queries over versions of tables, for people and for programs."""
 
 import json
+import re
 
 import pyarrow.parquet as pq
 import pytest
@@ -73,6 +74,15 @@ def test_a_query_asks_the_versions_that_are_named(root):
 )
 def test_queries_that_cannot_be_answered_are_refused(root, arguments, why):
     assert why in asked(root, *arguments, code=2)
+
+
+def test_a_branch_that_is_named_like_a_version_is_found_by_its_uri(root):
+    Table.open(root).branch("audit")
+    query = "SELECT count(*) AS n FROM own"
+    message = asked(root, query, "--table", f"own={root}@audit", code=1)
+    uri = re.search(r"the URI of a branch is (\S+)", message)[1]
+    assert json.loads(asked(root, query, "--json", "--table", f"own={uri}")) == {"n": 5}
+    assert "URI of a branch" not in asked(root, query, "--table", f"own={root}/nix", code=1)
 
 
 def test_a_lost_segment_is_damage_and_no_error_of_the_query(root):

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 from support.builders import create, events
 
+from eventlog.readers import scan
 from eventlog.readers.scanner import plan_scan
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 pytest.importorskip("pyspark")
 
@@ -29,3 +30,6 @@ def test_spark_s_own_reader_is_refused_where_names_do_not_show_the_columns():
     assert obstacle(NoSession, table.uri, plan()) is None
     table.rename_column("name", "title")
     assert "finds columns by name" in obstacle(NoSession, table.uri, plan())
+    seen = table.refresh().version
+    overwrite(table, scan(table), read_version=seen)
+    assert obstacle(NoSession, table.uri, plan()) is None

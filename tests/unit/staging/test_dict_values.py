@@ -297,3 +297,21 @@ def test_every_writer_of_rows_takes_dicts_in_the_types_of_the_table():
     upsert(keyed, [row, row | {"id": 2}])
     delete(keyed, keys=[{"id": 1}])
     assert scan(keyed).to_table()["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "advice"),
+    [
+        (pa.date32(), "1970-01-02", "pass a datetime.date"),
+        (pa.date32(), dt.datetime(1970, 1, 2), "pass a datetime.date"),
+        (pa.decimal128(5, 2), "1.50", "pass a decimal.Decimal or an int"),
+        (pa.decimal128(5, 2), 1.5, "pass a decimal.Decimal or an int"),
+        (pa.timestamp("us"), "1970-01-02", "pass a datetime.datetime or a datetime.date"),
+        (pa.int8(), "1", "pass an int"),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_class_is_refused_with_the_one_to_pass(kind, value, advice):
+    table = create(schema=pa.schema([("at", pa.timestamp("us", "UTC")), ("x", kind)]))
+    with pytest.raises(errors.InvalidInput, match=f"does not fit .*: {advice}"):
+        append(table, [{"at": TIME, "x": value}])

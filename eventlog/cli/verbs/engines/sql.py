@@ -5,7 +5,7 @@ Needs the extras `cli` and `duckdb`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from eventlog.cli.verbs.reading import (
     output_option,
     write_stream,
 )
-from eventlog.errors import InvalidInput
+from eventlog.errors import InvalidInput, TableNotFound
 from eventlog.readers.engines.pushdown import dataset
 from eventlog.readers.row_stream import needed
 
@@ -89,12 +89,7 @@ def sql_(  # noqa: PLR0913 - one parameter per option
     for other in others:
         if other.name.lower() in sources:
             raise InvalidInput(f"the query has two tables {other.name!r}: rename one")
-        sources[other.name.lower()] = dataset(
-            other.uri,
-            other.version,
-            memory_bytes=memory,
-            storage_options=place.storage_options,
-        )
+        sources[other.name.lower()] = _dataset(other, memory, place.storage_options)
     with TemporaryDirectory() as spills, closing(_connection(memory, spills)) as connection:
         for name, source in sources.items():
             connection.register(name, source)
@@ -107,6 +102,25 @@ def sql_(  # noqa: PLR0913 - one parameter per option
 
 
 VERBS = (sql_,)
+
+
+def _dataset(other: NamedVersion, memory_bytes: int, options: Mapping[str, str] | None) -> Any:
+    """Return a further table of a query.
+
+    Raises:
+        TableNotFound: there is none; if it may be meant as a branch, with the URI of that.
+    """
+    try:
+        return dataset(other.uri, other.version, memory_bytes=memory_bytes, storage_options=options)
+    except TableNotFound as error:
+        root, at, name = other.uri.rpartition("@")
+        if not at or not root or "/" in name:
+            raise
+        raise TableNotFound(
+            f"{error.message}. After @ comes the number of a version; the URI of a branch is "
+            f"{root.rstrip('/')}/_branches/{name}",
+            table=error.table,
+        ) from None
 
 
 def _connection(memory_bytes: int, spills: str) -> Any:
