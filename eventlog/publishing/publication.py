@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -123,6 +124,13 @@ def another_table(format_name: str, uri: str, key: str, kind: type[EventLogError
         table=uri,
         key=key,
     )
+
+
+def successive(versions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of successive ones of some versions."""
+    for _, run in groupby(enumerate(sorted(versions)), lambda pair: pair[1] - pair[0]):
+        members = [version for _, version in run]
+        yield members[0], members[-1]
 
 
 def always() -> bool:

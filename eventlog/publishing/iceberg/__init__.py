@@ -1,4 +1,9 @@
-"""Versions of a table as snapshots of an Iceberg table: pure translators, and a publisher.
+"""Versions of a table as snapshots of an Iceberg table.
+
+Without I/O: `translation` makes records and metadata of versions, and `iceberg_plan` decides in
+what form they are published, and which can be. The others read and write: `iceberg_listing` lists,
+`iceberg_versions` reads what a description needs, `iceberg_publisher` and `manifest_publisher` put,
+`iceberg_removal` deletes, and `iceberg_audit` compares. Start at `iceberg_publisher`.
 
 Sources: the Iceberg table spec (https://iceberg.apache.org/spec/), and its Puffin spec for deletion
 vectors of format version 3.

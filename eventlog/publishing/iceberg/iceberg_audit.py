@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
-from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
+from eventlog.publishing.iceberg.iceberg_listing import list_iceberg
 from eventlog.publishing.iceberg.iceberg_removal import check_owner
+from eventlog.publishing.iceberg.iceberg_versions import IcebergVersions
 from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
     BARRIER_BODY,
@@ -20,7 +21,7 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     names_metadata,
     parse_metadata_key,
 )
-from eventlog.publishing.publication import PublicationProblem, audited, made_again
+from eventlog.publishing.publication import PublicationProblem, audited, made_again, successive
 from eventlog.session.session import Session
 
 _WRONG = "the object is not what this table is published as"
@@ -75,13 +76,15 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         return
     if not published:
         return
-    objects = ComparedObjects(session)
     try:
-        publisher = IcebergPublisher(session, objects=objects)
+        listing = list_iceberg(session)
     except (Corrupt, InvalidInput) as error:
         yield PublicationProblem(error.message, error.key or PREFIX, error.version)
         return
-    mend = made_again("iceberg", session.uri, publisher.spans(), *publisher.options())
+    objects = ComparedObjects(session)
+    described = IcebergVersions(session, listing, objects)
+    again = _published_again(described, listing.published)
+    mend = made_again("iceberg", session.uri, again, *listing.form.options(session.uri))
     for key in found:
         if not is_published_key(key):
             yield PublicationProblem(f"{_OTHER}: {mend}", key, None)
@@ -90,10 +93,10 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         yield PublicationProblem(f"the object is missing: {advice}", BARRIER, None)
     else:
         objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
-    yield from _of_metadata(session, publisher, published, mend)
+    yield from _of_metadata(session, described, published, mend)
     for message, key in objects.problems:
         yield PublicationProblem(f"{message}: {mend}", key, None)
-    for run in publisher.passed_over():
+    for run in _passed_over(described, listing.published):
         advice = command(
             *("publish", "iceberg", session.uri, "--from", str(run[0]), "--version", str(run[-1]))
         )
@@ -115,16 +118,52 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
 
 
 def _of_metadata(
-    session: Session, publisher: IcebergPublisher, published: Iterable[int], mend: str
+    session: Session, described: IcebergVersions, published: Iterable[int], mend: str
 ) -> Iterator[PublicationProblem]:
     """Yield what is wrong with the metadata files of the versions that vacuum keeps."""
     horizon = session.refresh().meta.horizon
     for version in (v for v in published if v >= horizon):  # a vacuum takes those below
         key = metadata_key(version)
         try:
-            if not publisher.is_published(version, session.store.get(key)):
+            if not described.is_published(version, session.store.get(key)):
                 yield PublicationProblem(f"{_WRONG}: {mend}", key, version)
         except InvalidInput as error:
             yield PublicationProblem(f"{error.message}: {mend}", key, version)
         except (DataLoss, KeyNotFound) as error:
             yield PublicationProblem(error.message, key, version)
+
+
+def _passed_over(described: IcebergVersions, published: Collection[int]) -> Iterator[range]:
+    """Yield the versions between published ones that could be published, and are not."""
+    low, high = min(published, default=0), max(published, default=0)
+    missing = [v for v in range(max(described.oldest, low), high) if v not in published]
+    there = [
+        found.version
+        for found in map(described.there, missing)
+        # against refused-version-called-lost
+        if found is not None and described.problem(found) is None
+    ]
+    yield from (range(first, last + 1) for first, last in successive(there))
+
+
+def _published_again(described: IcebergVersions, published: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the published versions that vacuum keeps, as the calls that publish them again.
+
+    Each is the first and the last version of a call: none can pass over one that is refused.
+    """
+    kept = sorted(version for version in published if version >= described.oldest)
+    found: list[tuple[int, int]] = []
+    for version in kept:
+        first, last = found[-1] if found else (version, version)
+        # against refused-version-in-the-way
+        if any(_ends(described, between) for between in range(last + 1, version)):
+            found.append((version, version))
+        else:
+            found[-1:] = [(first, version)]
+    return found
+
+
+def _ends(described: IcebergVersions, version: int) -> bool:
+    """Return whether a call that publishes a version ends there with an error."""
+    found = described.there(version)
+    return found is None or (described.problem(found) is not None and not described.is_made(found))

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UnsetType
+
 from eventlog.format.keys import MAX_VERSION
 from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.entries import Schema
-from eventlog.model.records import CommitChanges, Meta, Transaction
+from eventlog.model.records import CommitChanges, Meta, Totals, Transaction
 from eventlog.publishing.iceberg.translation.avro_files import compact_json
 from eventlog.publishing.iceberg.translation.iceberg_schema import (
     LAST_PARTITION_FIELD,
@@ -103,6 +105,49 @@ def operation_of(changes: CommitChanges, taken: Iterable[Transaction]) -> str:
         return "delete"
     same_rows = all(keeps_rows(t) for t in taken if _touches_rows(t))
     return "replace" if same_rows else "overwrite"  # against update-called-a-replacement
+
+
+def summary_of(
+    version: int,
+    changes: CommitChanges,
+    totals: Totals,
+    taken: Iterable[Transaction],
+    *,
+    deletes: int | None,
+) -> Mapping[str, str]:
+    """Return the summary of a snapshot; without totals if the deletes are not known.
+
+    Args:
+        version: the version.
+        changes: of the commit's header.
+        totals: of the version.
+        taken: the transactions that took effect; looked at only if segments were dropped.
+        deletes: the number of the delete files; None: it is not known.
+    """
+    deleted = 0 if isinstance(totals.deleted, UnsetType) else totals.deleted
+    numbers = {
+        "added-data-files": changes.adds,
+        "deleted-data-files": changes.drops,
+    }
+    counts = {
+        "total-data-files": totals.segments,
+        "total-records": totals.rows + deleted,
+        "total-files-size": totals.bytes,
+        "total-delete-files": deletes or 0,
+        "total-position-deletes": deleted,
+        "total-equality-deletes": 0,
+    }
+    if deletes is not None:
+        numbers |= counts
+    operation = operation_of(changes, taken)
+    if deletes is None and operation == "append" and changes.adds:
+        operation = "overwrite"  # the rows may have the keys of others
+    return {
+        "operation": operation,
+        **{name: str(number) for name, number in numbers.items()},
+        VERSION_PROPERTY: str(version),
+        "eventlog.operation": changes.operation,
+    }
 
 
 def metadata_bytes(  # noqa: PLR0913 - the fields of the file

@@ -1,0 +1,209 @@
+"""Versions of one table as Iceberg describes them: reads what the description of a version needs.
+
+The manifests and deletes that it names are put on the way, or compared (`PublishedObjects`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+
+import pyarrow.compute as pc
+
+from eventlog.errors import InvalidInput, VersionNotReplicated
+from eventlog.format.frames.entry_columns import to_segments
+from eventlog.log.history import written_schema
+from eventlog.log.snapshot import Snapshot
+from eventlog.model.entries import Schema
+from eventlog.model.records import Transaction
+from eventlog.publishing.iceberg.iceberg_listing import IcebergListing
+from eventlog.publishing.iceberg.iceberg_plan import (
+    may_be_widened,
+    version_problem,
+    widening_problem,
+)
+from eventlog.publishing.iceberg.manifest_publisher import (
+    PREFIX,
+    ManifestPublisher,
+    PublishedObjects,
+)
+from eventlog.publishing.iceberg.translation.iceberg_schema import (
+    partition_specs,
+    spec_of,
+    to_iceberg,
+)
+from eventlog.publishing.iceberg.translation.manifest_records import Translation
+from eventlog.publishing.iceberg.translation.table_metadata import (
+    PublishedSnapshot,
+    listed_versions,
+    metadata_bytes,
+    published_snapshots,
+    summary_of,
+    tags_of,
+)
+from eventlog.publishing.positions import ShownRows, published_schema, shows_stored_rows
+from eventlog.session.session import Session
+from eventlog.state.small.timing import effective_time
+from eventlog.store.branching.roots import held_from, root_of
+from eventlog.store.parallel import each
+
+
+class IcebergVersions:
+    """The versions of one table as Iceberg describes them.
+
+    Args:
+        session: of the table.
+        listing: what is published.
+        objects: those that are put, or compared.
+
+    Attributes:
+        oldest: the oldest version that vacuum keeps; what only older ones need is not put.
+    """
+
+    def __init__(
+        self, session: Session, listing: IcebergListing, objects: PublishedObjects
+    ) -> None:
+        self._uri, self._store, self._log = session.uri, session.store, session.log
+        self._form = listing.form
+        self._shown = ShownRows(session.store)
+        self._manifests = ManifestPublisher(session, objects, self._shown)
+        rule = listing.head.merge_rule
+        self._makes_rows = rule is not None and not shows_stored_rows(rule)
+        self._made: dict[int, bool] = {}
+        self._snapshots: dict[int, PublishedSnapshot | str] = {}
+        self._written: dict[int, Schema | None] = {}
+        self._held = held_from(session.store.forks)
+        self.oldest = max(listing.head.meta.horizon, self._held)
+
+    def is_published(self, version: int, body: bytes) -> bool:
+        """Return whether bytes are the metadata file of a version; as `expected` otherwise.
+
+        A copy may have got older versions since then, which the file does not list.
+        """
+        if body == self.expected(version):
+            return True
+        try:
+            listed = {s["sequence-number"] for s in published_snapshots(json.loads(body))}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return False
+        return body == self.expected(version, listed)
+
+    def expected(self, version: int, listed: Collection[int] | None = None) -> bytes:
+        """Return the metadata file of a version; puts what it names, unless that is there.
+
+        What only vacuumed versions need is not put.
+
+        Args:
+            version: the version.
+            listed: the versions that it may list; None: all.
+
+        Raises:
+            Corrupt: an object of another program is in the way, or the log is damaged.
+            InvalidInput: Iceberg cannot say the version, and why.
+            Unavailable: the store does not answer.
+        """
+        snapshot = self._log.snapshot(version)
+        own = self._snapshot(snapshot, put=True)
+        if isinstance(own, str):
+            raise InvalidInput(
+                f"version {version} cannot be published to Iceberg: {own}. Later versions that can "
+                "are published with `--from`",
+                table=self._uri,
+                version=version,
+            )
+        older = listed_versions(snapshot.meta, version, self._held)[:-1]
+        for found in each(self.there, [v for v in older if v not in self._snapshots]):
+            if found is not None:
+                self._snapshot(found, put=found.version >= self.oldest)
+        known = (self._snapshots.get(v) for v in older if listed is None or v in listed)
+        return self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
+
+    def there(self, version: int) -> Snapshot | None:
+        """Return an older version; None where a copy lacks it."""
+        try:
+            return self._log.snapshot(version)
+        except VersionNotReplicated:
+            return None
+
+    def problem(self, snapshot: Snapshot) -> str | None:
+        """Return why Iceberg cannot say a version so that all its readers agree, or None."""
+        is_made = snapshot.meta.layout is not None and self.is_made(snapshot)
+        version = self._form.format_version
+        found = version_problem(snapshot, version, self._uri, is_made=is_made)
+        if found is None and may_be_widened(snapshot.stored_schema, version):
+            return self._widened(snapshot)
+        return found
+
+    def is_left_out(self, version: int) -> bool:
+        """Return whether a version that was not asked for by its number is not published."""
+        if self._makes_rows and version not in self._made:
+            self._made[version] = self.is_made(self._log.snapshot(version))
+        return self._made.get(version, False)
+
+    def is_made(self, snapshot: Snapshot) -> bool:
+        """Return whether a version may show rows that are stored nowhere."""
+        return self._makes_rows and any(chunk.merged for chunk in self._shown.slices(snapshot))
+
+    def _snapshot(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot | str:
+        """Return a version as a snapshot, or why Iceberg cannot say it."""
+        version = snapshot.version
+        known = self._snapshots.get(version)
+        if known is None:
+            known = self.problem(snapshot) or self._described(snapshot, put=put)
+            self._snapshots[version] = known
+        return known
+
+    def _described(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot:
+        stored, form = published_schema(snapshot), self._form
+        shown = to_iceberg(stored, form.format_version)
+        translation = Translation.of(
+            stored, _time_column(snapshot), shown, self._place, form.format_version
+        )
+        uri, deletes = self._manifests.manifest_list(snapshot, translation, put=put)
+        changes = snapshot.header.changes
+        taken: Sequence[Transaction] = ()
+        if changes.drops and changes.adds:
+            taken = self._log.taken(self._log.read_below(snapshot.version)[0])
+        facts = summary_of(snapshot.version, changes, snapshot.totals, taken, deletes=deletes)
+        return PublishedSnapshot(snapshot.version, snapshot.header.time, uri, stored, facts)
+
+    def _metadata(self, snapshot: Snapshot, listed: list[PublishedSnapshot]) -> bytes:
+        stored, meta, form = published_schema(snapshot), snapshot.meta, self._form
+        time_column = _time_column(snapshot)
+        types = {column.id: column.type for column in stored.columns}
+        schemas = {s.schema.id: s.schema for s in listed}
+        assert meta.layout is not None  # noqa: S101
+        return metadata_bytes(
+            listed,
+            location=form.location,
+            table_uuid=form.table_uuid,
+            format_version=form.format_version,
+            schemas=[to_iceberg(schemas[i], form.format_version) for i in sorted(schemas)],
+            specs=partition_specs(stored, time_column),
+            default_spec=spec_of(meta.layout.granularity, types[time_column]),
+            times={s.version: effective_time(meta.clock, s.version, s.time) for s in listed},
+            tags=tags_of(meta),
+        )
+
+    def _place(self, key: str) -> str:
+        if key.startswith(PREFIX) or not self._store.forks:
+            return f"{self._form.location}/{key}"
+        return self._form.uri_below(root_of(self._store, key), key)
+
+    def _widened(self, snapshot: Snapshot) -> str | None:
+        """Return why segments with dates cannot be read as ones with timestamps, or None."""
+        entries = snapshot.entries()
+        numbers, stored = entries.column("schema"), snapshot.stored_schema
+        for number in sorted(n for n in numbers.unique().to_pylist() if n < stored.id):
+            if number not in self._written:
+                one = entries.filter(pc.equal(numbers, number)).slice(length=1)
+                self._written[number] = written_schema(self._log, to_segments(one)[0])
+            problem = widening_problem(self._written[number], stored)
+            if problem is not None:
+                return problem
+        return None
+
+
+def _time_column(snapshot: Snapshot) -> int:
+    assert snapshot.meta.layout is not None  # noqa: S101 - `problem` comes first
+    return snapshot.meta.layout.time_column
