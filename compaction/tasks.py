@@ -11,15 +11,17 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from eventlog.display import Described, Description
 from eventlog.errors import InvalidInput
 from eventlog.format.codec import sha256
 from eventlog.model.entries import Granularity, Segment
+from eventlog.quantities import count_text, size_text
 from eventlog.rewriting.slice_merge import Buckets
 
 Color = Literal["red", "black"]
 
 
-class Task(Struct, frozen=True, forbid_unknown_fields=True):
+class Task(Described, Struct, frozen=True, forbid_unknown_fields=True):
     """Rewrite these segments into the fewest good ones.
 
     Attributes:
@@ -49,6 +51,10 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     after: tuple[str, ...] = ()
     buckets: Buckets | None = None
 
+    def _described(self) -> Description:
+        size = f"{count_text(len(self.inputs), 'segment')}, {size_text(self.bytes)}"
+        return Description(f"Task {self.id[:8]}  {chunks_text(self.chunks)}  {size}: {self.reason}")
+
     @property
     def bytes(self) -> int:
         """Its cost: the size of its inputs in bytes."""
@@ -63,6 +69,11 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     def color(self) -> Color:
         """Red may run now; black waits for the tasks in `after`."""
         return "black" if self.after else "red"
+
+
+def chunks_text(chunks: tuple[str, ...]) -> str:
+    """Return names of chunks in time order as text for display: the only one, or both ends."""
+    return chunks[0] if len(chunks) == 1 else f"{chunks[0]} … {chunks[-1]}"
 
 
 def task_id(table: str, granularity: str, inputs: Iterable[tuple[str, int]]) -> str:

@@ -35,6 +35,14 @@ from eventlog.model.entries import Segment
 from eventlog.query.moments import Ms
 from eventlog.table.table import Table
 
+__version__ = "0.1.0"
 DISTRIBUTION = "eventlog-tables"  # the name on PyPI, where `eventlog` is another project
 
-__all__ = ["Ms", "Segment", "Snapshot", "Table", "TimeChunk", "errors"]
+__all__ = ["Ms", "Segment", "Snapshot", "Table", "TimeChunk", "__version__", "errors"]
+
+_PACKAGES = ("compaction", "publishing", "readers", "replication", "writers")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and the public packages that were imported."""
+    return sorted([*__all__, *(name for name in _PACKAGES if name in globals())])

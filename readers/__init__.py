@@ -17,6 +17,18 @@ needs the extra `spark`.
 from eventlog.readers.changefeed import Changes, changes
 from eventlog.readers.engines.file_list import DataFile, files
 from eventlog.readers.engines.pushdown import dataset, lazy
+from eventlog.readers.first_rows import FirstRows
 from eventlog.readers.scanner import Scan, count, scan
 
-__all__ = ["Changes", "DataFile", "Scan", "changes", "count", "dataset", "files", "lazy", "scan"]
+__all__ = [
+    "Changes",
+    "DataFile",
+    "FirstRows",
+    "Scan",
+    "changes",
+    "count",
+    "dataset",
+    "files",
+    "lazy",
+    "scan",
+]

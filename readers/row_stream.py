@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from eventlog.display import Described, Description
 from eventlog.errors import InvalidInput
+from eventlog.segments.batches import without_columns
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
 
-class RowStream(ABC):
+class RowStream(Described, ABC):
     """Rows that are read each time they are consumed: as Arrow, pandas, Polars or DuckDB.
 
     Every batch has exactly `schema`. Consumers that read through the C interface report read errors
@@ -38,7 +45,7 @@ class RowStream(ABC):
         """Return all rows in memory. See `to_batches` for its errors."""
         return self.to_reader().read_all()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame, with every value unchanged.
 
         See `to_batches` for the errors of reading.
@@ -52,10 +59,10 @@ class RowStream(ABC):
             InvalidInput: pandas is not installed, or Python cannot represent a value, such as a
                 date outside the years 1 to 9999.
         """
-        pandas = needed("pandas", "pandas")
+        pandas = needed("pandas", "eventlog-tables[pandas]")
         rows = self.to_table()
         try:
-            frame = rows.to_pandas(integer_object_nulls=True)
+            frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True)
         except (pa.ArrowException, OverflowError, ValueError) as error:
             raise InvalidInput(
                 f"pandas cannot represent a value ({error}): leave its column out, or use "
@@ -69,7 +76,7 @@ class RowStream(ABC):
                 frame.isetitem(place, values)
         return frame
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return all rows as a Polars DataFrame, with every value unchanged.
 
         See `to_batches` for the errors of reading.
@@ -77,9 +84,13 @@ class RowStream(ABC):
         Raises:
             InvalidInput: Polars is not installed.
         """
-        return needed("polars", "eventlog-tables[polars]").from_arrow(self.to_table())
+        polars = needed("polars", "eventlog-tables[polars]")
+        frame: pl.DataFrame = polars.from_arrow(self.to_table())
+        return frame
 
-    def to_duckdb(self, connection: Any = None) -> Any:
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which streams them each time it runs.
 
         Every value is unchanged. DuckDB's own SQL interprets them by its rules and the time zone of
@@ -91,12 +102,37 @@ class RowStream(ABC):
         Raises:
             InvalidInput: DuckDB is not installed.
         """
-        duckdb = needed("duckdb", "eventlog-tables[duckdb]")
-        return (duckdb if connection is None else connection).from_arrow(self)
+        module = needed("duckdb", "eventlog-tables[duckdb]")
+        relation: duckdb.DuckDBPyRelation = (connection or module).from_arrow(self)
+        return relation
+
+    def _described(self) -> Description:
+        return Description(type(self).__name__, [("columns", ", ".join(self.schema.names))])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a new stream of the rows by Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows of batches, and ask for no batch that is not needed.
+
+    Args:
+        batches: all rows.
+        limit: the number of rows; None: all.
+    """
+    left = limit
+    if left == 0:
+        return
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        wanted = min(left, batch.num_rows)
+        yield batch.slice(0, wanted) if batch.num_columns else without_columns(wanted)
+        left -= wanted
+        if not left:
+            return
 
 
 def needed(module: str, requirement: str) -> Any:

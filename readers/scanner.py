@@ -11,33 +11,42 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import whole
+from eventlog.display import Description
 from eventlog.errors import DataLoss, InvalidInput
+from eventlog.format.frames.entry_columns import with_live_rows
 from eventlog.keyed.rule import reader_rule
 from eventlog.keyed.slices import grouped
 from eventlog.log.snapshot import plan_scan
+from eventlog.quantities import count_text, size_text
 from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers import lost_segments
+from eventlog.readers.first_rows import FirstRows
 from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot, table_at
-from eventlog.readers.row_stream import RowStream, needed
+from eventlog.readers.row_stream import RowStream, first_rows, needed
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER, ScanPlan, project
 from eventlog.store.port import ObjectStore
 
+if TYPE_CHECKING:
+    import duckdb
+
 logger = logging.getLogger(__name__)
+_EXPANDED = 4  # how many times their stored size rows usually take in Arrow
+_LEAST_AHEAD = 2 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scan(RowStream):
     """A query of one version. No rows are read until it is consumed.
 
@@ -51,12 +60,16 @@ class Scan(RowStream):
         reading: how they are read.
         snapshot: the snapshot of the version.
         fallback: whether lost segments are replaced by their sources; see `scan`.
+        where: the predicate as it was given, if it is text.
+        limit: the number of the first rows that are wanted; None: all.
     """
 
     plan: ScanPlan
     reading: Reading
     snapshot: Snapshot
     fallback: bool = False
+    where: str | None = None
+    limit: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -78,7 +91,7 @@ class Scan(RowStream):
         """
         if self.fallback:
             reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
-            return reading.batches(segments)
+            return first_rows(reading.batches(segments), self.limit)
         return self._batches()
 
     def to_table(self) -> pa.Table:
@@ -97,7 +110,9 @@ class Scan(RowStream):
         """
         known = self.plan.count()
         if known is not None:
-            return known
+            return known if self.limit is None else min(known, self.limit)
+        if self.limit is not None:
+            return sum(batch.num_rows for batch in self.of_columns([]).to_batches())
         try:
             if self.plan.rule is not None:
                 bare = replace(self.reading, schema=pa.schema([]))
@@ -112,8 +127,33 @@ class Scan(RowStream):
         reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
         return reading.count(segments)
 
+    def head(self, n: int = 5) -> FirstRows:
+        """Return the first rows, which a prompt shows as a table. See `to_batches` for its errors.
+
+        Args:
+            n: how many. No more segments are read than they need.
+        """
+        return FirstRows(self.limited(n).to_table())
+
+    def limited(self, rows: int) -> Scan:
+        """Return a scan of the first rows, as many as that or as there are.
+
+        Raises:
+            InvalidInput: the number is negative.
+        """
+        limit = whole(rows, "limit")
+        return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
+
     def to_dataset(self) -> Any:
-        """Return the rows as a `pyarrow.dataset.Dataset`; see `dataset`."""
+        """Return the rows as a `pyarrow.dataset.Dataset`; see `dataset`.
+
+        Raises:
+            InvalidInput: the scan has a limit.
+        """
+        if self.limit is not None:
+            raise InvalidInput(
+                "a dataset has all rows of a query: give the limit to the engine, or use to_table()"
+            )
         from eventlog.readers.engines.arrow_dataset import VersionDataset  # noqa: PLC0415 - it loads pandas
 
         predicate, rule = self.plan.predicate, self.plan.rule
@@ -128,10 +168,12 @@ class Scan(RowStream):
         own = None if predicate is None else predicate.to_arrow()
         return VersionDataset(version, self.schema, own)
 
-    def to_duckdb(self, connection: Any = None) -> Any:
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, which reads them each time it runs.
 
-        DuckDB pushes columns and filters into the scan. See `RowStream.to_duckdb`.
+        DuckDB pushes columns and filters into a scan without a limit. See `RowStream.to_duckdb`.
 
         Args:
             connection: a DuckDB connection; the default one if None.
@@ -139,8 +181,11 @@ class Scan(RowStream):
         Raises:
             InvalidInput: DuckDB is not installed.
         """
-        duckdb = needed("duckdb", "eventlog-tables[duckdb]")
-        return (duckdb if connection is None else connection).from_arrow(self.to_dataset())
+        if self.limit is not None:
+            return RowStream.to_duckdb(self, connection)
+        module = needed("duckdb", "eventlog-tables[duckdb]")
+        relation: duckdb.DuckDBPyRelation = (connection or module).from_arrow(self.to_dataset())
+        return relation
 
     def of_columns(self, names: Sequence[str]) -> Scan:
         """Return the same scan with other columns.
@@ -151,20 +196,6 @@ class Scan(RowStream):
         schema = project(self.plan.table_schema, names, self.plan.columns)
         plan, reading = replace(self.plan, schema=schema), replace(self.reading, schema=schema)
         return replace(self, plan=plan, reading=reading)
-
-    def first(self, rows: int) -> Scan:
-        """Return a scan of the first segments, with at least as many rows, or of all.
-
-        It has all segments where the log does not record how many of their rows are in the result.
-        """
-        if self.plan.rule is not None or self.plan.filter is not None or self.fallback:
-            return self
-        entries = self.plan.entries.sort_by(SCAN_ORDER)
-        live = entries.column("rows")
-        if "vector_rows" in entries.schema.names:
-            live = pc.subtract(live, pc.fill_null(entries.column("vector_rows"), 0))
-        before = pc.subtract(pc.cumulative_sum(live), live)
-        return self._of_entries(entries.filter(pc.less(before, rows)))
 
     def parts(self, count: int) -> list[Scan]:
         """Return scans that have the rows of this one between them, in its order.
@@ -179,7 +210,7 @@ class Scan(RowStream):
             InvalidInput: the number is not positive.
         """
         count = whole(count, "count", 1)
-        if self.fallback:
+        if self.fallback or self.limit is not None:
             return [self]
         if self.plan.rule is not None:
             groups = grouped(self.plan.runs)
@@ -194,20 +225,44 @@ class Scan(RowStream):
         cuts = _cuts(entries.column("bytes").to_pylist(), count)
         return [self._of_entries(entries.slice(a, b - a)) for a, b in cuts]
 
+    def _described(self) -> Description:
+        read, plan = self.plan.pruning.read, self.plan
+        size = size_text(pc.sum(plan.entries.column("bytes"), min_count=0).as_py())
+        facts = [
+            ("columns", ", ".join(self.schema.names) or "none"),
+            ("where", self.where or str(plan.predicate and plan.predicate.to_arrow())),
+            ("limit", "" if self.limit is None else count_text(self.limit, "row")),
+            ("reads", f"{read:,} of {count_text(plan.pruning.considered, 'segment')}, {size}"),
+        ]
+        shown = facts if plan.predicate is not None else [facts[0], *facts[2:]]
+        title = f"Scan of version {self.version} (no row is read before it is consumed)"
+        return Description(title, [fact for fact in shown if fact[1]])
+
     def _of_entries(self, entries: pa.Table) -> Scan:
         return replace(self, plan=replace(self.plan, entries=entries))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the version's own segments."""
+        plans, reading = iter([self.plan]), self.reading
+        if self.limit is not None:
+            plans, reading = _growing(self.plan, self.limit), self._reading_near(self.limit)
         try:
-            if self.plan.rule is not None:
-                yield from SliceReader(self.reading, self.plan.rule).batches(self.plan.runs)
-            else:
-                yield from self.reading.batches(self.plan.in_scan_order())
+            rows = chain.from_iterable(_rows(plan, reading) for plan in plans)
+            yield from first_rows(rows, self.limit)
         except DataLoss as error:
             if not self.fallback:
                 lost_segments.advise(self.plan, self.reading, self.snapshot, error)
             raise
+
+    def _reading_near(self, limit: int) -> Reading:
+        """Return how to read so many of the first rows, without much more of a large segment."""
+        plan = self.plan
+        if plan.rule is not None or plan.filter is not None:
+            return self.reading
+        rows = plan.count() or 1
+        size = pc.sum(plan.entries.column("bytes"), min_count=0).as_py() * limit // rows
+        ahead = min(self.reading.ahead_bytes, max(_LEAST_AHEAD, _EXPANDED * size))
+        return replace(self.reading, ahead_bytes=ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +302,8 @@ class PinnedVersion:
             )
         reading = Reading.of(self.store, plan, self.snapshot.header.table)
         reading = replace(reading, batch_rows=self.batch_rows, ahead_bytes=self.ahead_bytes)
-        return Scan(plan, reading, self.snapshot, self.fallback)
+        text = where if isinstance(where, str) else None
+        return Scan(plan, reading, self.snapshot, self.fallback, text)
 
 
 def _cuts(sizes: Sequence[float], count: int) -> Iterator[tuple[int, int]]:
@@ -261,6 +317,39 @@ def _cuts(sizes: Sequence[float], count: int) -> Iterator[tuple[int, int]]:
     yield start, len(sizes)
 
 
+def _rows(plan: ScanPlan, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a plan, in the order of a scan. Raises: as `Reading.batches`."""
+    if plan.rule is not None:
+        return SliceReader(reading, plan.rule).batches(plan.runs)
+    return reading.batches(plan.in_scan_order())
+
+
+def _growing(plan: ScanPlan, limit: int) -> Iterator[ScanPlan]:
+    """Yield plans that have the rows of a plan between them, in order, each larger than the others.
+
+    The first one has the segments that so many rows need if all rows pass.
+    """
+    if plan.rule is not None:
+        groups = grouped(plan.runs)
+        for start, end in _doubling(1, len(groups)):
+            yield replace(plan, runs=tuple(chain(*groups[start:end])))
+        return
+    entries = plan.entries.sort_by(SCAN_ORDER)
+    live = with_live_rows(entries).column("rows")
+    needed_too = pc.less(pc.subtract(pc.cumulative_sum(live), live), limit)
+    first = pc.sum(needed_too, min_count=0).as_py()
+    for start, end in _doubling(first, len(entries)):
+        yield replace(plan, entries=entries.slice(start, end - start))
+
+
+def _doubling(first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges up to a number, the first one with so many, each other twice as long."""
+    start, length = 0, max(1, first)
+    while start < count:
+        yield start, min(start + length, count)
+        start, length = start + length, 2 * length
+
+
 def scan(  # noqa: PLR0913 - the parts of one query
     t: Table | str | os.PathLike[str],
     columns: Sequence[str] | None = None,
@@ -268,6 +357,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     version: int | None = None,
     timestamp: Moment | None = None,
     *,
+    limit: int | None = None,
     overflow: str = "error",
     batch_rows: int = DEFAULT_BATCH_ROWS,
     fallback: bool = False,
@@ -284,6 +374,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
             floats, tests floats against a list or compares with NaN reads every segment.
         version: the version to read; the newest if neither this nor `timestamp` is given.
         timestamp: the time whose version to read; see `Table.snapshot`.
+        limit: the number of the first rows to read, in the order of a scan; all if None. Few more
+            segments are read than have them.
         overflow: `error`, or `null` in place of a sum that does not fit its column (merge rules).
         batch_rows: the largest number of rows in a batch.
         fallback: if a segment that compaction wrote is missing or damaged, read the segments it was
@@ -304,7 +396,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
     ahead = ahead_of(whole(memory_bytes, "memory_bytes", MIN_MEMORY_BYTES))
     snapshot = kept_snapshot(t, version, timestamp)
     pinned = PinnedVersion(t.store, snapshot, overflow, batch_rows, ahead, fallback)
-    return pinned.scan(columns, where)
+    found = pinned.scan(columns, where)
+    return found if limit is None else found.limited(limit)
 
 
 def count(

@@ -15,9 +15,20 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 """
 
 from eventlog.writers.batch import append
-from eventlog.writers.changing.joining import merge
+from eventlog.writers.changing.joining import Matched, merge
+from eventlog.writers.changing.landing import Isolation, RowChange
 from eventlog.writers.changing.updating import update
 from eventlog.writers.keyed import delete, upsert
 from eventlog.writers.overwriting import overwrite
 
-__all__ = ["append", "delete", "merge", "overwrite", "update", "upsert"]
+__all__ = [
+    "Isolation",
+    "Matched",
+    "RowChange",
+    "append",
+    "delete",
+    "merge",
+    "overwrite",
+    "update",
+    "upsert",
+]

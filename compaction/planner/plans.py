@@ -12,8 +12,12 @@ from msgspec import Struct
 from eventlog.compaction.planner.scoring import ChunkVerdict
 from eventlog.compaction.planner.slice_planning import SliceVerdict
 from eventlog.compaction.policy import Policy
-from eventlog.compaction.tasks import Task
+from eventlog.compaction.tasks import Task, chunks_text
+from eventlog.display import Described, Description
 from eventlog.model.entries import Granularity, Segment
+from eventlog.quantities import count_text, size_text
+
+_SHOWN_TASKS = 10
 
 Why = Literal["back-off", "deferred", "shed"]
 
@@ -64,7 +68,7 @@ class ExaminedSlices(Struct, frozen=True, kw_only=True):
     chunks: int
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Described, Struct, frozen=True, kw_only=True):
     """What to compact at one version.
 
     Attributes:
@@ -114,6 +118,29 @@ class Plan(Struct, frozen=True, kw_only=True):
     def empty(self) -> int:
         """The number of chunks without segments in the gaps between those runs."""
         return self._chunks.empty
+
+    def _described(self) -> Description:
+        size, count = sum(task.bytes for task in self.tasks), len(self.tasks)
+        inputs = sum(len(task.inputs) for task in self.tasks)
+        facts = [
+            ("tasks", f"{count:,}, of {count_text(inputs, 'segment')} and {size_text(size)}"),
+            ("examined", f"{len(self.examined.verdicts):,} {self._kind}"),
+        ]
+        if self.skipped:
+            facts.append(("skipped", count_text(len(self.skipped), "chunk")))
+        rows = [
+            (chunks_text(task.chunks), f"{len(task.inputs):,}", size_text(task.bytes), task.reason)
+            for task in self.tasks[:_SHOWN_TASKS]
+        ]
+        header = ("chunks", "segments", "size", "reason") if rows else ()
+        more = count - len(rows)
+        left_out = f"… {more} more of {count} tasks, in .tasks" if more else ""
+        title = f"Plan of compaction of version {self.version}, to {self.granularity} chunks"
+        return Description(title, facts, header, rows, frozenset((1, 2)), left_out)
+
+    @property
+    def _kind(self) -> str:
+        return "slices" if isinstance(self.examined, ExaminedSlices) else "chunks"
 
     @property
     def _chunks(self) -> ExaminedChunks:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.display import command
+from eventlog.display import Described, Description, command
 from eventlog.errors import Corrupt, VersionNotFound
 from eventlog.format import entry_order, keys
 from eventlog.format.codec import sha256
@@ -24,6 +24,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment, StoredBitmap, stored_bitmap
 from eventlog.model.records import Commit, Header
+from eventlog.quantities import count_text, size_text
 from eventlog.state.fold import Effect
 from eventlog.store.parallel import HEADER_THREADS, each
 
@@ -32,8 +33,8 @@ _COMMITS = 256  # commits between two calls of progress
 Progress = Callable[[int, int], None]  # versions done, and their number
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+@dataclass(frozen=True, slots=True, repr=False)
+class Diff(Described):
     """The difference between two versions.
 
     Attributes:
@@ -45,6 +46,11 @@ class Diff:
     added: list[Segment]
     dropped: list[Segment]
     columns: tuple[str, ...] = ()
+
+    def _described(self) -> Description:
+        facts = [("added", _sums(self.added)), ("dropped", _sums(self.dropped))]
+        facts += (("columns", change) for change in self.columns)
+        return Description("Difference between two versions", facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +262,8 @@ def _named(segment: Segment) -> Drop:
 
 def _ordered(unordered: Iterable[Segment]) -> list[Segment]:
     return sorted(unordered, key=lambda s: entry_order.entry_key(s.chunk, s.id))
+
+
+def _sums(segments: Sequence[Segment]) -> str:
+    rows, size = sum(s.live_rows for s in segments), sum(s.bytes for s in segments)
+    return f"{count_text(len(segments), 'segment')}, {count_text(rows, 'row')}, {size_text(size)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from eventlog.display import command
+from eventlog.display import Described, Description, command
 from eventlog.errors import CommitUnknown, Corrupt, VersionNotFound
 from eventlog.format.codec import sha256
 from eventlog.log import chain
@@ -19,6 +19,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
 from eventlog.model.entries import Correction, Schema, Segment
 from eventlog.model.records import Commit, Header
+from eventlog.quantities import count_text
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import unless_deleted
 from eventlog.store.parallel import HEADER_THREADS, each
@@ -26,8 +27,8 @@ from eventlog.store.parallel import HEADER_THREADS, each
 PAGE = 32  # headers read ahead
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
+@dataclass(frozen=True, slots=True, repr=False)
+class HistoryEntry(Described):
     """One version in a history.
 
     Attributes:
@@ -53,6 +54,19 @@ class HistoryEntry:
     bytes: int
     transactions: int
     deletes: int = 0
+
+    def _described(self) -> Description:
+        parts = (
+            f"+{count_text(self.adds, 'segment')}" if self.adds else "",
+            f"-{count_text(self.drops, 'segment')}" if self.drops else "",
+            f"deletes in {count_text(self.deletes, 'segment')}" if self.deletes else "",
+            f"{self.rows:+,} rows" if self.rows else "",
+        )
+        time = f"{self.time:%Y-%m-%dT%H:%M:%SZ}"
+        changes = ", ".join(filter(None, parts)) or "no change of rows"
+        return Description(
+            f"version {self.version}  {time}  {self.operation}: {changes}  by {self.writer}"
+        )
 
 
 def history(

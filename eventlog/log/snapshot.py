@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from eventlog.display import Described, Description
 from eventlog.errors import Corrupt
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.rule import MergeRule, shown_properties
@@ -23,6 +24,8 @@ from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
 from eventlog.model.schema import to_arrow
+from eventlog.model.schema_text import type_text
+from eventlog.quantities import count_text, size_text
 from eventlog.query.engine_filters import EngineFilter
 from eventlog.query.predicate import Where
 from eventlog.query.row_checks import check_texts
@@ -30,7 +33,10 @@ from eventlog.state import scan, verification
 from eventlog.state.delta import Delta
 from eventlog.state.questions import Answer, Entries, Live, Question
 from eventlog.state.scan import Chunks, ScanPlan
+from eventlog.state.small.timing import shown_time
 from eventlog.state.version import VersionState
+
+_SHOWN_COLUMNS = 20
 
 
 class Reader(Protocol):
@@ -64,8 +70,8 @@ class ChunkTotals:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Snapshot:
+@dataclass(frozen=True, repr=False)
+class Snapshot(Described):
     """The table at one version. Immutable; reading it never mixes versions.
 
     Attributes:
@@ -270,8 +276,38 @@ class Snapshot:
         """
         return replace(self, state=self.state.on_keyframe(root))
 
+    def _described(self) -> Description:
+        return version_description(self, f"Snapshot of version {self.version}")
+
     def _ask(self, question: Question[Answer]) -> Answer:
         return self.log.answer(self.state, question)[1]
+
+
+def version_description(snapshot: Snapshot, title: str) -> Description:
+    """Return what a prompt shows of a version: from its commit alone, without a request.
+
+    Raises:
+        Corrupt: layout and schema do not fit together.
+    """
+    totals, layout, rule = snapshot.totals, snapshot.layout, snapshot.merge_rule
+    stored = "rows" if rule is None else "rows before keys are merged"
+    chunks = ", by ".join(filter(None, (layout.granularity, layout.time_column)))
+    size = f"{size_text(totals.bytes)} in {count_text(totals.segments, 'segment')}"
+    facts = [
+        ("version", f"{snapshot.version}, committed {shown_time(snapshot.header.time)}"),
+        ("size", f"{totals.rows:,} {stored}, {size}"),
+        ("chunks", chunks),
+    ]
+    if rule is not None:
+        facts.append(("key", f"{', '.join(rule.key)}; {count_text(rule.buckets, 'bucket')}"))
+    columns = snapshot.stored_schema.columns
+    rows = [
+        (column.name, type_text(column.type) + ("" if column.nullable else " not null"))
+        for column in columns[:_SHOWN_COLUMNS]
+    ]
+    more = len(columns) - len(rows)
+    left_out = f"… {more} more of {len(columns)} columns, in .schema" if more else ""
+    return Description(title, facts, ("column", "type"), rows, left_out=left_out)
 
 
 def plan_scan(

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
 from eventlog.arguments import opened, text, whole
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
+from eventlog.display import Described, Description
 from eventlog.errors import (
     InvalidInput,
     VersionNotFound,
@@ -25,7 +26,7 @@ from eventlog.errors import (
 from eventlog.format import keys
 from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
-from eventlog.log.snapshot import Snapshot
+from eventlog.log.snapshot import Snapshot, version_description
 from eventlog.merging.merger import Merged, publish
 from eventlog.merging.planning.by_state.sides import Take
 from eventlog.model.actions import Action
@@ -33,7 +34,11 @@ from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction
 from eventlog.query.moments import Moment, to_ms
+from eventlog.query.predicate import Where
+from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
 from eventlog.session.session import Session
+from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import check_absent, open_store, probe
@@ -45,8 +50,17 @@ from eventlog.table.creation import creation
 from eventlog.table.leases import Lease
 from eventlog.table.restoration import RestorePlan, UndoneUnits
 
+if TYPE_CHECKING:
+    from eventlog.readers import Changes, FirstRows, Scan
+    from eventlog.writers import Isolation, Matched, RowChange
 
-class Table:
+# What the library itself calls, or a program that makes transactions of its own.
+_MACHINERY = frozenset(
+    ("clock", "commit", "session", "store", "transaction", "verify", "write_keyframe")
+)
+
+
+class Table(Described):
     """A table: a root URI and everything under it. Get one with `Table.create` or `Table.open`.
 
     Attributes:
@@ -170,6 +184,253 @@ class Table:
     def clock(self) -> Clock:
         """The clock of this handle."""
         return self.session.clock
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows, at the newest version that this handle has read."""
+        return self.session.head().schema
+
+    def append(
+        self,
+        data: Any,
+        *,
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        missing: Missing | None = None,
+        evolve: bool = False,
+    ) -> int:
+        """Append rows, and return the committed version; see `eventlog.writers.append`."""
+        from eventlog.writers import append  # noqa: PLC0415 - writers stand above the table
+
+        return append(
+            self,
+            data,
+            app_id=app_id,
+            app_seq=app_seq,
+            memory_bytes=memory_bytes,
+            missing=missing,
+            evolve=evolve,
+        )
+
+    def upsert(
+        self,
+        data: Any,
+        *,
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        missing: Missing | None = None,
+        evolve: bool = False,
+    ) -> int:
+        """Insert rows of a keyed table or merge them by key; see `eventlog.writers.upsert`."""
+        from eventlog.writers import upsert  # noqa: PLC0415 - see append
+
+        return upsert(
+            self,
+            data,
+            app_id=app_id,
+            app_seq=app_seq,
+            memory_bytes=memory_bytes,
+            missing=missing,
+            evolve=evolve,
+        )
+
+    def overwrite(  # noqa: PLR0913 - the public API
+        self,
+        data: Any,
+        *,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        where: Where | None = None,
+        isolation: Isolation = "snapshot",
+        read_version: int | None = None,
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        missing: Missing | None = None,
+        evolve: bool = False,
+        dry_run: bool = False,
+    ) -> RowChange:
+        """Replace the rows of a range or of a predicate; see `eventlog.writers.overwrite`."""
+        from eventlog.writers import overwrite  # noqa: PLC0415 - see append
+
+        return overwrite(
+            self,
+            data,
+            start=start,
+            end=end,
+            where=where,
+            isolation=isolation,
+            read_version=read_version,
+            app_id=app_id,
+            app_seq=app_seq,
+            memory_bytes=memory_bytes,
+            missing=missing,
+            evolve=evolve,
+            dry_run=dry_run,
+        )
+
+    def delete(
+        self,
+        *,
+        keys: Any = None,
+        where: Where | None = None,
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        isolation: Isolation = "snapshot",
+        dry_run: bool = False,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> RowChange:
+        """Delete the rows that a predicate selects, or of keys; see `eventlog.writers.delete`."""
+        from eventlog.writers import delete  # noqa: PLC0415 - see append
+
+        return delete(
+            self,
+            keys=keys,
+            where=where,
+            app_id=app_id,
+            app_seq=app_seq,
+            isolation=isolation,
+            dry_run=dry_run,
+            memory_bytes=memory_bytes,
+        )
+
+    def update(
+        self,
+        set: Mapping[str, Any],  # noqa: A002 - the word of SQL
+        where: Where | None = None,
+        *,
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        isolation: Isolation = "snapshot",
+        dry_run: bool = False,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> RowChange:
+        """Give columns of selected rows new values; see `eventlog.writers.update`."""
+        from eventlog.writers import update  # noqa: PLC0415 - see append
+
+        return update(
+            self,
+            set,
+            where,
+            app_id=app_id,
+            app_seq=app_seq,
+            isolation=isolation,
+            dry_run=dry_run,
+            memory_bytes=memory_bytes,
+        )
+
+    def merge_rows(  # noqa: PLR0913 - the public API
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        when_matched: Matched = "update",
+        when_not_matched: Literal["insert", "ignore"] = "insert",
+        when_not_matched_by_source: Literal["ignore", "delete"] = "ignore",
+        app_id: str | None = None,
+        app_seq: int | None = None,
+        evolve: bool = False,
+        dry_run: bool = False,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> RowChange:
+        """Merge the rows of a source by columns; see `eventlog.writers.merge`.
+
+        `merge` merges a branch.
+        """
+        from eventlog.writers import merge  # noqa: PLC0415 - see append
+
+        return merge(
+            self,
+            source,
+            on,
+            when_matched=when_matched,
+            when_not_matched=when_not_matched,
+            when_not_matched_by_source=when_not_matched_by_source,
+            app_id=app_id,
+            app_seq=app_seq,
+            evolve=evolve,
+            dry_run=dry_run,
+            memory_bytes=memory_bytes,
+        )
+
+    def scan(  # noqa: PLR0913 - the parts of one query
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        *,
+        limit: int | None = None,
+        overflow: str = "error",
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        fallback: bool = False,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> Scan:
+        """Return a scan of one version; see `eventlog.readers.scan`."""
+        from eventlog.readers import scan  # noqa: PLC0415 - readers stand above the table
+
+        return scan(
+            self,
+            columns,
+            where,
+            version,
+            timestamp,
+            limit=limit,
+            overflow=overflow,
+            batch_rows=batch_rows,
+            fallback=fallback,
+            memory_bytes=memory_bytes,
+        )
+
+    def head(self, n: int = 5) -> FirstRows:
+        """Return the first rows of the newest version, which a prompt shows as a table.
+
+        Args:
+            n: how many. No more segments are read than they need.
+
+        Raises: as `eventlog.readers.Scan.to_batches`.
+        """
+        return self.scan().head(n)
+
+    def count(
+        self,
+        where: Where | None = None,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        *,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> int:
+        """Return the number of rows of one version; see `eventlog.readers.count`."""
+        from eventlog.readers import count  # noqa: PLC0415 - see scan
+
+        return count(self, where, version, timestamp, memory_bytes=memory_bytes)
+
+    def changes(
+        self,
+        start: int,
+        end: int | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        *,
+        overflow: str = "error",
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> Changes:
+        """Return the changes of rows between two versions; see `eventlog.readers.changes`."""
+        from eventlog.readers import changes  # noqa: PLC0415 - see scan
+
+        return changes(
+            self,
+            start,
+            end,
+            columns,
+            where,
+            overflow=overflow,
+            batch_rows=batch_rows,
+            memory_bytes=memory_bytes,
+        )
 
     def snapshot(self, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
         """Return the table at its newest version, at `version`, or as it was at `timestamp`.
@@ -694,12 +955,11 @@ class Table:
                 committed.
             DataLoss: a segment is missing or damaged.
         """
-        from eventlog.readers import scan  # noqa: PLC0415 - readers stand above the table
 
         def rows_of(
             columns: Sequence[str], where: str | None, version: int
         ) -> Iterator[pa.RecordBatch]:
-            return scan(self, columns, where, version).to_batches()
+            return self.scan(columns, where, version).to_batches()
 
         return checking.add_check(self.session, name, expression, rows_of)
 
@@ -781,5 +1041,11 @@ class Table:
         """Write the key frame of the head now, even if it is not due, and return its version."""
         return self.session.write_keyframe()
 
-    def __repr__(self) -> str:
-        return f"Table({self.uri!r})"
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*super().__dir__()} - _MACHINERY)
+
+    def _described(self) -> Description:
+        known, title = self.session.known, f"Table {self.uri}"
+        if known is None:
+            return Description(title, [("version", "not read yet: .refresh() reads the newest")])
+        return version_description(known, title)

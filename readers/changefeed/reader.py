@@ -20,10 +20,12 @@ from pyroaring import BitMap64
 
 from eventlog import Snapshot, Table
 from eventlog.arguments import whole
+from eventlog.display import Description
 from eventlog.errors import InvalidInput
 from eventlog.keyed.row_merging import SumOverflow
 from eventlog.keyed.rule import MergeRule
 from eventlog.model.entries import Segment
+from eventlog.quantities import count_text, size_text
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed import change_planning, change_steps, images
 from eventlog.readers.changefeed.change_planning import ChangePlan
@@ -293,7 +295,7 @@ class ChangeReading:
         return times.take(places.combine_chunks())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Changes(RowStream):
     """The changes between two versions. No row is read until it is consumed.
 
@@ -332,6 +334,16 @@ class Changes(RowStream):
             VersionVacuumed: `start` has been vacuumed since.
         """
         return self.reading.batches(self.plan.steps)
+
+    def _described(self) -> Description:
+        segments = self.plan.segments()
+        size = size_text(sum(segment.bytes for segment in segments))
+        facts = [
+            ("columns", ", ".join(self.schema.names)),
+            ("versions", f"after {self.start}, up to {self.end}"),
+            ("reads", f"{count_text(len(segments), 'segment')}, at most {size}"),
+        ]
+        return Description("Changes of rows (no row is read before it is consumed)", facts)
 
 
 def changes(  # noqa: PLR0913 - the parts of one question

@@ -222,16 +222,8 @@ class EngineScanner(RowStream):
         return self.planned.count()
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows, reading few segments more than they are in."""
-        left = whole(num_rows, "num_rows", 0)
-        found = list[pa.RecordBatch]()
-        stream = self.planned.first(left).to_batches() if left else iter(())
-        for batch in stream:
-            found.append(batch.slice(0, left))
-            left -= found[-1].num_rows
-            if not left:
-                break
-        return pa.Table.from_batches(found, self.schema)
+        """Return the first rows. See `Scan.limited`."""
+        return self.planned.limited(whole(num_rows, "num_rows")).to_table()
 
 
 @dataclass(frozen=True)

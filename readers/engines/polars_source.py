@@ -48,7 +48,7 @@ class _PolarsSource:
             names = list(dict.fromkeys([*wanted, *predicate.meta.root_names()]))
         scan = self.rows.scan(names, pushed, batch_size or None)
         if n_rows is not None and predicate is None:
-            scan = scan.first(n_rows)
+            scan = scan.limited(n_rows)
         left = n_rows
         for batch in scan.to_batches() if left != 0 else ():
             frame = pl.from_arrow(batch)

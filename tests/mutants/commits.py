@@ -130,6 +130,13 @@ COMMITS = (
         "test_no_verb_prints_what_a_terminal_obeys",
     ),
     mutant(
+        "markup-of-others",
+        "W8",
+        "texts of a log are no markup in a notebook",
+        becomes("text"),
+        "test_html_has_no_markup_but_its_own",
+    ),
+    mutant(
         "command-that-a-shell-expands",
         "W8",
         "the words of a suggested command are quoted",

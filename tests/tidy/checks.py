@@ -162,7 +162,7 @@ def package_findings(sources: Sources) -> list[str]:
         package = package_of(module)
         for line, target in imported_by(module, source, set(sources)):
             other = package_of(target)
-            may = {package, *PACKAGE_MAY_IMPORT[package], *LATE_IMPORTS.get(module, ())[:1]}
+            may = {package, *PACKAGE_MAY_IMPORT[package], *LATE_IMPORTS.get(module, ())[:-1]}
             if other in PACKAGE_MAY_IMPORT and other not in may:
                 allowed = ", ".join(sorted(PACKAGE_MAY_IMPORT[package])) or "none of the others"
                 findings.append(f"{module}:{line} imports {target}: {package} may import {allowed}")

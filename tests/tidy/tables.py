@@ -11,7 +11,8 @@ FLOORS = (
     ("face",),
     ("fsck", "replication"),
     ("publishing",),
-    ("recovery", "table", "staging"),
+    ("recovery", "table"),
+    ("staging",),
     ("merging",),
     ("session",),
     ("commit", "segments"),
@@ -42,10 +43,10 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"eventlog", "readers", "writers", "compaction", "demo"},
 }
 
-# Module of the core -> (a package above it that a function of it imports when it is called, why).
+# Module of the core -> (packages above it that functions of it import when they are called, why).
 LATE_IMPORTS = {
     "eventlog.fsck.check": ("readers", "executors of Spark read the segments, if asked for"),
-    "eventlog.table.table": ("readers", "`add_check` looks at the rows that a reader is shown"),
+    "eventlog.table.table": ("readers", "writers", "its methods for rows call their functions"),
     "eventlog.publishing.positions": ("readers", "its merge decides which rows are hidden"),
 }
 

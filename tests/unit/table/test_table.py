@@ -237,7 +237,7 @@ def test_a_handle_can_be_pickled(table):
     assert (other.uri, other.id, other.session.head().version) == (table.uri, table.id, 4)
     append(other, events(1))
     assert table.refresh().version == 5
-    assert repr(table.uri) in repr(table)
+    assert table.uri in repr(table)
 
 
 def test_threads_may_share_a_handle():
