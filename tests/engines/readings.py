@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+from apart import ROOT
 from spark_sessions import DELTA, ICEBERG, release, session
 
-ROOT = Path(__file__).parents[2]
 MOMENT = "TIMESTAMPTZ '{:%Y-%m-%d %H:%M:%S}+00:00'"
 CLICKHOUSE_MOMENT = "toDateTime64('{:%Y-%m-%d %H:%M:%S}', 6, 'UTC')"
 

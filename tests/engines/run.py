@@ -11,10 +11,6 @@ is written to docs/guides/engine-matrix.md.
 """
 
 import argparse
-import json
-import os
-import pickle
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from apart import ENGINES, ROOT, answers_of
 from asked_tables import TABLES
 from outcomes import (
     EQUAL,
@@ -38,14 +35,13 @@ from outcomes import (
     put_between,
 )
 from questions import questions_of
-from readings import ROOT, WAYS, Place
+from readings import WAYS, Place
 
 from eventlog.errors import InvalidInput
 from eventlog.publishing import publish, unpublish
 from eventlog.readers import scan
 
 PAGE = ROOT / "docs" / "guides" / "engine-matrix.md"
-WAY_SECONDS = 600  # a way, unless the environment says otherwise
 PROCESSES = 2  # at the same time
 SHOWN = 20  # problems of a way
 MOST_KB = 6_000_000  # of memory, of one way
@@ -167,13 +163,12 @@ def _row(number, version, tables, folder):
     ]
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        plan = Path(name) / "plan"
-        plan.write_bytes(pickle.dumps(places))
-        lines, ended = _run(number, way, plan, Path(name))
+        told = answers_of(ENGINES / "ask.py", number, places, Path(name), home=way.home)
+        lines = told.lines
         last = lines.pop() if lines and "version" in lines[-1] else {"version": "?"}
         answers = iter(lines)
         cells = {
-            asked.name: _cells(way, asked, Run(answers, Path(name), folder, ended))
+            asked.name: _cells(way, asked, Run(answers, Path(name), folder, told.ended))
             for asked in tables
         }
     problems = [
@@ -197,29 +192,6 @@ def _row(number, version, tables, folder):
     ]
     _say("\n".join(lines))
     return Row(last["version"], cells, problems)
-
-
-def _run(number, way, plan, folder):
-    """Ask in a process; return what it told, and how it ended if it ended badly."""
-    python = ROOT / way.home / "bin" / "python"
-    limit = float(os.environ.get("WAY_SECONDS", WAY_SECONDS))
-    known = {k: v for k, v in os.environ.items() if k not in {"SPARK_HOME", "PYSPARK_PYTHON"}}
-    paths = os.pathsep.join(str(p) for p in (ROOT, ROOT / "tests", ROOT / "tests" / "engines"))
-    known |= {"PYTHONPATH": paths, "TZ": "UTC", "TMPDIR": str(folder)}
-    command = [python, "-P", ROOT / "tests" / "engines" / "ask.py", str(number), plan, folder]
-    with (folder / "said").open("wb") as said:
-        try:
-            code = subprocess.run(
-                command, cwd=folder, env=known, timeout=limit, stdout=said, stderr=said
-            ).returncode
-            ended = f"its process ended with {code}" if code else ""
-        except subprocess.TimeoutExpired:
-            ended = f"it was not done after {limit:.0f} s"
-    if ended:
-        ended += ": " + (folder / "said").read_text(errors="replace")[-600:]
-    told = folder / "answers.jsonl"
-    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
-    return [json.loads(line) for line in lines], ended
 
 
 def _cells(way, asked, run):

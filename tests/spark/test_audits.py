@@ -1,13 +1,12 @@
 """`fsck` whose segments executors read: the same report as in one process."""
 
-import datetime as dt
 import json
 from unittest import mock
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from spark.hourly_rows import SCHEMA, rows
 
 from eventlog import Table
 from eventlog.cli.program import build
@@ -17,14 +16,6 @@ from eventlog.fsck import check
 from eventlog.fsck.check import fsck
 from eventlog.readers.spark import audits
 from eventlog.writers import append, delete, upsert
-
-START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
-SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
-
-
-def rows(ids):
-    found = [{"id": n, "ts": START + dt.timedelta(hours=n), "n": n % 4} for n in ids]
-    return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """Rows with the columns of their segments, `_file` and `_version`: of what is read, and by whom."""
 
-import datetime as dt
 import pickle
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from spark.hourly_rows import SCHEMA, rows
 
 from eventlog import Table, readers
 from eventlog.compaction import Policy, run
@@ -16,14 +16,7 @@ from eventlog.readers.spark.streaming.stream_source import make_stream_reader
 from eventlog.writers import append, delete
 
 pytestmark = pytest.mark.data_source
-START = dt.datetime(2013, 1, 7, tzinfo=dt.UTC)
-SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
 OWN = ["_file", "_version"]
-
-
-def rows(ids):
-    found = [{"id": n, "ts": START + dt.timedelta(hours=n), "n": n % 4} for n in ids]
-    return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
 @pytest.fixture

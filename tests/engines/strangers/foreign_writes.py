@@ -1,21 +1,37 @@
 """How programs write to a published table, each in its own words.
 
-A write takes a target and does what its name says, or raises. It returns nothing.
+A write takes a target and does what its name says, or raises. It returns nothing. What it needs
+before is marked as preparation: an error of that says nothing about the write.
 """
 
 # ruff: noqa: PLC0415 - no environment has all programs
 import datetime as dt
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 from readings import HERE, OTHERS, SPARKS, duckdb_with_extensions
-from spark_sessions import DELTA, ICEBERG, release, session
+from spark_sessions import DELTA, ICEBERG, release
+from spark_sessions import session as spark_session
 
 ROW = "TIMESTAMP '2013-01-05 00:00:00+00:00', 99, 'theirs', 1.0"
+
+
+class NotPrepared(Exception):
+    """What a write needs is not there: the write was not tried."""
+
+
+@contextmanager
+def preparation():
+    """Raise `NotPrepared` for each error of a function: a decorator."""
+    try:
+        yield
+    except Exception as error:
+        raise NotPrepared(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,7 @@ class Program:
 # To Delta.
 
 
+@preparation()
 def _delta(target):
     from deltalake import DeltaTable
 
@@ -142,6 +159,7 @@ DELTALAKE = {
 }
 
 
+@preparation()
 def _frame(target):
     import polars as pl
 
@@ -179,13 +197,16 @@ def _delta_by_daft(mode):
 DAFT_DELTA = {"append": _delta_by_daft("append"), "overwrite": _delta_by_daft("overwrite")}
 
 
-def _delta_by_duckdb(statement):
-    def write(target):
-        connection = duckdb_with_extensions().cursor()
-        connection.execute(f"ATTACH '{target.path}' AS {target.name} (TYPE delta)")
-        connection.execute(statement.format(table=target.name))
+@preparation()
+def _attached(target):
+    """Return a connection of DuckDB that has the table under its name."""
+    connection = duckdb_with_extensions().cursor()
+    connection.execute(f"ATTACH '{target.path}' AS {target.name} (TYPE delta)")
+    return connection
 
-    return write
+
+def _delta_by_duckdb(statement):
+    return lambda t: _attached(t).execute(statement.format(table=t.name))
 
 
 DUCKDB_DELTA = {
@@ -199,6 +220,7 @@ DUCKDB_DELTA = {
 # To Iceberg, in a catalog of pyiceberg.
 
 
+@preparation()
 @cache
 def _catalog():
     from pyiceberg.catalog.sql import SqlCatalog
@@ -209,6 +231,7 @@ def _catalog():
     return catalog
 
 
+@preparation()
 def _registered(target):
     return _catalog().register_table(f"n.{target.name}", target.metadata)
 
@@ -253,6 +276,7 @@ def _expired_by_pyiceberg(target):
     _registered(target).maintenance.expire_snapshots().older_than(after).commit()
 
 
+@preparation()
 def _segments(target):
     return [str(next(Path(target.path).rglob("data/**/*.parquet")))]
 
@@ -301,19 +325,21 @@ DAFT_ICEBERG = {"append": _iceberg_by_daft("append"), "overwrite": _iceberg_by_d
 # By Spark.
 
 
+@preparation()
+def session():
+    """Return Spark's session of this process."""
+    return spark_session()
+
+
 def _sql(table, *statements):
     """Return a write by statements, where {T} is what `table` makes of the target."""
 
     def write(target):
+        name = table(target)
         for statement in statements:
-            names = {
-                "{T}": table(target),
-                "{N}": table(target).partition(".")[2],
-                "{P}": target.path,
-                "{V}": ROW,
-            }
-            for name, value in names.items():
-                statement = statement.replace(name, value)  # noqa: PLW2901
+            names = {"{T}": name, "{N}": name.partition(".")[2], "{P}": target.path, "{V}": ROW}
+            for mark, value in names.items():
+                statement = statement.replace(mark, value)  # noqa: PLW2901
             session().sql(statement).collect()
 
     return write
@@ -327,6 +353,14 @@ def _saved(kind, mode):
 
 def _by_path(target):
     return f"delta.`{target.path}`"
+
+
+@preparation()
+def _in_session_catalog(target):
+    """Register a target, once, and return its name."""
+    name = f"default.{target.name}"
+    session().sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION '{target.path}'")
+    return name
 
 
 ROWS = {
@@ -362,14 +396,11 @@ SPARK_DELTA = {
     ),
     "append by save": _saved("delta", "append"),
     "overwrite by save": _saved("delta", "overwrite"),
-    "drop where registered": _sql(
-        lambda t: f"default.{t.name}",
-        "CREATE TABLE {T} USING delta LOCATION '{P}'",
-        "DROP TABLE {T}",
-    ),
+    "drop where registered": _sql(_in_session_catalog, "DROP TABLE {T}"),
 }
 
 
+@preparation()
 def _in_catalog(target):
     """Register a target, once, and return its name."""
     spark, name = session(), f"theirs.db.{target.name}"

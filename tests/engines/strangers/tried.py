@@ -6,16 +6,13 @@
 Each write is tried on a table of its own. Whatever it does: each object of the table is there
 afterwards with its bytes, new ones are named by fsck or lie where nothing looks, each version has
 its rows, and the publisher goes on, or stops with an error whose command leads on. The table in
-docs/guides/engine-matrix.md is written.
+docs/guides/engine-matrix.md is written, unless a write could not be tried: its preparation failed.
 """
 
 import argparse
-import json
 import os
-import pickle
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,13 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from apart import ENGINES, ROOT, answers_of
 from asked_tables import SCHEMA, created, row_of
 from click.testing import CliRunner
 from foreign_writes import PROGRAMS, Target
 from outcomes import outcome_of_error, put_between
-from readings import ROOT
 from support.published import compact_all, known_rows, objects_of
-from write_outcomes import GOES_ON, OTHERWISE, WROTE, is_refusal, kind_of_write, table_of_writes
+from write_outcomes import GOES_ON, WROTE, is_refusal, kind_of_write, table_of_writes, why_stopped
 
 from eventlog import Table
 from eventlog.cli.program import build
@@ -42,7 +39,6 @@ from eventlog.writers import append, delete
 
 PAGE = ROOT / "docs" / "guides" / "engine-matrix.md"
 BEGIN = "<!-- Writes of others: made by `make test-engines` -->\n"
-PROGRAM_SECONDS = 600  # a program, unless the environment says otherwise
 PROCESSES = 2
 LONG_AGO = 1_700_000_000
 SMALL = pa.schema([SCHEMA.field(name) for name in ("at", "id", "name", "real")])
@@ -69,10 +65,11 @@ class Outcome:
 
 @dataclass
 class Row:
-    """What became of the writes of a program, by name."""
+    """What became of the writes of a program, by name, and why not all were tried."""
 
     version: str
     outcomes: Mapping[str, Outcome]
+    stopped: str
 
 
 def main():
@@ -89,6 +86,9 @@ def main():
         rows = dict(
             zip(chosen, pool.map(lambda n: _tried(n, Path(name), given.write), chosen), strict=True)
         )
+    if any(row.stopped for row in rows.values()):
+        _say("not all writes were tried, which shows nothing: the page stays as it is")
+        return 2
     if not given.only and not given.write:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(put_between(page, _table(rows), BEGIN), encoding="utf-8")
@@ -132,47 +132,26 @@ def _tried(number, folder, writes):
         for place, name in enumerate(program.writes)
         if name in tried
     }
-    lines, ended = _run(program, number, targets, home)
-    version = lines.pop(0)["version"] if lines else "?"
-    outcomes = {}
-    for name, each in tried.items():
-        line = lines.pop(0) if lines else None
-        if line is None:
-            outcomes[name] = Outcome(OTHERWISE, problems=[ended or "no answer"])
-        else:
-            outcomes[name] = _outcome(each, line)
+    answers = answers_of(
+        ENGINES / "strangers" / "write.py",
+        *(number, targets, home),
+        home=program.home,
+        TABLES_FOLDER=str(folder),
+    )
+    version = answers.lines.pop(0)["version"] if answers.lines else "?"
+    outcomes = {
+        name: _outcome(each, line)
+        for (name, each), line in zip(tried.items(), answers.lines, strict=False)
+    }
+    stopped = why_stopped(tuple(tried), len(outcomes), answers.ended)
     told = [f"{program.engine} {version}, {program.by}: {time.monotonic() - started:.0f} s"]
     for name, outcome in outcomes.items():
         told.append(f"    {name}: {outcome.kind} {outcome.text}")
         told += [f"        {problem}" for problem in outcome.problems]
+    if stopped:
+        told.append(f"    STOPPED: {stopped}")
     _say("\n".join(told))
-    return Row(version, outcomes)
-
-
-def _run(program, number, targets, home):
-    """Write in a process; return what it told, and how it ended if it ended badly."""
-    plan, here = home / "targets", ROOT / "tests" / "engines"
-    plan.write_bytes(pickle.dumps(targets))
-    limit = float(os.environ.get("PROGRAM_SECONDS", PROGRAM_SECONDS))
-    known = {k: v for k, v in os.environ.items() if k not in {"SPARK_HOME", "PYSPARK_PYTHON"}}
-    paths = (ROOT, ROOT / "tests", here, here / "strangers")
-    known |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "TZ": "UTC"}
-    known |= {"TMPDIR": str(home), "TABLES_FOLDER": str(home.parent)}
-    command = [ROOT / program.home / "bin" / "python", "-P", here / "strangers" / "write.py"]
-    command += [str(number), plan, home]
-    with (home / "said").open("wb") as said:
-        try:
-            code = subprocess.run(
-                command, cwd=home, env=known, timeout=limit, stdout=said, stderr=said
-            ).returncode
-            ended = f"its process ended with {code}" if code else ""
-        except subprocess.TimeoutExpired:
-            ended = f"it was not done after {limit:.0f} s"
-    if ended:
-        ended += ": " + (home / "said").read_text(errors="replace")[-600:]
-    told = home / "answers.jsonl"
-    lines = told.read_text(encoding="utf-8").splitlines() if told.exists() else []
-    return [json.loads(line) for line in lines], ended
+    return Row(version, outcomes, stopped)
 
 
 def _outcome(tried, line):

@@ -3,7 +3,8 @@
     python tests/engines/strangers/write.py PROGRAM TARGETS FOLDER
 
 TARGETS is the pickled target of each write, by its name. In FOLDER `answers.jsonl` gets the version
-of the program, and a line for each write: its error, if it had one.
+of the program, and a line for each write: its error, if it had one. The process ends with an error
+where a write could not be tried: what it needs was not there, or the test has a mistake.
 """
 
 import importlib.metadata
@@ -13,7 +14,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from foreign_writes import PROGRAMS
+from foreign_writes import PROGRAMS, NotPrepared
+from outcomes import NOT_REFUSALS
 
 
 def main():
@@ -26,7 +28,11 @@ def main():
             line = {}
             try:
                 program.writes[name](target)
-            except Exception as error:  # noqa: BLE001 - each program has its own
+            except NotPrepared:
+                raise
+            except Exception as error:
+                if type(error).__name__ in NOT_REFUSALS:
+                    raise
                 line = {"error": type(error).__name__, "text": str(error)}
             told.write(json.dumps(line) + "\n")
             told.flush()

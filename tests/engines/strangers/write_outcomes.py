@@ -23,6 +23,17 @@ def kind_of_write(error, *, left):
     return REFUSED if is_refusal(error) else OTHERWISE
 
 
+def why_stopped(writes, tried, ended):
+    """Return why not all writes were tried, or "".
+
+    Args:
+        writes: their names, in order.
+        tried: how many were.
+        ended: how the process of the program ended, if it ended badly.
+    """
+    return f"{writes[tried]}: {ended or 'no answer'}" if tried < len(writes) else ""
+
+
 def table_of_writes(rows):
     """Return the table of programs and their writes.
 
