@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from eventlog.cli import terminal
 from eventlog.cli.place import options
+
+if TYPE_CHECKING:
+    from eventlog.demo.contest.outcome import ContestResult
+    from eventlog.demo.spark.result import DemoResult
 
 _QUICK_DAYS = 10
 
 
 @click.command("demo")
 @options
-@click.option("--local", type=click.Path(file_okay=False), help="Use a new table in this folder.")
+@click.option(
+    "--local",
+    type=click.Path(file_okay=False),
+    help="The new folder for the table that is left; with --spark, for the table.",
+)
 @click.option("--quick", is_flag=True, help=f"Every {_QUICK_DAYS}th day of the year only.")
+@click.option("--spark", is_flag=True, help="Run Spark's jobs instead: minutes, with Java 17+.")
 def demo_(
-    *, storage_option: dict[str, str], as_json: bool, debug: bool, local: str | None, quick: bool
+    *,
+    storage_option: dict[str, str],
+    as_json: bool,
+    debug: bool,
+    local: str | None,
+    quick: bool,
+    spark: bool,
 ) -> int:
-    """Run the demo: a year of flights, concurrent Spark jobs, three engines that agree, upserts."""
-    del storage_option, debug
-    from eventlog.demo import demo  # noqa: PLC0415 - needs Spark, DuckDB, Polars and moto
+    """Run the demo: many programs append a year of flights beside compaction, in 15 seconds.
 
-    plan = demo.DemoPlan(folder=local, every=_QUICK_DAYS if quick else 1)
-    result = demo.run_demo(plan, None if as_json else terminal)
+    The library deltalake does the same beside them, if it is installed. A table is left behind.
+    """
+    del storage_option, debug
+    every = _QUICK_DAYS if quick else 1
+    shown = None if as_json else terminal
+    if spark:
+        from eventlog.demo.spark.demo import DemoPlan, run_demo  # noqa: PLC0415 - needs the extra
+
+        return _end(run_demo(DemoPlan(folder=local, every=every), shown), as_json)
+    from eventlog.demo.contest.contest import run_contest  # noqa: PLC0415 - likewise
+    from eventlog.demo.contest.outcome import ContestPlan  # noqa: PLC0415
+
+    return _end(run_contest(ContestPlan(folder=local, every=every), shown), as_json)
+
+
+def _end(result: DemoResult | ContestResult, as_json: bool) -> int:
     if as_json:
         terminal.json_document(result.facts())
     return 0 if result.ok else 1

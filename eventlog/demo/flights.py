@@ -92,6 +92,13 @@ def feeds(flights: pa.Table, count: int) -> dict[str, pa.Table]:
     return {"+".join(carriers): _of(flights, carriers) for _, carriers in shares if carriers}
 
 
+def by_month(flights: pa.Table) -> list[pa.Table]:
+    """Return the flights of each month (UTC), in order; the last is of the first hours of 2014."""
+    time = flights.column(TIME_COLUMN)
+    months = pc.add(pc.multiply(pc.year(time), 12), pc.month(time))
+    return [flights.filter(pc.equal(months, m)) for m in sorted(pc.unique(months).to_pylist())]
+
+
 def hold_back(flights: pa.Table, jobs: int, batches: int) -> tuple[pa.Table, list[list[pa.Table]]]:
     """Hold back some flights of February, as if they were reported late.
 

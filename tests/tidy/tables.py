@@ -77,8 +77,8 @@ OWNERS = {
     "moto": {"eventlog.store.testing.local_server": "the embedded server"},
     "pyspark": _SPARK,
 }
-# The demo, which shows the whole system, including Spark.
-DEMO = "eventlog.demo"
+# The part of the demo that shows the whole system from Spark.
+DEMO = "eventlog.demo.spark"
 
 # Calls that read the clock or the random source without one of the modules above.
 BANNED_CALLS = {

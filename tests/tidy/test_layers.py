@@ -97,7 +97,7 @@ PLANTED = [
     ),
     (
         package_findings,
-        "eventlog.demo.spark_jobs",
+        "eventlog.demo.spark.spark_jobs",
         "from eventlog.cli import terminal",
         "jobs:1 imports eventlog.cli",
     ),
@@ -198,7 +198,7 @@ def test_planted_fault_is_reported(check, module, source, expected, sources):
         ("eventlog.store.s3.adapter", "def f():\n    import boto3"),
         ("eventlog.writers.append", "import eventlog.codec\nfrom eventlog.readers import scan"),
         ("eventlog.readers.spark", "from pyspark.sql import DataFrame"),
-        ("eventlog.demo.spark_jobs", "import pyspark"),
+        ("eventlog.demo.spark.spark_jobs", "import pyspark"),
     ],
 )
 def test_right_imports_are_not_reported(module, source, sources):

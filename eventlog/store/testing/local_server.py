@@ -55,6 +55,7 @@ class LocalServer:
         self._locked = locked
         self.delay_ms = delay_ms
         self._tally = Tally()
+        self._by_key: dict[str, Tally] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -66,7 +67,7 @@ class LocalServer:
                 stack.enter_context(_lock_handlers())
             self._serve(stack)
             _reset(self.endpoint_url)
-            self._tally.reset()
+            self.reset()
             self._stack = stack.pop_all()
         return self
 
@@ -86,9 +87,18 @@ class LocalServer:
         """
         return self._tally.counts
 
+    def requests_by(self, access_key_id: str) -> Counts:
+        """Return the counts of the requests that were signed with one access key.
+
+        The server accepts every key, so that clients with keys of their own are counted apart.
+        """
+        tally = self._by_key.get(access_key_id)
+        return Counts() if tally is None else tally.counts
+
     def reset(self) -> None:
         """Set the counts to zero."""
         self._tally.reset()
+        self._by_key.clear()
 
     def measure(self) -> AbstractContextManager[Counts]:
         """Return a context manager that yields the counts of its block, updated as it runs."""
@@ -110,11 +120,11 @@ class LocalServer:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
-    def storage_options(self) -> dict[str, str]:
+    def storage_options(self, access_key_id: str = _CREDENTIAL) -> dict[str, str]:
         """Return the storage options that make a table use this server."""
         return {
             "endpoint_url": self.endpoint_url,
-            "access_key_id": _CREDENTIAL,
+            "access_key_id": access_key_id,
             "secret_access_key": _CREDENTIAL,
             "region": _REGION,
         }
@@ -146,12 +156,14 @@ class LocalServer:
 
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
             kind = _kind(environ)
+            tallies = (self._tally, self._by_key.setdefault(_signer(environ), Tally()))
             written = int(environ.get("CONTENT_LENGTH") or 0)
 
             def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
                 length = {name.lower(): value for name, value in headers}
                 read = 0 if kind == "head" else int(length.get("content-length", 0))
-                self._tally.add(kind, read=read, written=written)
+                for tally in tallies:
+                    tally.add(kind, read=read, written=written)
                 return start_response(status, headers, *rest)
 
             if self.delay_ms:
@@ -173,6 +185,12 @@ def _kind(environ: dict[str, Any]) -> str:
     if method == "post" and "delete" in query:
         return "delete"
     return method if method in ("get", "put", "delete", "head") else "post"
+
+
+def _signer(environ: dict[str, Any]) -> str:
+    """Return the access key of a request's signature (Signature Version 4), or an empty string."""
+    _, _, credential = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")
+    return credential.partition("/")[0]
 
 
 def _make_server(port: int, middleware: Callable[[_WSGI], _WSGI]) -> Any:

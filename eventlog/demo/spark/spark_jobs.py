@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,13 +98,16 @@ def quiet_session(folder: Path) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str) -> None:
+def append_at_once(
+    spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str, done: Callable[[], None]
+) -> None:
     """Append every feed with a Spark job of its own, all concurrently.
 
     Args:
         spark: the session.
         feeds: rows by the name of the job, which becomes its app id.
         uri: the table.
+        done: called when a job has ended.
     """
 
     def run(name: str) -> None:
@@ -113,16 +116,19 @@ def append_at_once(spark: SparkSession, feeds: Mapping[str, pa.Table], uri: str)
         rows = spark.createDataFrame(feeds[name]).coalesce(1)
         job = rows.write.format("eventlog").mode("append")
         job.option("appId", f"feed {name}").option("appSeq", "1").save(uri)
+        done()
 
     with ThreadPoolExecutor(len(feeds)) as pool:
-        for done in [pool.submit(run, name) for name in feeds]:
-            done.result()
+        for job in [pool.submit(run, name) for name in feeds]:
+            job.result()
 
 
 def append_late(
     spark: SparkSession,
     late: Sequence[Iterable[pa.Table]],
     uri: str,
+    *,
+    done: Callable[[], None],
     options: Mapping[str, str] | None = None,
 ) -> list[Future[int]]:
     """Start appending the batches of each late feed, the feeds concurrently.
@@ -134,6 +140,7 @@ def append_late(
         spark: the session.
         late: the batches of each feed.
         uri: the table.
+        done: called when a batch was appended.
         options: more options of the data source.
 
     Returns:
@@ -147,6 +154,7 @@ def append_late(
             job = rows.write.format("eventlog").mode("append")
             job = job.options(**(options or {}))
             job.option("appId", name).option("appSeq", str(number)).save(uri)
+            done()
         return number
 
     pool = ThreadPoolExecutor(len(late))

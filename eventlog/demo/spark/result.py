@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from eventlog.demo.compaction_part import Ongoing
-from eventlog.demo.status import Status
+from eventlog.demo.spark.compaction_part import Ongoing
+from eventlog.demo.spark.status import Status
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ verified in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from threading import Event
@@ -19,7 +19,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.compaction import Policy, plan, run
 from eventlog.compaction.planner.plans import Plan
-from eventlog.demo import spark_jobs
+from eventlog.demo.spark import spark_jobs
 from eventlog.model.actions import Replace
 from eventlog.model.records import Commit
 
@@ -67,7 +67,11 @@ class Ongoing:
 
 
 def compact_beside(
-    spark: SparkSession, t: Table, late: Sequence[Sequence[pa.Table]], policy: Policy
+    spark: SparkSession,
+    t: Table,
+    late: Sequence[Sequence[pa.Table]],
+    policy: Policy,
+    done: Callable[[], None],
 ) -> Ongoing:
     """Compact repeatedly while Spark jobs append, and once more after they have ended.
 
@@ -76,12 +80,13 @@ def compact_beside(
         t: the table.
         late: the batches of each job, appended in order; at least three each.
         policy: of compaction.
+        done: called when a batch was appended.
     """
     ongoing = Ongoing(before=t.refresh().totals.segments)
     start = t.session.head().version
     planned, compacted = Event(), Event()
     running = spark_jobs.append_late(
-        spark, [_held(each, planned, compacted) for each in late], t.uri
+        spark, [_held(each, planned, compacted) for each in late], t.uri, done=done
     )
     try:
         _await_append(t, start, running)

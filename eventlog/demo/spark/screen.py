@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from eventlog.demo.surroundings import Terminal, activation
 from eventlog.log.history import HistoryEntry
 from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.state.scan import Pruning
 from eventlog.store.testing.local_server import LocalServer
 
 if TYPE_CHECKING:
-    from eventlog.demo.compaction_part import Ongoing
-    from eventlog.demo.result import DemoResult
-    from eventlog.demo.status import Status
+    from eventlog.demo.spark.compaction_part import Ongoing
+    from eventlog.demo.spark.result import DemoResult
+    from eventlog.demo.spark.status import Status
 
 _KINDS = ("get", "put", "list", "head")
 _BYTES = ("bytes_read", "bytes_written")
-
-
-class Terminal(Protocol):
-    """What prints for people: `eventlog.cli.terminal`, which stands above the demo."""
-
-    def say(self, text: str = "") -> None:
-        """Print a line."""
-
-    def title(self, text: str) -> None:
-        """Print a heading."""
-
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        right: Sequence[str] = (),
-    ) -> None:
-        """Print rows under their column names."""
 
 
 class Screen:
@@ -50,12 +28,12 @@ class Screen:
     """
 
     def __init__(self, terminal: Terminal | None) -> None:
-        self._terminal = terminal
+        self.terminal = terminal
 
     def say(self, text: str = "") -> None:
         """Print a line."""
-        if self._terminal is not None:
-            self._terminal.say(text)
+        if self.terminal is not None:
+            self.terminal.say(text)
 
     def opening(self, uri: str, rows: int, server: LocalServer | None) -> None:
         """Announce the demo, and where its table is."""
@@ -208,13 +186,12 @@ class Screen:
         else:
             self.say(f"  NO: {result.rows:,} rows were read back, {result.expected:,} were given")
         self.say()
-        activate = Path(sys.prefix, "bin", "activate")
-        if shutil.which("eventlog") is None and activate.is_file():
+        if (activate := activation()) is not None:
             self.say("Once in this shell, so that it finds the program:")
-            self.say(f"  . {shlex.quote(str(activate))}")
+            self.say(f"  {activate}")
         if not kept:
             self.say("The S3 server stops with the demo. To keep the table and explore it:")
-            self.say("  eventlog demo --local flights")
+            self.say("  eventlog demo --spark --local flights")
             uri = "flights"
         else:
             self.say("To explore the table:")
@@ -241,14 +218,14 @@ class Screen:
 
     def _title(self, text: str) -> None:
         self.say()
-        if self._terminal is not None:
-            self._terminal.title(text)
+        if self.terminal is not None:
+            self.terminal.title(text)
 
     def _table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str]
     ) -> None:
-        if self._terminal is not None:
-            self._terminal.table(columns, rows, right=right)
+        if self.terminal is not None:
+            self.terminal.table(columns, rows, right=right)
 
 
 def _are(right: bool) -> str:

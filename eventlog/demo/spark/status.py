@@ -9,7 +9,7 @@ themselves, which the jobs' messages were made of.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,14 +19,15 @@ import pyarrow.compute as pc
 
 from eventlog import Table
 from eventlog.compaction import run
-from eventlog.demo import flights, spark_jobs
+from eventlog.demo import flights
+from eventlog.demo.spark import spark_jobs
 from eventlog.readers import changes, scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DAYS = timedelta(days=3)  # before and after the storm
-_BATCHES = 4
+BATCHES = 4
 _STRIDE = 7919  # a prime, which no number of messages is a multiple of
 _TEXT, _INT = pa.string(), pa.int32()
 _KEYS = [flights.SCHEMA.field(name) for name in flights.KEY]
@@ -96,18 +97,22 @@ def create_status_table(uri: str) -> Table:
     )
 
 
-def upsert_beside(spark: SparkSession, t: Table, source: pa.Table) -> Status:
+def upsert_beside(
+    spark: SparkSession, t: Table, source: pa.Table, done: Callable[[], None]
+) -> Status:
     """Upsert the messages of both jobs, compact meanwhile, and look at what came of it.
 
     Args:
         spark: the session of the jobs.
         t: the table that `create_status_table` made.
         source: flights; those of some days around the storm are taken.
+        done: called when a batch was upserted, of 2 times `BATCHES`.
     """
     taken = _around(source)
     feeds = [_mixed(_departures(taken)), _mixed(_arrivals(taken))]
     status = Status(len(taken), sum(len(batch) for feed in feeds for batch in feed))
-    running = spark_jobs.append_late(spark, feeds, t.uri, {"merge": "partial"})
+    options = {"merge": "partial"}
+    running = spark_jobs.append_late(spark, feeds, t.uri, done=done, options=options)
     while not all(job.done() for job in running):
         _compact(t, status)
     for job in running:
@@ -226,7 +231,7 @@ def _mixed(messages: pa.Table) -> list[pa.Table]:
     """Return the messages in batches, mixed: a flight's last may come before its first."""
     count = len(messages)
     places = [at * _STRIDE % count for at in range(count)]
-    size = -(-count // _BATCHES)
+    size = -(-count // BATCHES)
     return [messages.take(places[at : at + size]) for at in range(0, count, size)]
 
 

@@ -8,11 +8,11 @@ from support.builders import create, events, reopen
 
 from eventlog.cli import terminal
 from eventlog.compaction import Policy, plan, run
-from eventlog.demo import spark_jobs
-from eventlog.demo.compaction_part import Ongoing, compact_beside, meetings
-from eventlog.demo.result import DemoResult
-from eventlog.demo.screen import Screen
-from eventlog.demo.status import Status
+from eventlog.demo.spark import spark_jobs
+from eventlog.demo.spark.compaction_part import Ongoing, compact_beside, meetings
+from eventlog.demo.spark.result import DemoResult
+from eventlog.demo.spark.screen import Screen
+from eventlog.demo.spark.status import Status
 from eventlog.readers import scan
 from eventlog.state.scan import Pruning
 from eventlog.store.local import LocalStore
@@ -42,7 +42,7 @@ def late(jobs=2):
 def by_threads(table, monkeypatch):
     """Late jobs that are threads of this program instead of jobs of Spark."""
 
-    def append_late(_spark, feeds, _uri):
+    def append_late(_spark, feeds, _uri, *, done):
         def job(number, batches):
             handle = reopen(table.store, seed=1000 + number)
             return sum(append(handle, batch) > 0 for batch in batches)
@@ -67,7 +67,7 @@ def result(beside, **upserts):
 
 @pytest.mark.timeout(60)
 def test_compaction_and_late_appends_meet_in_both_orders(table, by_threads):
-    found = compact_beside(None, table, late(), Policy())
+    found = compact_beside(None, table, late(), Policy(), lambda: None)
     assert (found.appends, found.failed_appends, found.conflicts) == (2 * BATCHES, 0, 0)
     assert found.arrived >= 1
     assert found.between >= 1
@@ -81,7 +81,7 @@ def test_compaction_and_late_appends_meet_in_both_orders(table, by_threads):
 def test_compaction_after_the_jobs_does_not_pass_for_beside(table, by_threads):
     """One that waits for both jobs and then compacts once."""
     start = table.refresh().version + 1
-    jobs = by_threads(None, late(), table.uri)
+    jobs = by_threads(None, late(), table.uri, done=lambda: None)
     wait(jobs)
     run(table, policy=Policy())
     assert not plan(table, Policy()).tasks
@@ -92,7 +92,7 @@ def test_compaction_after_the_jobs_does_not_pass_for_beside(table, by_threads):
 
 @pytest.mark.timeout(60)
 def test_a_late_job_that_fails_ends_the_demo_all_the_same(table, monkeypatch):
-    def append_late(_spark, feeds, _uri):
+    def append_late(_spark, feeds, _uri, *, done):
         def job(batches):
             next(iter(batches))
             raise OSError("no such bucket")
@@ -101,7 +101,7 @@ def test_a_late_job_that_fails_ends_the_demo_all_the_same(table, monkeypatch):
         return [pool.submit(job, batches) for batches in feeds]
 
     monkeypatch.setattr(spark_jobs, "append_late", append_late)
-    found = compact_beside(None, table, late(), Policy())
+    found = compact_beside(None, table, late(), Policy(), lambda: None)
     assert (found.appends, found.failed_appends, found.arrived, found.between) == (0, 2, 0, 0)
     assert not result(found).ok
 
