@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -44,8 +44,17 @@ java:
 
 setup: java $(STAMP) ## create .venv with all dependencies, and check that Spark finds Java 17+
 
-demo: setup ## a demonstration, from an empty folder to a queried table
+demo: $(STAMP) ## many programs append beside compaction, in 15 seconds; then, where Java is, a short form of demo-spark
 	@.venv/bin/eventlog demo
+	@if .ci/java --check; then \
+	    printf '\n== Now with Spark, every 10th day of the year; make demo-spark has all of them: minutes\n'; \
+	    .venv/bin/eventlog demo --spark --quick; \
+	else \
+	    printf '\n== Left out: the demonstration with Spark, since Java 17 or newer was not found (make demo-spark)\n'; \
+	fi
+
+demo-spark: setup ## a year of flights appended by Spark jobs, compacted, read by three engines; upserts
+	@.venv/bin/eventlog demo --spark
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(PYTHON) -m ruff check . localstack/start-host $(or_note)

@@ -36,7 +36,8 @@ def demo_(
 ) -> int:
     """Run the demo: many programs append a year of flights beside compaction, in 15 seconds.
 
-    The library deltalake does the same beside them, if it is installed. A table is left behind.
+    The library deltalake does the same beside them, if it is installed. The table is left in a
+    folder, with commands that explore it.
     """
     del storage_option, debug
     every = _QUICK_DAYS if quick else 1

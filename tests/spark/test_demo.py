@@ -1,4 +1,4 @@
-"""The demo runs for real, in a process of its own: server, Spark, its jobs, three engines."""
+"""The demo with Spark runs for real, in a process of its own: server, jobs, three engines."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def demo(*arguments):
     environment["PYSPARK_SUBMIT_ARGS"] = SHORT_SUBMIT["PYSPARK_SUBMIT_ARGS"]
     environment["PYTHONPATH"] = PRELOADED
     return subprocess.run(
-        [sys.executable, "-m", "eventlog.cli", "demo", "--quick", *arguments],
+        [sys.executable, "-m", "eventlog.cli", "demo", "--spark", "--quick", *arguments],
         capture_output=True,
         text=True,
         timeout=500,

@@ -54,8 +54,9 @@ def check_java() -> None:
     java = str(Path(home) / "bin" / "java") if home else "java"
     if shutil.which(java) is None:
         raise EventLogError(
-            "the demo's Spark jobs need Java 17 or newer, and none was found: `make setup` "
-            "installs it or says how"
+            "the demo's Spark jobs need Java 17 or newer, and none was found: put it on PATH or "
+            "in JAVA_HOME (from a clone `make setup` installs it or says how), or run `eventlog "
+            "demo` without Spark"
         )
 
 
@@ -74,7 +75,9 @@ def quiet_session(folder: Path) -> Iterator[SparkSession]:
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the extra may be missing
     except ImportError:
-        raise EventLogError("the demo needs PySpark: pip install 'eventlog-tables[demo]'") from None
+        raise EventLogError(
+            "the demo needs PySpark: pip install 'eventlog-tables[demo,spark]'"
+        ) from None
     (folder / "log4j2.properties").write_text(_LOGGING)
     os.environ |= {
         "SPARK_CONF_DIR": str(folder),
