@@ -71,7 +71,8 @@ def test_the_whole_contest_leaves_a_table_that_its_commands_explore(tmp_path):
     assert re.search(r"appends acknowledged +78 of 78 +\d+ of 78\n", out)
     assert re.search(r"deltalake \d+\.\d+", out)
     assert "THE " not in out
-    commands = re.findall(r"^  (eventlog .*)$", out, re.MULTILINE)
+    _, _, explore = out.partition("Look around:")
+    commands = re.findall(r"^  (eventlog .*)$", explore, re.MULTILINE)
     assert len(commands) >= 6
     for command in commands:
         if command.startswith("eventlog demo"):
