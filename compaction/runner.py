@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from threading import Event
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,11 +26,11 @@ from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import EventLogError, InvalidInput
+from eventlog.store.parallel import DriverName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DriverName = Literal["local", "spark"]
 Progress = Callable[[str, int, int], None]
 _Work = Callable[[Task, Progress], Outcome]
 # How outcomes are recorded in the log; other outcomes count as not attempted.

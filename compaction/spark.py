@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-
-import msgspec
-import pyarrow as pa
 
 from eventlog import Table
 from eventlog.compaction.execute import Outcome, perform
@@ -24,8 +21,6 @@ from eventlog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_COLUMN = "outcome"
 
 
 def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Outcome:
@@ -42,16 +37,13 @@ def perform_on(spark: SparkSession, t: Table, task: Task, policy: Policy) -> Out
         policy: the settings; `memory_bytes` is the limit for this task on its executor.
 
     Raises:
+        EventLogError: the task is refused.
         Exception: Spark's own error if the executor returned no outcome.
     """
-    shipped = encode_tasks([task])
+    from eventlog.readers.spark.executors import run_tasks  # noqa: PLC0415 - the extra may be missing
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            yield _performed(t, shipped, policy)
-
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(work, f"{_COLUMN} binary").collect()
-    return msgspec.json.decode(bytes(row[_COLUMN]), type=Outcome)
+    ((outcome,),) = run_tasks(spark, partial(_performed, t, policy), [encode_tasks([task])])
+    return outcome
 
 
 def parallelism(spark: SparkSession) -> int | None:
@@ -97,8 +89,7 @@ def active() -> SparkSession:
     return session
 
 
-def _performed(t: Table, shipped: bytes, policy: Policy) -> pa.RecordBatch:
-    """Perform a task here. Return one row: the outcome as JSON in the column `outcome`."""
+def _performed(t: Table, policy: Policy, shipped: bytes) -> list[Outcome]:
+    """Perform a task here, and return its outcome."""
     (task,) = decode_tasks(shipped)
-    outcome = msgspec.json.encode(perform(t, task, policy))
-    return pa.RecordBatch.from_pydict({_COLUMN: pa.array([outcome], pa.binary())})
+    return [perform(t, task, policy)]

@@ -11,6 +11,7 @@ import click
 from eventlog import Table
 from eventlog.format.keys import branch_uri
 from eventlog.store.location import open_store
+from eventlog.store.parallel import DriverName
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -89,6 +90,33 @@ def options(function: Function) -> Function:
     ):
         function = option(function)
     return function
+
+
+def driver_option(text: str) -> Callable[[Function], Function]:
+    """Return a decorator that adds the option --driver, the name of a driver.
+
+    Args:
+        text: its help: what the drivers do.
+    """
+    return click.option(
+        "--driver",
+        type=click.Choice(("local", "spark")),
+        default="local",
+        show_default=True,
+        help=text,
+    )
+
+
+def start_driver(driver: DriverName) -> None:
+    """Start a session of Spark, unless there is one, for the driver `spark`.
+
+    Raises:
+        InvalidInput: PySpark is not installed.
+    """
+    if driver == "spark":
+        from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
+
+        spark.spark_session()
 
 
 def pairs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
 
 from eventlog.clock import Clock
 from eventlog.errors import Corrupt, InvalidInput, NotFound, TableNotFound
@@ -17,7 +17,7 @@ from eventlog.format import keys
 from eventlog.fsck.contents.checksums import Compared, compare_checksums
 from eventlog.fsck.contents.key_check import check_keys
 from eventlog.fsck.contents.key_rows import KeyColumns
-from eventlog.fsck.contents.row_check import ReadSegments, read_segments
+from eventlog.fsck.contents.row_check import ReadSegments, read_elsewhere, read_segments
 from eventlog.fsck.findings import Findings, Repair, Report
 from eventlog.fsck.log_walk import LogListing, Progress, Walk, list_log
 from eventlog.fsck.objects.sought_segments import (
@@ -37,10 +37,10 @@ from eventlog.recovery.links import Links, past_links
 from eventlog.session.session import Session
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept
+from eventlog.store.parallel import DriverName, executors_of
 from eventlog.store.port import ObjectStore, store_time_ms
 from eventlog.table.table import Table
 
-DriverName = Literal["local", "spark"]
 _MAX_SOUGHT = 1000  # lost segments for which a fallback is searched, which reads segments and log
 _AROUND = "its compaction inputs still exist: `eventlog scan --fallback` reads its rows from them"
 
@@ -144,13 +144,8 @@ def _segment_reader(driver: DriverName) -> ReadSegments:
     Raises:
         InvalidInput: there is no such driver, or no session of Spark.
     """
-    if driver == "local":
-        return read_segments
-    if driver != "spark":
-        raise InvalidInput(f"driver must be local or spark, not {driver!r}")
-    from eventlog.readers.spark.audits import reader_on_executors  # noqa: PLC0415 - the extra may be missing
-
-    return reader_on_executors()
+    executors = executors_of(driver)
+    return read_segments if executors is None else partial(read_elsewhere, executors)
 
 
 def _check_segments(

@@ -1,4 +1,4 @@
-"""Concurrent requests whose answers are returned in order.
+"""Concurrent requests whose answers are returned in order: by threads, or by executors of Spark.
 
 The numbers of threads of all pools that read are defined here.
 """
@@ -9,7 +9,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Literal, Protocol, TypeVar
+
+from eventlog.arguments import choice
+from eventlog.errors import InvalidInput
 
 # Threads hide the latency of a store; decoding is bound by the machine's cores in any case.
 THREADS = 8
@@ -20,6 +23,47 @@ WINDOW = 16  # the maximum number of items to read ahead
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
+DriverName = Literal["local", "spark"]
+
+
+class Executors(Protocol):
+    """Processes, elsewhere as a rule, that share some work."""
+
+    def __call__(
+        self,
+        work: Callable[[Sequence[_Item]], Iterable[_Answer]],
+        items: Sequence[_Item],
+        weigh: Callable[[_Item], int],
+    ) -> list[_Answer]:
+        """Return the answers for all items, in order. Where the items weigh little, it works here.
+
+        Args:
+            work: returns the answers for a share of the items, in order. It and the items can be
+                pickled, and it may be called several times for one share.
+            items: the items.
+            weigh: returns the bytes that the work reads for an item.
+
+        Raises:
+            EventLogError: the first one that `work` raised.
+        """
+        ...
+
+
+def executors_of(driver: DriverName) -> Executors | None:
+    """Return the executors of a driver; None: the work is done in this process.
+
+    Raises:
+        InvalidInput: there is no such driver; or PySpark is not installed, or there is no session.
+    """
+    if choice(driver, "driver", ("local", "spark")) == "local":
+        return None
+    try:
+        from eventlog.readers.spark.executors import active_executors  # noqa: PLC0415 - the extra
+    except ImportError as error:
+        raise InvalidInput(
+            f"the driver spark needs PySpark: pip install 'eventlog-tables[spark]' ({error})"
+        ) from error
+    return active_executors()
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -43,6 +45,7 @@ FILE, VERSION = "_file", "_version"
 SEGMENT_COLUMNS = pa.schema([(FILE, pa.string()), (VERSION, pa.int64())])
 SHARE = "share binary"  # the schema of what `Work.rows` reads, as Spark spells it
 _segments = msgspec.json.Decoder(list[Segment])  # created once; safe to share between threads
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,23 +317,32 @@ def where_of(given: SparkOptions) -> Where | None:
     return unpack_expression(packed)
 
 
-def pack_shares(segments: Sequence[Segment], target_bytes: int) -> list[list[Segment]]:
-    """Return the segments in as few shares as `target_bytes` allows, of about equal weight.
+def pack_shares(
+    items: Sequence[_Item],
+    target_bytes: int,
+    weigh: Callable[[_Item], int] = attrgetter("bytes"),
+) -> list[list[_Item]]:
+    """Return items in as few shares as `target_bytes` allows, of about equal weight.
 
     Largest first, each to the lightest share so far (Graham's LPT rule); deterministic. Within a
-    share segments keep their order.
+    share items keep their order.
+
+    Args:
+        items: the items, such as segments.
+        target_bytes: of one share.
+        weigh: returns the bytes of an item.
     """
-    if not segments:
+    if not items:
         return []
-    weights = [segment.bytes + OPEN_BYTES for segment in segments]
-    count = min(len(segments), -(-sum(weights) // target_bytes))
+    weights = [weigh(item) + OPEN_BYTES for item in items]
+    count = min(len(items), -(-sum(weights) // target_bytes))
     loads = [(0, share) for share in range(count)]
     shares: list[list[int]] = [[] for _ in range(count)]
-    for at in sorted(range(len(segments)), key=lambda i: (-weights[i], i)):
+    for at in sorted(range(len(items)), key=lambda i: (-weights[i], i)):
         load, share = loads[0]
         shares[share].append(at)
         heapq.heapreplace(loads, (load + weights[at], share))
-    return [[segments[at] for at in sorted(share)] for share in shares]
+    return [[items[at] for at in sorted(share)] for share in shares]
 
 
 def check_schema(schema: StructType, snapshot: Snapshot) -> pa.Schema:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
 from eventlog.errors import InvalidInput
@@ -108,7 +108,7 @@ def explained() -> Iterator[None]:
     """
     try:
         yield
-    except AnalysisException as error:
+    except (AnalysisException, PythonException) as error:
         message = str(error)
         if not any(sign in message for sign in _SIGNS):
             raise

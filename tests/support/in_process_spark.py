@@ -25,7 +25,7 @@ from eventlog.writers.spark import jobs, save_target
 class InProcessSpark:
     """The session."""
 
-    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> Frame:
+    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str, **_: Any) -> Frame:
         """Return a frame of a column of bytes, each row in a partition of its own."""
         name, _, kind = schema.partition(" ")
         assert kind == "binary"

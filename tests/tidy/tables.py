@@ -45,7 +45,7 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
 
 # Module of the core -> (packages above it that functions of it import when they are called, why).
 LATE_IMPORTS = {
-    "eventlog.fsck.check": ("readers", "executors of Spark read the segments, if asked for"),
+    "eventlog.store.parallel": ("readers", "executors of Spark do the work, if asked for"),
     "eventlog.table.table": ("readers", "writers", "its methods for rows call their functions"),
     "eventlog.publishing.positions": ("readers", "its merge decides which rows are hidden"),
 }

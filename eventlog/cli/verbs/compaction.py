@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from eventlog import Table
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, driver_option, start_driver
 from eventlog.compaction.planner.candidates import expected_outputs
 from eventlog.compaction.planner.planning import examine, explain, explain_slices, plan
 from eventlog.compaction.planner.plans import (
@@ -33,6 +33,7 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
+from eventlog.store.parallel import DriverName
 
 if TYPE_CHECKING:
     from eventlog.compaction.runner import RunReport
@@ -123,10 +124,7 @@ _OPTIONS = (
 @click.option(
     "--explain", "chunk", metavar="CHUNK", help="Explain why this chunk is, or is not, compacted."
 )
-@click.option(
-    "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
-    help="Where --run runs: in this process, or on Spark's executors.",
-)  # fmt: skip
+@driver_option("Where --run runs: in this process, or on Spark's executors.")
 def compact(
     place: Place,
     *,
@@ -134,7 +132,7 @@ def compact(
     version: int | None,
     run: bool,
     chunk: str | None,
-    driver: Literal["local", "spark"],
+    driver: DriverName,
 ) -> int:
     """Show which segments are worth rewriting, in what order and why. Rewrite them with --run.
 
@@ -299,16 +297,12 @@ def _bytes(mib: float | None) -> int | None:
     return None if mib is None else max(1, round(mib * MIB))
 
 
-def _run(table: Table, policy: Policy, driver: Literal["local", "spark"], place: Place) -> int:
+def _run(table: Table, policy: Policy, driver: DriverName, place: Place) -> int:
     from eventlog.compaction.runner import run  # noqa: PLC0415 - a plan needs no reader of Parquet
 
-    session = None
-    if driver == "spark":
-        from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
-
-        session = spark.spark_session()
+    start_driver(driver)
     with terminal.progress() as advance:
-        report = run(table, driver=driver, policy=policy, spark=session, progress=advance)
+        report = run(table, driver=driver, policy=policy, progress=advance)
     failed = report.count("failed")
     if place.as_json:
         terminal.json_document(

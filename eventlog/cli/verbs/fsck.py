@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, driver_option, start_driver
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
 from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
 from eventlog.quantities import count_text, size_text
+from eventlog.store.parallel import DriverName
 
 
 @click.command()
@@ -33,10 +32,7 @@ from eventlog.quantities import count_text, size_text
     "--version", type=click.IntRange(min=0),
     help="Check the segments of this version instead of the newest.",
 )  # fmt: skip
-@click.option(
-    "--driver", type=click.Choice(("local", "spark")), default="local", show_default=True,
-    help="Where --checksums reads: in this process, or on Spark's executors.",
-)  # fmt: skip
+@driver_option("Where --checksums reads: in this process, or on Spark's executors.")
 @click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
 def fsck(
     place: Place,
@@ -46,7 +42,7 @@ def fsck(
     keys: bool,
     start: int | None,
     version: int | None,
-    driver: Literal["local", "spark"],
+    driver: DriverName,
     repair: bool,
 ) -> int:
     """Check that the stored objects agree with the log; exit code 4 if they do not.
@@ -54,10 +50,7 @@ def fsck(
     Folds all commits from version 0, compares every header, delta and key frame with the result,
     looks for the live segments, and counts the objects that nothing refers to.
     """
-    if driver == "spark":
-        from eventlog.compaction import spark  # noqa: PLC0415 - the extra `spark`
-
-        spark.spark_session()
+    start_driver(driver)
     table, clock = place.unopened(), SystemClock()
     begun = clock.now_ms()
     with terminal.progress() as advance:

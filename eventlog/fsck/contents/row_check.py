@@ -27,7 +27,7 @@ from eventlog.model.schema import to_arrow
 from eventlog.quantities import count_text
 from eventlog.segments.fragments import Reading
 from eventlog.store.checksum import object_checksum
-from eventlog.store.parallel import each
+from eventlog.store.parallel import Executors, each
 from eventlog.store.port import ObjectStore
 
 _FLOATS = ("float32", "float64")
@@ -278,6 +278,45 @@ def read_segments(
     yield from each(small_seen, by_size[True])
     for seen in each(hashed, by_size[False]):
         yield rows_seen(seen.segment) if seen.digest == seen.segment.checksum else seen
+
+
+def read_elsewhere(
+    executors: Executors,
+    store: ObjectStore,
+    segments: Iterable[Segment],
+    problems: Callable[[Segment], list[str]],
+) -> Iterator[SeenRows]:
+    """Do the same as `read_segments`, by executors, in the same order."""
+    by_size = sorted(segments, key=lambda segment: segment.bytes > limits.WHOLE_BYTES)
+    found = executors(SegmentReads(store, problems), by_size, lambda segment: segment.bytes)
+    for segment, seen in zip(by_size, found, strict=True):
+        yield SeenRows(segment, *seen)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReads:
+    """Reads shares of segments. Can be pickled.
+
+    Attributes:
+        store: has the objects.
+        problems: see `read_segments`.
+    """
+
+    store: ObjectStore
+    problems: Callable[[Segment], list[str]]
+
+    def __call__(
+        self, share: Sequence[Segment]
+    ) -> Iterator[tuple[str | None, Sequence[str], bool]]:
+        """Yield the results for each segment, without its entry.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        found = {s.segment.id: s for s in read_segments(self.store, share, self.problems)}
+        for segment in share:
+            seen = found[segment.id]
+            yield seen.digest, seen.problems, seen.refused
 
 
 def outside_chunk(times: pa.Array, segment: Segment) -> pa.Array:
