@@ -37,7 +37,7 @@ from eventlog.replication.steps import Check, Step, check_key_frame_state, oldes
 from eventlog.session.session import Session
 from eventlog.state.version import VersionState
 from eventlog.store.location import open_store
-from eventlog.store.parallel import read_ahead, threads
+from eventlog.store.parallel import DriverName, executors_of, read_ahead, threads
 from eventlog.store.port import ObjectStore
 from eventlog.table.table import Table
 
@@ -69,6 +69,7 @@ def backfill(
     *,
     source_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
+    driver: DriverName = "local",
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Backfilled:
@@ -87,6 +88,7 @@ def backfill(
         target: the copy, or its root.
         source_options: override the AWS environment; see `eventlog.store.options`.
         target_options: likewise, for the target.
+        driver: see `follow`.
         progress: called with ("versions", number done, total).
         clock: use this clock instead of the machine's.
 
@@ -96,6 +98,8 @@ def backfill(
         Corrupt: a version that both have does not follow the source's version below it, which was
             changed.
         DataLoss: an object of the source is missing or damaged.
+        InvalidInput: there is no session of Spark, or no such driver; or executors store what this
+            process does not find.
         TableNotFound: there is no table at the source or the target.
         Unavailable: a store does not answer.
         UnsupportedFormat: one of them needs a newer release.
@@ -105,24 +109,29 @@ def backfill(
             behind the vacuum; all that could be copied was copied. Call `follow`, and then
             `backfill` again.
     """
+    executors = executors_of(driver)
     clock = clock or SystemClock()
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
     log = Log(store)
     newest, gaps = _listed(log)
+    ours = _newest(log, newest, gaps)
+    for head in (ours, table.refresh()):
+        check_writable(head.header)
+    pipeline = Pipeline(table.store, store, clock, executors=executors)
+    work = Filler(table.session, store, pipeline, progress or (lambda *_: None))
+    versions = work.fill_all(log.starts.all(), gaps, ours.meta.horizon)
+    return Backfilled(versions, work.pipeline.objects, work.pipeline.bytes)
+
+
+def _newest(log: Log, newest: int, gaps: Sequence[tuple[int, int]]) -> Snapshot:
+    """Return the newest version of a copy that can be read."""
     try:
-        ours = log.head()
+        return log.head()
     except Corrupt:
         if not gaps:
             raise
-        ours = log.snapshot(newest)  # commits above it may be lost, too
-    for head in (ours, table.refresh()):
-        check_writable(head.header)
-    work = Filler(
-        table.session, store, Pipeline(table.store, store, clock), progress or (lambda *_: None)
-    )
-    versions = work.fill_all(log.starts.all(), gaps, ours.meta.horizon)
-    return Backfilled(versions, work.pipeline.objects, work.pipeline.bytes)
+        return log.snapshot(newest)  # commits above it may be lost, too
 
 
 def _listed(log: Log) -> tuple[int, list[tuple[int, int]]]:

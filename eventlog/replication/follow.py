@@ -40,6 +40,7 @@ from eventlog.replication.pipeline import Pipeline
 from eventlog.replication.steps import From, Steps, Target, first_version, oldest_kept
 from eventlog.store.branching.roots import check_there
 from eventlog.store.location import check_promise, open_store, real_root
+from eventlog.store.parallel import DriverName, Executors, executors_of
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
 from eventlog.table.table import Table
@@ -79,7 +80,7 @@ class Followed:
     attached: bool | None = None
 
 
-def follow(
+def follow(  # noqa: PLR0913 - two places, each with options
     source: Table | str | os.PathLike[str],
     target: Table | str | os.PathLike[str],
     *,
@@ -87,6 +88,7 @@ def follow(
     start: From = "oldest",
     source_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
+    driver: DriverName = "local",
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Followed:
@@ -108,6 +110,8 @@ def follow(
             source's horizon always starts again at the horizon.
         source_options: override the AWS environment; see `eventlog.store.options`.
         target_options: likewise, for the target.
+        driver: `spark`: the executors of the active session copy the segments. They must reach both
+            stores as this process does.
         progress: called with ("versions", number done, total).
         clock: use this clock instead of the machine's.
 
@@ -121,16 +125,21 @@ def follow(
         Corrupt: a version of the source is not the one that the version after it names. Neither it
             nor any version above it was copied.
         DataLoss: an object of the source is missing or damaged; the target has all versions below.
-        InvalidInput: the two are different tables, or an argument is wrong, or a store refuses.
+        InvalidInput: the two are different tables, or an argument is wrong, or a store refuses; or
+            there is no session of Spark, or its executors store what this process does not find.
         TableNotFound: there is no table at the source; or the target is a branch that was deleted.
         Unavailable: a store does not answer.
         UnsupportedFormat: one of them needs a newer release.
     """
     choice(start, "start", ("oldest", "keyframe"))
+    executors = executors_of(driver)
     clock = clock or SystemClock()
     table = source if isinstance(source, Table) else Table.open(source, source_options, clock=clock)
     store = target.store if isinstance(target, Table) else open_store(target, target_options, clock)
-    return Follower(table, store, clock, name=name, start=start, progress=progress).step()
+    follower = Follower(
+        table, store, clock, name=name, start=start, progress=progress, executors=executors
+    )
+    return follower.step()
 
 
 class Gap(Exception):
@@ -146,6 +155,7 @@ class Follower:
         clock: for pauses.
         name: the name of the replica, if the source's vacuum is to wait for it; see `follow`.
         start: where a new copy starts; see `follow`.
+        executors: copy the segments; None: this process does.
         progress: called with ("versions", number done, total).
         gaps: whether a copy that is behind the source's horizon may start again above it. If not,
             `step` raises `Gap`.
@@ -162,6 +172,7 @@ class Follower:
         *,
         name: str | None = None,
         start: From = "oldest",
+        executors: Executors | None = None,
         progress: Progress | None = None,
         gaps: bool = True,
     ) -> None:
@@ -174,7 +185,7 @@ class Follower:
         self._name, self._start, self._gaps = name, start, gaps
         self._owner = attachment.owner_of(target)
         self._tell: Progress = progress or (lambda *_: None)
-        self._pipeline = Pipeline(source.store, target, clock)
+        self._pipeline = Pipeline(source.store, target, clock, executors=executors)
         self._known: Target | None = None
         self._least = 0  # below this version the source has nothing that the copy lacks
 

@@ -4,6 +4,20 @@ from mutants.swap import always, becomes, mutant, never, skip
 
 COPIES = (
     mutant(
+        "copied-on-another-machine",
+        "G1",
+        "a version is copied once this process finds what executors stored for it",
+        never,
+        "test_what_executors_store_in_a_folder_of_their_own_is_no_copy",
+    ),
+    mutant(
+        "batch-before-an-error-dropped",
+        "G1",
+        "what comes before an error is copied, however often the copy begins again",
+        skip,
+        "test_steps_before_an_error_are_taken",
+    ),
+    mutant(
         "given-up-versions-copied",
         "G1",
         "a copy starts at the horizon",

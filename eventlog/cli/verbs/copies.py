@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, pairs
+from eventlog.cli.place import Place, common, driver_option, pairs, start_driver
 from eventlog.clock import SystemClock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
@@ -23,6 +23,7 @@ from eventlog.replication.merge import merge as merged_into
 from eventlog.replication.steps import From
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
+from eventlog.store.parallel import DriverName, executors_of
 from eventlog.store.retry import wait_s
 from eventlog.table.table import Table
 
@@ -51,7 +52,8 @@ from eventlog.table.table import Table
     "--target-option", "target_options", metavar="NAME=VALUE", multiple=True, callback=pairs,
     help="Storage option of TARGET; by default those of URI apply to both. Repeatable.",
 )  # fmt: skip
-def replicate(
+@driver_option("Where segments are copied: in this process, or on Spark's executors.")
+def replicate(  # noqa: PLR0913 - the options of the verb
     place: Place,
     *,
     target: str,
@@ -61,17 +63,21 @@ def replicate(
     following: bool,
     every: float,
     target_options: dict[str, str],
+    driver: DriverName,
 ) -> None:
     """Make TARGET a copy of the table at URI, byte for byte, or bring it up to date.
 
     It can be interrupted at any time and started again. TARGET is a table at every moment. Queries
     may read it; once it is written to, it can no longer follow URI (see `eventlog merge`).
     """
-    clock = SystemClock()
+    start_driver(driver)
+    executors, clock = executors_of(driver), SystemClock()
     options = target_options or place.storage_options
     table, store = place.open(), open_store(target, options, clock)
     with terminal.progress() as advance:
-        follower = Follower(table, store, clock, name=name, start=start, progress=advance)
+        follower = Follower(
+            table, store, clock, name=name, start=start, executors=executors, progress=advance
+        )
         refused = None
         try:
             done = follower.step()
@@ -79,9 +85,11 @@ def replicate(
             if not older or (following and isinstance(error, CommitConflict)):
                 raise
             refused = error  # a copy that took writes of its own can still be filled
-        filled = (
-            backfill(table, target, target_options=options, progress=advance) if older else None
-        )
+        filled = None
+        if older:
+            filled = backfill(
+                table, target, target_options=options, driver=driver, progress=advance
+            )
         if isinstance(refused, Corrupt):  # commits that the copy had lost are there again
             done, refused = follower.step(), None
     if refused is not None and filled is not None:
