@@ -17,6 +17,7 @@ from eventlog.publishing.delta.delta_removal import unpublish_delta
 from eventlog.publishing.following import FORMATS, StandingPublisher, publications
 from eventlog.publishing.iceberg.iceberg_removal import unpublish_iceberg
 from eventlog.publishing.publication import Publication
+from eventlog.store.parallel import DriverName, executors_of
 from eventlog.table.table import Table
 
 __all__ = ["Publication", "follow", "publish", "unpublish"]
@@ -30,6 +31,7 @@ def publish(
     first: int | None = None,
     format_version: int | None = None,
     scheme: str | None = None,
+    driver: DriverName = "local",
     storage_options: Mapping[str, str] | None = None,
 ) -> Publication:
     """Publish the versions of a table that are not published yet.
@@ -45,6 +47,8 @@ def publish(
         format_version: of Iceberg, 2 or 3; None: as it was published before, else 2.
         scheme: of Iceberg's URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was
             published before, else that of the table's own URI.
+        driver: `spark`: the executors of the active session merge the keys of a keyed table, which
+            shows which of its rows are published. What is published is the same.
         storage_options: for a URI; see `eventlog.store.options`.
 
     Returns:
@@ -55,7 +59,8 @@ def publish(
             program; its object is named.
         DataLoss: a segment of a keyed table is missing or damaged.
         InvalidInput: the format cannot describe the table, which is said by name; or an argument is
-            wrong; or there are more than 10,000 versions and no `first`.
+            wrong; or there are more than 10,000 versions and no `first`; or there is no session of
+            Spark.
         Unavailable: the store does not answer; call it again.
         VersionNotFound: there is no such version.
         VersionNotReplicated: this copy lacks a version.
@@ -64,9 +69,15 @@ def publish(
     choice(format, "format", FORMATS)
     last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)
     begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
+    executors = executors_of(driver)
     session = _opened(table, storage_options).session
     publisher = StandingPublisher(
-        session, format, first=begin, scheme=scheme, format_version=format_version
+        session,
+        format,
+        first=begin,
+        scheme=scheme,
+        format_version=format_version,
+        executors=executors,
     )
     return publisher.step(last=last)
 
@@ -79,6 +90,7 @@ def follow(
     every_s: float = 1.5,
     format_version: int | None = None,
     scheme: str | None = None,
+    driver: DriverName = "local",
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[Publication]:
     """Publish the versions of a table, and from then on each one soon after its commit.
@@ -95,6 +107,7 @@ def follow(
         every_s: the longest time between two looks for a commit, in seconds; at least 0.1.
         format_version: see `publish`.
         scheme: see `publish`.
+        driver: see `publish`.
         storage_options: for a URI; see `eventlog.store.options`.
 
     Raises:
@@ -102,7 +115,7 @@ def follow(
             program; its object is named.
         InvalidInput: a version that the format cannot describe, which is said by name, and what to
             do; those below it are published. Or an argument is wrong; or there are more than 10,000
-            versions and no `first`.
+            versions and no `first`; or there is no session of Spark.
         TableNotFound: the table was removed or replaced.
         VersionNotReplicated: this copy lacks a version.
     """
@@ -110,8 +123,9 @@ def follow(
     begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
     if not isinstance(every_s, int | float) or not 0.1 <= every_s <= 86_400:
         raise InvalidInput(f"every_s is {every_s!r}: give the seconds, 0.1 to 86,400")
+    executors = executors_of(driver)
     session = _opened(table, storage_options).session
-    options = {"scheme": scheme, "format_version": format_version}
+    options = {"scheme": scheme, "format_version": format_version, "executors": executors}
     return publications(session, format, begin, every_s, **options)
 
 

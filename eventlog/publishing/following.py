@@ -16,6 +16,7 @@ from eventlog.publishing.iceberg.iceberg_publisher import IcebergPublisher
 from eventlog.publishing.iceberg.manifest_publisher import PREFIX, parse_metadata_key
 from eventlog.publishing.publication import Publication, always
 from eventlog.session.session import Session
+from eventlog.store.parallel import Executors
 from eventlog.store.retry import retrying
 
 FORMATS = ("delta", "iceberg")
@@ -38,6 +39,7 @@ class StandingPublisher:
         first: where a new publication begins; at the oldest version that vacuum keeps if None.
         scheme: see `eventlog.publishing.publish`.
         format_version: see `eventlog.publishing.publish`.
+        executors: merge the keys of a keyed table; None: this process does.
 
     Attributes:
         session: of the table.
@@ -54,13 +56,15 @@ class StandingPublisher:
         first: int | None = None,
         scheme: str | None = None,
         format_version: int | None = None,
+        executors: Executors | None = None,
     ) -> None:
         if format_name == "delta" and (scheme is not None or format_version is not None):
             raise InvalidInput("Delta has neither format versions nor schemes: leave them out")
         self.session, self._format, self._first = session, format_name, first
         self._scheme, self._format_version = scheme, format_version
-        self._delta = DeltaPublisher(session)
+        self._delta = DeltaPublisher(session, executors=executors)
         self._iceberg: IcebergPublisher | None = None
+        self._executors = executors
 
     def step(self, *, last: int | None = None, more: Callable[[], bool] = always) -> Publication:
         """Publish the versions that are not published yet.
@@ -93,7 +97,10 @@ class StandingPublisher:
             publisher = None
         if publisher is None:
             publisher = IcebergPublisher(
-                self.session, scheme=self._scheme, format_version=self._format_version
+                self.session,
+                scheme=self._scheme,
+                format_version=self._format_version,
+                executors=self._executors,
             )
         done = publisher.publish(self._first, last, more)
         self._first, self._iceberg = None, publisher

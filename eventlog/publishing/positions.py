@@ -25,8 +25,10 @@ from eventlog.keyed.slice_pruning import is_plain, rows_needed
 from eventlog.keyed.slices import Run, grouped, readable_runs
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema, Segment, Vector, deleted_rows
+from eventlog.model.schema import to_arrow
 from eventlog.publishing.versions import Exchange, VersionStep
 from eventlog.segments.fragments import POSITION, Reading
+from eventlog.store.parallel import Executors
 from eventlog.store.port import ObjectStore
 
 _ROW_BITS = 40  # of a place: the position in the segment; above them stands the segment's number
@@ -51,7 +53,7 @@ class ChunkSlices:
     @property
     def segments(self) -> list[Segment]:
         """The segments of which rows may be hidden, each once."""
-        return [*{s.id: s for runs in self.merged for run in runs for s in run.segments}.values()]
+        return run_segments(run for runs in self.merged for run in runs)
 
     @property
     def name(self) -> str:
@@ -126,12 +128,14 @@ class ShownRows:
 
     Args:
         store: of the table.
+        executors: merge what `merge_ahead` is given; None: this process does.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore, executors: Executors | None = None) -> None:
+        self._store, self._executors = store, executors
         self._slices: dict[str, tuple[object, ChunkSlices]] = {}
         self._hidden: dict[str, dict[str, Mapping[str, Vector]]] = {}
+        self._ahead: dict[str, Mapping[str, Vector]] = {}  # by the name of a group of runs
 
     def entries(self, snapshot: Snapshot) -> pa.Table:
         """Return the entries of the segments that show rows at a version, in columns.
@@ -143,7 +147,8 @@ class ShownRows:
         """
         if snapshot.merge_rule is None:
             return snapshot.entries()
-        chunks = self.slices(snapshot)
+        chunks = [*self.slices(snapshot)]
+        self.merge_ahead((snapshot, chunk) for chunk in chunks)
         shown = [s for chunk in chunks for s in self._shown(snapshot, chunk)]
         return entry_columns.from_segments(shown)
 
@@ -155,18 +160,25 @@ class ShownRows:
         if step.after.merge_rule is None:
             return step
         changed = sorted({e.chunk for x in step.exchanges for e in (x.before, x.after) if e})
+        sides = {
+            chunk: [
+                (snapshot, chunk_slices(live, rule_of_keys(snapshot)))
+                if live and snapshot is not None
+                else None
+                for snapshot, live in zip((step.before, step.after), both, strict=True)
+            ]
+            for chunk, both in _both(step, changed).items()
+        }
+        self.merge_ahead(side for both in sides.values() for side in both if side)
         exchanges: list[Exchange] = []
-        for chunk, (before, after) in _both(step, changed).items():
+        for chunk, both in sides.items():
             rows_changed = any(
                 x.rows_changed for x in step.exchanges for e in (x.before, x.after)
                 if e and e.chunk == chunk
             )  # fmt: skip
-            states = []
-            for snapshot, live in ((step.before, before), (step.after, after)):
-                shown = []
-                if live and snapshot is not None:
-                    shown = self._shown(snapshot, chunk_slices(live, rule_of_keys(snapshot)))
-                states.append({keys.key_of(s): s for s in shown})
+            states = [
+                {keys.key_of(s): s for s in (self._shown(*side) if side else ())} for side in both
+            ]
             for key in states[0].keys() | states[1].keys():
                 entries = states[0].get(key), states[1].get(key)
                 exchanges.append(Exchange(key, *entries, rows_changed))
@@ -192,6 +204,28 @@ class ShownRows:
                 known = self._slices[chunk] = (state, chunk_slices(live, rule))
             yield known[1]
 
+    def merge_ahead(self, wanted: Iterable[tuple[Snapshot, ChunkSlices]]) -> None:
+        """Have the executors merge what `with_vectors` of these needs. Without any: do nothing.
+
+        What was merged ahead before, and is not known by its time chunk, is forgotten.
+
+        Raises: as `entries`.
+        """
+        if self._executors is None:
+            return
+        groups: dict[str, _Group] = {}
+        merges: dict[int, KeyMerge] = {}
+        for snapshot, slices in wanted:
+            merge = merges.setdefault(snapshot.version, KeyMerge.of(self._store, snapshot))
+            known = self._hidden.get(slices.chunk, {})
+            groups |= {
+                name: (merge, runs)
+                for name, runs in ((name_of_runs(runs), runs) for runs in slices.merged)
+                if name not in known
+            }
+        found = self._executors(merged_groups, [*groups.values()], _group_bytes)
+        self._ahead = dict(zip(groups, found, strict=True))
+
     def with_vectors(self, snapshot: Snapshot, slices: ChunkSlices) -> list[Segment]:
         """Return the segments that have hidden rows, of those that are merged, with vectors.
 
@@ -199,11 +233,12 @@ class ShownRows:
 
         Raises: as `entries`.
         """
-        before = self._hidden.get(slices.chunk, {})
-        names = [name_of_runs(runs) for runs in slices.merged]
+        known = self._hidden.get(slices.chunk, {}) | self._ahead
+        merge = KeyMerge.of(self._store, snapshot)
+        named = {name_of_runs(runs): runs for runs in slices.merged}
         found = self._hidden[slices.chunk] = {
-            name: before[name] if name in before else self._merge(snapshot, runs)
-            for name, runs in zip(names, slices.merged, strict=True)
+            name: known[name] if name in known else merge.vectors(runs)
+            for name, runs in named.items()
         }
         vectors = {id_: vector for some in found.values() for id_, vector in some.items()}
         return [
@@ -218,23 +253,53 @@ class ShownRows:
         shown = [s for s in merged if deleted_rows(s.vector) < s.rows]
         return [*slices.plain, *shown]
 
-    def _merge(self, snapshot: Snapshot, runs: Sequence[Run]) -> Mapping[str, Vector]:
-        """Return the vectors of the segments of a group of runs, by id: one merge of its keys."""
+
+@dataclass(frozen=True, slots=True)
+class KeyMerge:
+    """Finds the rows that one version of a keyed table does not show. Can be pickled.
+
+    Attributes:
+        store: of the table.
+        version: the version, for error messages.
+        table: the id of the table.
+        columns: the table's columns at that version.
+        rule: the merge rule.
+    """
+
+    store: ObjectStore
+    version: int
+    table: str
+    columns: Schema
+    rule: MergeRule
+
+    @classmethod
+    def of(cls, store: ObjectStore, snapshot: Snapshot) -> KeyMerge:
+        """Return that of a version."""
+        rule, columns = rule_of_keys(snapshot), snapshot.stored_schema
+        return cls(store, snapshot.version, snapshot.header.table, columns, rule)
+
+    def vectors(self, runs: Sequence[Run]) -> Mapping[str, Vector]:
+        """Return the vectors of the segments of a group of runs, by id: one merge of its keys.
+
+        Raises:
+            DataLoss: a segment is missing or damaged.
+            Unavailable: the store does not answer.
+        """
         from eventlog.readers.keyed import SliceReader  # noqa: PLC0415 - readers stand above
 
-        segments = [*{s.id: s for run in runs for s in run.segments}.values()]
+        segments = run_segments(runs)
         starts = {s.id: number << _ROW_BITS for number, s in enumerate(segments)}
         reading = PlaceReading(
-            store=self._store,
-            version=snapshot.version,
-            columns=snapshot.stored_schema,
-            table_schema=snapshot.schema.append(POSITION),
+            store=self.store,
+            version=self.version,
+            columns=self.columns,
+            table_schema=to_arrow(self.columns).append(POSITION),
             schema=pa.schema([POSITION]),
-            table=snapshot.header.table,
+            table=self.table,
             starts=starts,
         )
         shown = BitMap64()
-        for batch in SliceReader(reading, rule_of_keys(snapshot)).batches(runs):
+        for batch in SliceReader(reading, self.rule).batches(runs):
             shown |= _places_in(batch)
         vectors = {}
         for segment in segments:
@@ -244,6 +309,27 @@ class ShownRows:
                 positions = BitMap64(array("Q", (place - start for place in hidden)))
                 vectors[segment.id] = Vector(len(positions), encode_bitmap(positions))
         return vectors
+
+
+def run_segments(runs: Iterable[Run]) -> list[Segment]:
+    """Return the segments of runs, each once."""
+    return [*{s.id: s for run in runs for s in run.segments}.values()]
+
+
+_Group = tuple[KeyMerge, tuple[Run, ...]]
+
+
+def merged_groups(groups: Iterable[_Group]) -> Iterator[Mapping[str, Vector]]:
+    """Yield the vectors of each group of runs, as a task of an executor returns them.
+
+    Raises: as `KeyMerge.vectors`.
+    """
+    for merge, runs in groups:
+        yield merge.vectors(runs)
+
+
+def _group_bytes(group: _Group) -> int:
+    return sum(segment.bytes for segment in run_segments(group[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from eventlog.publishing.publication import engine_root
 from eventlog.publishing.versions import VersionStep
 from eventlog.segments.vectors import fetch_bitmap
 from eventlog.session.session import Session
+from eventlog.store.parallel import Executors
 from eventlog.store.retry import retrying
 
 
@@ -36,6 +37,7 @@ class DeltaVersions:
     Args:
         session: of the table.
         writes: whether the objects of vectors are put; if not, nothing may be published.
+        executors: merge the keys of a keyed table; None: this process does.
 
     Attributes:
         first: where the publication begins; None: it is not known yet.
@@ -43,10 +45,12 @@ class DeltaVersions:
             they are not put.
     """
 
-    def __init__(self, session: Session, *, writes: bool) -> None:
+    def __init__(
+        self, session: Session, *, writes: bool, executors: Executors | None = None
+    ) -> None:
         self._session, self._store, self._log = session, session.store, session.log
         self._writes = writes
-        self._shown = ShownRows(session.store)
+        self._shown = ShownRows(session.store, executors)
         self._written: dict[int, Schema | None] = {}
         self._put = retrying(session.clock)
         self.first: int | None = None

@@ -28,6 +28,7 @@ from eventlog.publishing.publication import Publication, always, engine_root
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
 from eventlog.state.small.holds import check_kept
+from eventlog.store.parallel import Executors
 from eventlog.store.retry import retrying
 
 _FORMAT = "delta"
@@ -38,12 +39,13 @@ class DeltaPublisher:
 
     Args:
         session: of the table.
+        executors: merge the keys of a keyed table; None: this process does.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, executors: Executors | None = None) -> None:
         self._session, self._store, self._log = session, session.store, session.log
         self._uri = session.uri
-        self._described = DeltaVersions(session, writes=True)
+        self._described = DeltaVersions(session, writes=True, executors=executors)
         self._checkpoints = CheckpointPublisher(session, self._described)
         self._put = retrying(session.clock)
 

@@ -26,6 +26,7 @@ from eventlog.publishing.publication import Publication, always, successive
 from eventlog.session.session import Session
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import held_from
+from eventlog.store.parallel import Executors
 
 
 class IcebergPublisher:
@@ -36,6 +37,7 @@ class IcebergPublisher:
         scheme: of the URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was published
             before, else that of the table's own URI.
         format_version: of Iceberg: 2 or 3; None: as it was published before, else 2.
+        executors: merge the keys of a keyed table; None: this process does.
 
     Raises:
         Corrupt: another program wrote under `metadata/`.
@@ -49,6 +51,7 @@ class IcebergPublisher:
         *,
         scheme: str | None = None,
         format_version: int | None = None,
+        executors: Executors | None = None,
     ) -> None:
         self._session, self._store, self._uri = session, session.store, session.uri
         listing = list_iceberg(session, scheme=scheme, format_version=format_version)
@@ -56,7 +59,7 @@ class IcebergPublisher:
         self._published = set(listing.published)
         self._horizon = listing.head.meta.horizon
         self._objects = PublishedObjects(session, listing.sizes)
-        self._described = IcebergVersions(session, listing, self._objects)
+        self._described = IcebergVersions(session, listing, self._objects, executors)
 
     def is_current(self) -> bool:
         """Return whether what this publisher knows of the objects holds still. Two small GETs.

@@ -45,7 +45,7 @@ from eventlog.publishing.positions import ShownRows, published_schema, shows_sto
 from eventlog.session.session import Session
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import held_from, root_of
-from eventlog.store.parallel import each
+from eventlog.store.parallel import Executors, each
 
 
 class IcebergVersions:
@@ -55,17 +55,22 @@ class IcebergVersions:
         session: of the table.
         listing: what is published.
         objects: those that are put, or compared.
+        executors: merge the keys of a keyed table; None: this process does.
 
     Attributes:
         oldest: the oldest version that vacuum keeps; what only older ones need is not put.
     """
 
     def __init__(
-        self, session: Session, listing: IcebergListing, objects: PublishedObjects
+        self,
+        session: Session,
+        listing: IcebergListing,
+        objects: PublishedObjects,
+        executors: Executors | None = None,
     ) -> None:
         self._uri, self._store, self._log = session.uri, session.store, session.log
         self._form = listing.form
-        self._shown = ShownRows(session.store)
+        self._shown = ShownRows(session.store, executors)
         self._manifests = ManifestPublisher(session, objects, self._shown)
         rule = listing.head.merge_rule
         self._makes_rows = rule is not None and not shows_stored_rows(rule)

@@ -233,6 +233,11 @@ class ManifestPublisher:
         name = form.name(compact_json([*uris, *(form.place(one.key) for one in hiding)]))
         key = f"{PREFIX}snap-{name}.avro"
         if put and key not in self.objects.sizes:
+            self._shown.merge_ahead(
+                (snapshot, one.slices)
+                for one in hiding
+                if one.key not in self._records and one.key not in self.objects.sizes
+            )
             for one in hiding:
                 found += self._hides(one, form, snapshot)
             self.objects.put(key, manifest_list_bytes(found, form.format_version), same_avro)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, driver_option, start_driver
 from eventlog.errors import InvalidInput
 from eventlog.publishing import Publication, follow, publish, unpublish
 from eventlog.publishing.following import published
@@ -52,6 +52,9 @@ _MOST_SPANS = 6  # of successive versions that are listed
     "--every", type=click.FloatRange(min=0.1, max=86_400), default=1.5, show_default=True,
     help="With --follow: the longest time between two looks for a commit, in seconds.",
 )  # fmt: skip
+@driver_option(
+    "Where the keys of a keyed table are merged: in this process, or on Spark's executors."
+)
 def publish_(
     place: Place, *, format_name: str, following: bool, every: float, **options: Any
 ) -> None:
@@ -61,6 +64,7 @@ def publish_(
     segments, and version 7 is version 7 there. Run it again after commits; it continues from what
     is published. With --follow it does so by itself; SIGINT and SIGTERM end it.
     """
+    start_driver(options["driver"])
     if not following:
         _say(place, publish(place.open(), format_name, **options))
         return
