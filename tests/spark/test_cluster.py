@@ -22,13 +22,16 @@ from support.distribution import SHORT_JVM
 
 from eventlog import Table, readers
 from eventlog.format import keys
-from eventlog.writers import append
+from eventlog.fsck.check import fsck
+from eventlog.publishing import publish, unpublish
+from eventlog.writers import append, upsert
 
 pytestmark = pytest.mark.long  # six JVMs; test_write and test_read show the same on local[2]
 
 SPARK = Path(pyspark.__file__).parent
 JOB = Path(__file__).with_name("cluster_job.py")
-START_S, JOB_S = 60, 240
+START_S, JOB_S = 60, 480
+KINDS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
 
 
 def make_home(folder):
@@ -132,21 +135,78 @@ def drive(master, tmp_path):
     return run
 
 
-def test_an_audit_has_the_same_report_where_an_executor_was_killed(drive, tmp_path, s3, bucket):
-    kinds = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC"))])
-    table = Table.create(f"s3://{bucket}/table", kinds, time_column="ts")
-    days = [{"id": n, "ts": 1357516800000000 + n * 86_400_000_000} for n in range(12)]
-    append(table, pa.Table.from_pylist(days, schema=kinds))
+@pytest.fixture
+def plain(bucket):
+    """A table of twelve days, the segment of one of which is damaged."""
+    table = Table.create(f"s3://{bucket}/plain", KINDS, time_column="ts")
+    append(table, days(12))
     key = keys.key_of(table.refresh().segments()[5])
     body = table.store.get(key)
     table.store.delete([key])
     table.store.put_if_absent(key, body[:-1] + b"x")
-    marker = tmp_path / "begun"
-    given = {"uri": table.uri, "storage": s3.storage_options(), "marker": str(marker)}
-    said_of = drive(JOB.with_name("audit_job.py"), given)
+    return table, key
+
+
+@pytest.fixture
+def keyed(bucket):
+    """A keyed table with rows to merge in four days, and a key frame at a late version."""
+    table = Table.create(
+        f"s3://{bucket}/keyed",
+        KINDS,
+        time_column="ts",
+        key="id",
+        buckets=2,
+        properties={"keyframe_commits": "3"},
+    )
+    for count in (4, 3, 3, 2):
+        upsert(table, days(count))
+    return table
+
+
+def days(count):
+    """A row a day."""
+    made = [{"id": n, "ts": 1357516800000000 + n * 86_400_000_000} for n in range(count)]
+    return pa.Table.from_pylist(made, schema=KINDS)
+
+
+def under(store, *prefixes):
+    """The objects below some prefixes, by key."""
+    return {row.key: store.get(row.key) for prefix in prefixes for row in store.list(prefix)}
+
+
+def test_long_work_has_the_same_results_where_executors_were_killed(
+    drive, tmp_path, s3, plain, keyed
+):
+    table, damaged = plain
+    folder, storage = tmp_path / "marks", s3.storage_options()
+    folder.mkdir()
+    given = {"storage": storage, "folder": str(folder), "copy": f"{keyed.uri}-copy"}
+    said_of = drive(
+        JOB.with_name("executors_job.py"), given | {"plain": table.uri, "keyed": keyed.uri}
+    )
     assert said_of["equal"]
-    assert [finding["key"] for finding in said_of["report"]["findings"]] == [key]
-    assert marker.read_text().count("begun") > 12  # the task of the killed executor began again
+    assert [finding["key"] for finding in said_of["report"]["findings"]] == [damaged]
+    last = keyed.refresh().version
+    assert said_of["copied"] + said_of["filled"] == last  # version 0 came with the first
+    assert said_of["filled"] > 0
+    copied = Table.open(given["copy"], storage_options=storage)
+    rows = under(keyed.store, keys.SEGMENTS_PREFIX, keys.LOG_PREFIX)
+    assert under(copied.store, keys.SEGMENTS_PREFIX, keys.LOG_PREFIX) == rows
+    assert fsck(copied, checksums=True).ok
+    for name, prefixes in {
+        "delta": ("_delta_log/", "_delta_vectors/"),
+        "iceberg": ("metadata/",),
+    }.items():
+        assert said_of[name] == last
+        there = under(keyed.store, *prefixes)
+        unpublish(keyed, name, dry_run=False)
+        publish(keyed, name)
+        assert there
+        assert under(keyed.store, *prefixes) == there
+    assert fsck(keyed).ok
+    for marker in ("audit", "copy", "backfill", "delta", "iceberg"):
+        # An executor was killed, and its task began again.
+        assert (folder / f"{marker}.killed").exists(), marker
 
 
 def test_two_workers_write_and_read_what_the_driver_says(drive, tmp_path, s3, bucket):
