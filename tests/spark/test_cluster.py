@@ -24,7 +24,7 @@ from eventlog import Table, readers
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
-from eventlog.writers import append, upsert
+from eventlog.writers import append, overwrite, upsert
 
 pytestmark = pytest.mark.long  # six JVMs; test_write and test_read show the same on local[2]
 
@@ -158,7 +158,9 @@ def keyed(bucket):
         buckets=2,
         properties={"keyframe_commits": "3"},
     )
-    for count in (4, 3, 3, 2):
+    upsert(table, days(4))
+    overwrite(table, days(4))  # so that a backfill has segments to copy
+    for count in (3, 3, 2):
         upsert(table, days(count))
     return table
 
