@@ -15,8 +15,16 @@ from eventlog.compaction import vacuum
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish
+from eventlog.publishing.delta.translation import checkpoints
+from eventlog.publishing.delta.translation.delta_commits import (
+    beginning,
+    checkpoint_key,
+    delta_commit_key,
+    without_files,
+)
+from eventlog.publishing.versions import version_steps
 from eventlog.store.local import LocalStore
-from eventlog.writers import append, delete
+from eventlog.writers import append, delete, upsert
 
 CHECKPOINT, HINT = "_delta_log/_last_checkpoint", "metadata/version-hint.text"
 
@@ -186,4 +194,30 @@ def test_a_checkpoint_of_another_program_has_commands_that_mend(tmp_path):
     assert finding.key == f"_delta_log/{4:020d}.checkpoint.parquet"
     assert finding.message.startswith("another program wrote this checkpoint")
     follow_advice(table)
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize("spoil", ["its files", "its checkpoint"])
+def test_a_keyed_version_with_a_checkpoint_that_lost_its_files_is_reported(
+    tmp_path, monkeypatch, spoil
+):
+    """A version that a publisher begins with has no files in its commit either."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 2)
+    table = create(LocalStore(str(tmp_path)), key=("name", "at"), buckets=2)
+    for number in range(3):
+        upsert(table, events(2, day=number))
+    publish(table, "delta")
+    assert findings(table) == []
+    key = delta_commit_key(2)
+    if spoil == "its files":
+        left = without_files(table.store.get(key))
+    else:  # as of a publisher that began there, and then its checkpoint was lost
+        (step,) = version_steps(table.session.log, 2, 2)
+        left = beginning(step)
+        table.store.delete([checkpoint_key(2)])
+    table.store.delete([key])
+    table.store.put_if_absent(key, left)
+    assert ("error", key, 2) in findings(table)
+    follow_advice(table)
+    assert DeltaTable(path_of(table)).version() == 3
     assert findings(table) == []

@@ -222,6 +222,13 @@ PUBLICATIONS = (
         "test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at",
     ),
     mutant(
+        "lost-files-taken-for-a-beginning",
+        "V2",
+        "the version at which a publisher begins is marked, and others have their files",
+        becomes("delta_commit(replace(step, exchanges=()), {})"),
+        "test_a_keyed_version_with_a_checkpoint_that_lost_its_files_is_reported",
+    ),
+    mutant(
         "publication-behind-the-horizon",
         "V2",
         "a publication goes on at the horizon where a vacuum overtook it",

@@ -124,7 +124,9 @@ class DeltaVersions:
         Raises:
             DataLoss: a segment of a keyed table is missing or damaged.
         """
-        step = replace(step, exchanges=()) if self._is_bare(step) else self._shown.step(step)
+        if self._is_begun(step):
+            return delta_commits.beginning(step)
+        step = self._shown.step(step)
         entries = (
             (exchange.key, entry)
             for exchange in step.exchanges
@@ -148,12 +150,13 @@ class DeltaVersions:
             DataLoss: a segment of a keyed table is missing or damaged.
             KeyNotFound: a vector of a version that is kept is missing.
         """
-        bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
-        if not files or self._is_bare(step):
+        begun = delta_commits.beginning(step)
+        if there == begun:
+            # against bare-commit-of-another-publisher-refused
+            return self._is_begun(step) or self._may_begin_at(step.after)
+        if not files or self._is_begun(step):
+            bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
             return delta_commits.without_files(there) == bare
-        # against bare-commit-of-another-publisher-refused
-        if there == bare and (not step.exchanges or self._is_begun_at(step.after)):
-            return True
         try:
             return there == self.expected(step)
         except KeyNotFound:
@@ -172,8 +175,8 @@ class DeltaVersions:
             return True
         return False
 
-    def _is_bare(self, step: VersionStep) -> bool:
-        """Return whether the commit of a version lacks files.
+    def _is_begun(self, step: VersionStep) -> bool:
+        """Return whether the publication begins with a version, and its commit lacks files.
 
         That of the first version of a keyed table does: which rows the version before showed may be
         known no longer, and its checkpoint has all files.
@@ -181,8 +184,8 @@ class DeltaVersions:
         version = step.after.version
         return version > 0 and version == self.first and step.after.merge_rule is not None
 
-    def _is_begun_at(self, snapshot: Snapshot) -> bool:
-        """Return whether a publisher that began at this version may have put a bare commit of it.
+    def _may_begin_at(self, snapshot: Snapshot) -> bool:
+        """Return whether a publisher may have begun at a version that is not the first one.
 
         As one does that a vacuum overtook, while another one publishes older versions still. Its
         checkpoint has all files, so that readers need none of the commit.

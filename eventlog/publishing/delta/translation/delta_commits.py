@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import UnsetType
@@ -22,7 +24,7 @@ from eventlog.publishing.delta.translation.statistics import StatisticsWriter
 from eventlog.publishing.versions import Exchange, VersionStep
 
 LOG_PREFIX = "_delta_log/"
-TABLE, COMMIT = "eventlog.table", "eventlog.commit"
+TABLE, COMMIT, BEGINS = "eventlog.table", "eventlog.commit", "eventlog.begins"
 # By key and hash of the bitmap, which `vector_name` returns.
 Vectors = Mapping[tuple[str, str], DeltaVector]
 
@@ -59,15 +61,27 @@ def in_commit_time(snapshot: Snapshot) -> int:
     return max([time_ms, *(fix.old + version - fix.version for fix in before)])
 
 
-def delta_commit(step: VersionStep, vectors: Vectors) -> bytes:
+def beginning(step: VersionStep) -> bytes:
+    """Return Delta's commit of a version that its publisher begins with, without files.
+
+    Its checkpoint has them. It is marked, since another commit that lacks its files lost them.
+    """
+    # against lost-files-taken-for-a-beginning
+    return delta_commit(replace(step, exchanges=()), {}, {BEGINS: True})
+
+
+def delta_commit(
+    step: VersionStep, vectors: Vectors, marks: Mapping[str, Any] = MappingProxyType({})
+) -> bytes:
     """Return the bytes of Delta's commit of a version.
 
     Args:
         step: the version, and its difference from the one before.
         vectors: those of the entries before and after, by `vector_name`.
+        marks: further fields of its `commitInfo`.
     """
     after, before = step.after, step.before
-    actions: list[dict[str, Any]] = [{"commitInfo": _provenance(after)}]
+    actions: list[dict[str, Any]] = [{"commitInfo": {**_provenance(after), **marks}}]
     for name, of in (("protocol", protocol), ("metaData", metadata)):
         if before is None or of(before) != of(after):
             actions.append({name: of(after)})
