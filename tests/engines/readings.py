@@ -184,10 +184,15 @@ def by_datafusion_delta(place, question):
 @cache
 def duckdb_with_extensions():
     """Return a connection of this process that has the extensions for Delta and Iceberg."""
+    return connected_with("avro", "iceberg", "delta")
+
+
+def connected_with(*extensions):
+    """Return a new connection to DuckDB that has these extensions."""
     import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for name in ("avro", "iceberg", "delta"):
+    for name in extensions:
         package = __import__(f"duckdb_extension_{name}")
         (library,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
         connection.execute(f"LOAD '{library}'")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import duckdb_writes
 import pyarrow as pa
 from readings import HERE, OTHERS, SPARKS, duckdb_with_extensions
 from spark_sessions import DELTA, ICEBERG, release
@@ -476,6 +477,11 @@ PROGRAMS = (
     Program("pyiceberg", "pyiceberg", HERE, "iceberg", "registered", PYICEBERG),
     Program("Polars", "polars", HERE, "iceberg", "registered", POLARS_ICEBERG),
     Program("Daft", "daft", OTHERS, "iceberg", "registered", DAFT_ICEBERG),
+    *(
+        Program("DuckDB", "duckdb", OTHERS, "iceberg", "registered", duckdb_writes.REGISTERED, form)
+        for form in (2, 3)
+    ),
+    Program("DuckDB", "duckdb", OTHERS, "iceberg", "`COPY`", duckdb_writes.BY_PATH),
     *(
         Program("Spark", "pyspark", home, "delta", f"delta-spark {release(jar)}", SPARK_DELTA)
         for home, jar in zip(SPARKS, DELTA.values(), strict=True)

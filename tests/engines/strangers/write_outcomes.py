@@ -6,7 +6,8 @@ import re
 _GUARDS = re.compile(r"eventlog[.-]read-?only|v999999999|GC is disabled", re.IGNORECASE)
 REFUSED, OTHERWISE, LEFT = "refused", "not possible", "refused, and left files"
 NOTHING, WROTE, GOES_ON = "no change", "wrote, publisher stops", "wrote, publisher goes on"
-_KINDS = (REFUSED, LEFT, OTHERWISE, NOTHING, WROTE, GOES_ON)
+OVER_HINT = "wrote over the hint, publisher stops"
+_KINDS = (REFUSED, LEFT, OTHERWISE, NOTHING, WROTE, OVER_HINT, GOES_ON)
 
 
 def is_refusal(error):
