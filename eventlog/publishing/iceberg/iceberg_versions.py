@@ -188,6 +188,7 @@ class IcebergVersions:
             default_spec=spec_of(meta.layout.granularity, types[time_column]),
             times={s.version: effective_time(meta.clock, s.version, s.time) for s in listed},
             tags=tags_of(meta),
+            time_column=time_column,
         )
 
     def _place(self, key: str) -> str:

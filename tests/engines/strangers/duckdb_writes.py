@@ -36,6 +36,10 @@ REGISTERED = {
     "delete of all": _registered("DELETE FROM {table}"),
     "update": _registered("UPDATE {table} SET name = 'theirs' WHERE id = 6"),
     "merge": _registered(MERGE),
+    "merge of new rows": _registered(
+        f"MERGE INTO {{table}} AS t USING (SELECT 99 AS id) AS s ON t.id = s.id "
+        f"WHEN NOT MATCHED THEN INSERT VALUES ({ROW})"
+    ),
     "truncate": _registered("TRUNCATE {table}"),
     "properties": _registered("CALL set_iceberg_table_properties({table}, {{'team': 'they'}})"),
     "columns": _registered("ALTER TABLE {table} ADD COLUMN more INTEGER"),

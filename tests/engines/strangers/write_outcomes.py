@@ -3,7 +3,11 @@
 import re
 
 # What a refusal by a guard has in its text, whatever the program.
-_GUARDS = re.compile(r"eventlog[.-]read-?only|v999999999|GC is disabled", re.IGNORECASE)
+_GUARDS = re.compile(
+    r"eventlog[.-]read-?only|v999999999|GC is disabled"
+    r"|sorted iceberg table|only supports merge-on-read",  # as DuckDB says
+    re.IGNORECASE,
+)
 REFUSED, OTHERWISE, LEFT = "refused", "not possible", "refused, and left files"
 NOTHING, WROTE, GOES_ON = "no change", "wrote, publisher stops", "wrote, publisher goes on"
 OVER_HINT = "wrote over the hint, publisher stops"

@@ -31,6 +31,9 @@ GUARD = {
     "gc.enabled": "false",
     "write.format.default": NO_FORMAT,
     "write.delete.format.default": NO_FORMAT,
+    # DuckDB does not look at these formats: it refuses to delete rows where others write files
+    # again, and to insert into a table with a sort order.
+    **{f"write.{change}.mode": "copy-on-write" for change in ("delete", "update", "merge")},
     # Bounds enclose values and need not be values: no answer to min() and max().
     "write.metadata.metrics.default": "counts",
 }
@@ -161,6 +164,7 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     default_spec: int,
     times: Mapping[int, int],
     tags: Mapping[str, int],
+    time_column: int,
 ) -> bytes:
     """Return the bytes of the metadata file of the last one of some versions.
 
@@ -174,6 +178,7 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         default_spec: the id of the one that new segments have.
         times: when each of the versions was committed, ms UTC, clock corrections applied.
         tags: versions by the names of their tags; those that are not listed are left out.
+        time_column: the id of the event-time column.
     """
     last = snapshots[-1]
     listed = [_snapshot(s, times[s.version], format_version) for s in snapshots]
@@ -190,8 +195,9 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         "default-spec-id": default_spec,
         "partition-specs": [*specs],
         "last-partition-id": LAST_PARTITION_FIELD,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 1,
+        # Of new files: those that are there name none.
+        "sort-orders": [{"order-id": 1, "fields": [_by_time(time_column)]}],
         "properties": {**GUARD, VERSION_PROPERTY: str(last.version)},
         "current-snapshot-id": snapshot_id(last.version),
         "refs": _refs(snapshots, tags),
@@ -205,6 +211,11 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     if format_version > 2:
         document["next-row-id"] = 0  # rows have no ids: as in a table that was format 2 before
     return compact_json(document).encode()
+
+
+def _by_time(column: int) -> dict[str, Any]:
+    order = {"direction": "asc", "null-order": "nulls-first"}
+    return {"transform": "identity", "source-id": column, **order}
 
 
 def published_snapshots(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
