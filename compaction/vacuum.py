@@ -37,7 +37,7 @@ from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
 from eventlog.publishing.delta.delta_removal import cut_delta
-from eventlog.publishing.iceberg.iceberg_removal import cut_iceberg
+from eventlog.publishing.iceberg.iceberg_cut import cut_iceberg
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks

@@ -4,9 +4,11 @@ import re
 import shlex
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 from support.builders import create, events
 from support.published import objects_of, path_of
 
@@ -220,4 +222,62 @@ def test_a_keyed_version_with_a_checkpoint_that_lost_its_files_is_reported(
     assert ("error", key, 2) in findings(table)
     follow_advice(table)
     assert DeltaTable(path_of(table)).version() == 3
+    assert findings(table) == []
+
+
+def behind(tmp_path, change, **options):
+    """Publish to Iceberg, change the table, and let a vacuum pass what is published."""
+    table = published(tmp_path, "iceberg", 1, **options)
+    change(table)
+    append(table, events(2, day=1))
+    table.clock.advance(10**9)
+    vacuum(table, retention=timedelta(0), staging=timedelta(0), dry_run=False)
+    return table
+
+
+WAYS_ON = {
+    "nothing": (lambda t: None, r"`eventlog publish iceberg \S+` publishes them"),
+    "a reserved name, renamed since": (
+        lambda t: t.add_columns([pa.field("_pos", pa.int64())]),
+        r"`eventlog publish iceberg \S+ --from \d+` publishes the newest",
+    ),
+    "a default": (
+        lambda t: t.add_columns([pa.field("more", pa.int64())], {"more": 7}),
+        r"unpublish iceberg \S+ --run`, then .* --format-version 3`.*has a default",
+    ),
+    "a reserved name": (
+        lambda t: t.add_columns([pa.field("_pos", pa.int64())]),
+        r"`eventlog unpublish iceberg \S+ --run` takes these back, since version .*_pos",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAYS_ON)
+def test_vacuum_and_fsck_name_the_command_by_which_iceberg_goes_on(tmp_path, caplog, name):
+    change, advice = WAYS_ON[name]
+    table = behind(tmp_path, change)
+    if "renamed" in name:  # the horizon is at a version that has the old name
+        table.rename_column("_pos", "more")
+    (found,) = fsck(table).findings
+    assert (found.severity, found.key, found.version) == ("warning", metadata(1), 1)
+    assert re.search(advice, found.message), found.message
+    assert "versions above 1 are not published as Iceberg" in caplog.text
+    follow_advice(table)
+    assert findings(table) == []
+
+
+def test_what_a_refused_write_of_pyiceberg_left_is_a_warning(tmp_path):
+    table = published(tmp_path / "t", "iceberg")
+    catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("n")
+    place = f"file://{path_of(table)}/{metadata(2)}"
+    before = objects_of(table, "metadata/").keys()
+    with pytest.raises(ValueError, match="eventlog-read-only"):
+        catalog.register_table("n.t", place).overwrite(events(1))
+    left = objects_of(table, "metadata/").keys() - before
+    assert {key.rpartition(".")[2] for key in left} == {"avro"}
+    assert {*findings(table)} == {("warning", key, None) for key in left}
+    assert all("harmless" in finding.message for finding in fsck(table).findings)
+    assert publish(table, "iceberg").put == 0
+    follow_advice(table)
     assert findings(table) == []

@@ -409,3 +409,56 @@ def test_publishers_beside_changes_and_vacuums_leave_what_one_publication_puts()
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_more_publishers_beside_changes_and_vacuums(seed):
     disturbed(seed, 60)
+
+
+def deleted_again(store):
+    """A row that is deleted, restored, and later deleted again: by the same file of positions."""
+    t = create(store)
+    append(t, events(9))
+    (segment,) = [segment.id for segment in live(t.refresh())]
+    delete_rows(t, {segment: [0]})
+    t.restore(1)
+    publish(t, "iceberg")
+    t.clock.advance(3_600_000)
+    delete_rows(t, {segment: [0]})
+    return t
+
+
+def cut_to_the_restore(t):
+    """Vacuum all versions below the restore."""
+    half = timedelta(minutes=30)
+    vacuum(t, retention=half, staging=half, dry_run=False)
+    assert t.refresh().meta.horizon == 3
+
+
+def positions_of(t):
+    return {key: body for key, body in objects_of(t, "metadata/").items() if "/deletes-" in key}
+
+
+def test_a_publisher_puts_again_what_a_vacuum_took_before_it_named_it():
+    spy = Spy(MemoryStore())
+    t = deleted_again(spy.inner)
+    before = positions_of(t)
+
+    def overtaken(key):
+        if key == "metadata/v4.metadata.json":
+            spy.before_put = lambda key: None
+            cut_to_the_restore(Table(spy.inner, t.clock))
+            assert positions_of(t) == {}
+
+    spy.before_put = overtaken
+    assert publish(Table(spy, t.clock), "iceberg", version=4).put == 1
+    assert positions_of(t) == before
+    assert len(before) == 1
+    assert fsck(t).ok
+
+
+def test_a_vacuum_puts_again_what_a_publisher_named_before_it_took_it():
+    store = MemoryStore()
+    t = deleted_again(store)
+    before = positions_of(t)
+    slow = SlowDelete(store, lambda: publish(Table(store, t.clock), "iceberg"), "metadata/")
+    cut_to_the_restore(Table(slow, t.clock))
+    assert "metadata/v4.metadata.json" in objects_of(t, "metadata/")
+    assert positions_of(t) == before
+    assert fsck(t).ok

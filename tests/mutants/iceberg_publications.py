@@ -168,4 +168,32 @@ ICEBERG_PUBLICATIONS = (
         becomes("[*old, *sorted(below)]"),
         "test_an_interrupted_cut_of_iceberg_is_continued",
     ),
+    mutant(
+        "cut-takes-what-is-published-meanwhile",
+        "V2",
+        "a vacuum puts again what it deleted and a publisher named meanwhile",
+        never,
+        "test_a_vacuum_puts_again_what_a_publisher_named_before_it_took_it",
+    ),
+    mutant(
+        "published-while-a-vacuum-deletes",
+        "V2",
+        "a publisher puts again what a vacuum deleted before it named it",
+        skip,
+        "test_a_publisher_puts_again_what_a_vacuum_took_before_it_named_it",
+    ),
+    mutant(
+        "lost-files-of-iceberg-unreported",
+        "V2",
+        "a publication that ends below the horizon is reported",
+        never,
+        "test_vacuum_and_fsck_name_the_command_by_which_iceberg_goes_on",
+    ),
+    mutant(
+        "advice-that-is-refused",
+        "V2",
+        "the advice for a publication is a command that works",
+        always,
+        "test_vacuum_and_fsck_name_the_command_by_which_iceberg_goes_on",
+    ),
 )

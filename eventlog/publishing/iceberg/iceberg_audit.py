@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound
-from eventlog.publishing.iceberg.iceberg_listing import list_iceberg
+from eventlog.publishing.iceberg.iceberg_cut import behind_the_horizon
+from eventlog.publishing.iceberg.iceberg_listing import IcebergListing, list_iceberg
 from eventlog.publishing.iceberg.iceberg_removal import check_owner
 from eventlog.publishing.iceberg.iceberg_versions import IcebergVersions
 from eventlog.publishing.iceberg.manifest_publisher import (
@@ -25,7 +26,10 @@ from eventlog.publishing.publication import PublicationProblem, audited, made_ag
 from eventlog.session.session import Session
 
 _WRONG = "the object is not what this table is published as"
-_OTHER = "the object is no part of the publication"
+_LEFT = (
+    "no reader looks at this object, which a write of another program left that was refused: it is "
+    "harmless. Delete it; or take it away with the whole publication"
+)
 
 
 class ComparedObjects(PublishedObjects):
@@ -85,13 +89,8 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
     described = IcebergVersions(session, listing, objects)
     again = _published_again(described, listing.published)
     mend = made_again("iceberg", session.uri, again, *listing.form.options(session.uri))
-    for key in found:
-        if not is_published_key(key):
-            yield PublicationProblem(f"{_OTHER}: {mend}", key, None)
-    if BARRIER not in found:
-        advice = f"{command('publish', 'iceberg', session.uri)} puts it again"
-        yield PublicationProblem(f"the object is missing: {advice}", BARRIER, None)
-    else:
+    yield from _of_listing(session, listing, mend)
+    if BARRIER in listing.sizes:
         objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
     yield from _of_metadata(session, described, published, mend)
     for message, key in objects.problems:
@@ -115,6 +114,22 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
             HINT,
             None,
         )
+
+
+def _of_listing(
+    session: Session, listing: IcebergListing, mend: str
+) -> Iterator[PublicationProblem]:
+    """Yield what the keys of objects alone show to be wrong."""
+    for key in listing.sizes:
+        if not is_published_key(key):
+            yield PublicationProblem(f"{_LEFT}: {mend}", key, None, "warning")
+    horizon, newest = listing.head.meta.horizon, max(listing.published)
+    if newest < horizon:  # against lost-files-of-iceberg-unreported
+        message = behind_the_horizon(session, newest, horizon)
+        yield PublicationProblem(message, metadata_key(newest), newest, "warning")
+    if BARRIER not in listing.sizes:
+        advice = f"{command('publish', 'iceberg', session.uri)} puts it again"
+        yield PublicationProblem(f"the object is missing: {advice}", BARRIER, None)
 
 
 def _of_metadata(

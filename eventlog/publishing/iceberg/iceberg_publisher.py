@@ -6,10 +6,11 @@ a killed one is followed by another. The hint comes last: it is the only object 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from eventlog.errors import InvalidInput, KeyNotFound
 from eventlog.publishing import versions
+from eventlog.publishing.iceberg.iceberg_cut import put_lost_objects
 from eventlog.publishing.iceberg.iceberg_listing import list_iceberg
 from eventlog.publishing.iceberg.iceberg_versions import IcebergVersions
 from eventlog.publishing.iceberg.manifest_publisher import (
@@ -100,7 +101,8 @@ class IcebergPublisher:
         self._compare_newest()
         wanted = self._wanted(first, last)
         new = [version for version in wanted if version not in self._published]
-        put, reached = 0, max(self._published, default=-1)
+        put: list[int] = []
+        reached = max(self._published, default=-1)
         if BARRIER not in self._objects.sizes:  # against dropped-with-its-directory
             self._objects.put(BARRIER, BARRIER_BODY, bytes.__eq__)
         try:
@@ -113,15 +115,18 @@ class IcebergPublisher:
                 body = self._described.expected(version)
                 self._objects.put(metadata_key(version), body, bytes.__eq__)
                 self._published.add(version)
-                put += 1
+                put.append(version)
         finally:
-            self._put_hint(changed=put > 0)
+            self._put_hint(changed=bool(put))
+            self._look_after(put)
         if not self._published:
             self._described.expected(wanted[-1])  # raises
         first, newest = min(self._published), max(self._published)
         behind = max(0, reached - newest)
         spans = tuple(successive(self._published))
-        return Publication(self._uri, "iceberg", first, newest, put, self._location, behind, spans)
+        return Publication(
+            self._uri, "iceberg", first, newest, len(put), self._location, behind, spans
+        )
 
     def _wanted(self, first: int | None, last: int | None) -> range:
         head, held = self._session.refresh(), held_from(self._store.forks)
@@ -141,6 +146,16 @@ class IcebergPublisher:
         for version in (min(first, target), target):
             check_kept(head.meta, head.version, version, self._uri, held=held)
         return range(first, target + 1)
+
+    def _look_after(self, put: Collection[int]) -> None:
+        """Put again what a vacuum deleted that these versions name. One GET if none may have.
+
+        A vacuum deletes nothing but what versions below the horizon name; so where none of them was
+        listed, all that was listed stays.
+        """
+        if not put or min(self._published) >= self._session.refresh().meta.horizon:
+            return
+        put_lost_objects(self._session, put)  # against published-while-a-vacuum-deletes
 
     def _compare_newest(self) -> None:
         """Check, once, that the newest metadata is that of this log.
