@@ -107,3 +107,16 @@ def test_a_barrier_that_is_lost_is_found_and_put_again():
     t.store.put_if_absent("metadata/v1.gz.metadata.json", b"theirs")
     with pytest.raises(Corrupt, match="another program wrote it"):
         publish(t, "iceberg")
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_programs_that_look_at_no_format_find_a_sort_order_and_no_merge_on_read(
+    tmp_path, format_version
+):
+    t, theirs = registered(tmp_path, format_version)
+    (order,) = theirs.sort_order().fields
+    assert theirs.schema().find_column_name(order.source_id) == "at"
+    modes = {theirs.properties[f"write.{change}.mode"] for change in ("delete", "update", "merge")}
+    assert modes == {"copy-on-write"}
+    assert set(theirs.inspect.files()["sort_order_id"].to_pylist()) == {None}
+    assert theirs.scan().to_arrow().num_rows == t.scan().count()

@@ -23,6 +23,8 @@ spec.loader.exec_module(write_outcomes)
         ("Invalid file format: eventlog-read-only", True, "refused, and left files"),
         ("Cannot expire snapshots: GC is disabled", False, "refused"),
         ("Failed to read file: t/metadata/v999999999.gz.metadata.json", False, "refused"),
+        ("INSERT into a sorted iceberg table is not supported yet.", False, "refused"),
+        ("DuckDB-Iceberg only supports merge-on-read for updates/deletes", False, "refused"),
         ("a mistake of the test", False, "not possible"),
         (None, False, "no change"),
         (None, True, "wrote, publisher stops"),
