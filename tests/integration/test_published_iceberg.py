@@ -596,7 +596,6 @@ def test_old_versions_go_and_what_later_ones_need_stays(tmp_path):
     publish(table)
     whole, last = objects(table.store), table.session.head().version
     assert cut_iceberg(table.session, 0, run=True) == ()
-    assert cut_iceberg(table.session, last + 1, run=True) == ()  # none would be left
     foreseen = cut_iceberg(table.session, 8, run=False)
     assert objects(table.store) == whole
     assert cut_iceberg(table.session, 8, run=True) == foreseen
@@ -708,7 +707,8 @@ def test_an_audit_compares_each_object(format_version):
     table.store.put_if_absent("metadata/stranger.avro", b"")
     (problem,) = audit_iceberg(table.session)
     assert problem.key == "metadata/stranger.avro"
-    assert problem.message.startswith("the object is no part of the publication: `eventlog ")
+    assert problem.severity == "warning"  # it is no metadata file: no reader sees it
+    assert "it is harmless" in problem.message
     assert objects(table.store).items() - {("metadata/stranger.avro", b"")} == whole.items()
 
 
