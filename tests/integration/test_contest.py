@@ -35,7 +35,7 @@ def ran(folder, *arguments):
         [sys.executable, "-P", *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         env=environment,
         cwd=folder,
     )
@@ -64,7 +64,7 @@ def test_two_programs_append_beside_compaction_without_java(tmp_path):
 
 
 @pytest.mark.demo
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_whole_contest_leaves_a_table_that_its_commands_explore(tmp_path):
     out, environment = ran(tmp_path, "-m", "eventlog.cli", "demo")
     assert "\x1b" not in out
@@ -82,7 +82,7 @@ def test_the_whole_contest_leaves_a_table_that_its_commands_explore(tmp_path):
             [sys.executable, "-P", "-m", "eventlog.cli", *words[1:]],
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=800,
             env=environment,
             cwd=tmp_path,
         )

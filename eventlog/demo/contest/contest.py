@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -61,6 +61,7 @@ def run_contest(wanted: ContestPlan, terminal: Terminal | None = None) -> Contes
     check_packages(_NEEDED, "eventlog-tables[demo]")
     folder = _new_folder(wanted.folder)
     with ExitStack() as stack:
+        stack.callback(_remove_empty, folder)
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
         return _Contest(wanted, folder, Board(terminal)).play(work, stack)
 
@@ -181,7 +182,7 @@ class _Contest:
 
     def _leave_out(self, post: Post, crew: Crew) -> None:
         """Go on without a library of which a participant did not start."""
-        why = f"it did not start: {crew.last_words(post)}"
+        why = f"it did not start: {crew.last_words(post.format)}"
         if post.format == OWN:
             raise EventLogError(f"eventlog in a program of its own: {why}")
         self._result.absent[post.format] = why
@@ -279,6 +280,12 @@ def _new_folder(wanted: str | None) -> Path:
     except OSError as error:
         raise InvalidInput(f"{error}: name another folder with --local") from error
     return folder
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folder of a run that did not come to its table."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _title(name: str) -> str:

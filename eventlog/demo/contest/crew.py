@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TextIO
 
 from eventlog.demo.contest import participant
 from eventlog.demo.contest.participant import Assignment, ParticipantReport
@@ -44,12 +46,17 @@ class Crew:
         folder: for what they print on standard error.
     """
 
-    def __init__(self, posts: Iterable[Post], folder: Path) -> None:
+    def __init__(self, posts: Sequence[Post], folder: Path) -> None:
         self._folder = folder
         self._reports: queue.Queue[tuple[Post, ParticipantReport]] = queue.Queue()
-        self._programs = {post: self._start(post) for post in posts}
-        for post, program in self._programs.items():
-            threading.Thread(target=self._read, args=(post, program), daemon=True).start()
+        self._commands: dict[Post, TextIO] = {}
+        self._ids: dict[Post, int] = {}  # of those that are ready and have not ended
+        self._programs: list[tuple[str, subprocess.Popen[bytes]]] = []
+        formats = dict.fromkeys(post.format for post in posts)
+        teams = [[post for post in posts if post.format == name] for name in formats]
+        # Elsewhere a fork may break what a library has loaded.
+        for team in teams if sys.platform == "linux" else [[post] for post in posts]:
+            self._programs.append((team[0].format, self._start(team)))
 
     def __enter__(self) -> Self:
         return self
@@ -60,10 +67,8 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for program in self._programs.values():
-            program.kill()
-        for program in self._programs.values():
-            program.communicate()
+        for name in dict(self._programs):
+            self.dismiss(name)
 
     def give(self, assignments: Mapping[Post, Assignment]) -> None:
         """Give each participant its assignment; it opens its table and reports that it is ready."""
@@ -72,7 +77,7 @@ class Crew:
 
     def go(self) -> None:
         """Let all of them begin."""
-        for post in self._programs:
+        for post in self._commands:
             self._send(post, "go")
 
     def stop(self, posts: Iterable[Post]) -> None:
@@ -82,14 +87,21 @@ class Crew:
 
     def end(self, post: Post) -> None:
         """End one at once, whatever it does."""
-        self._programs[post].kill()
+        if (number := self._ids.get(post)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
 
     def dismiss(self, format_name: str) -> None:
         """End all that use one format, and forget them."""
-        for post in [each for each in self._programs if each.format == format_name]:
-            program = self._programs.pop(post)
-            program.kill()
-            program.wait()
+        for name, program in self._programs:
+            if name == format_name:
+                # A participant that was forked is in the group of the one that was started.
+                with suppress(ProcessLookupError):
+                    os.killpg(program.pid, signal.SIGKILL)
+                program.wait()
+        for post in [each for each in self._commands if each.format == format_name]:
+            with suppress(OSError):
+                self._commands.pop(post).close()
 
     def next_report(self, timeout_s: float) -> tuple[Post, ParticipantReport] | None:
         """Return the next report of anyone, or None if there is none for so long."""
@@ -98,41 +110,63 @@ class Crew:
         except queue.Empty:
             return None
 
-    def last_words(self, post: Post) -> str:
-        """Return the end of what a participant printed on standard error, on one line."""
-        text = self._errors(post).read_text(errors="replace")
+    def last_words(self, format_name: str) -> str:
+        """Return the end of what those of one format printed on standard error, on one line."""
+        text = self._errors(format_name).read_text(errors="replace")
         return " ".join(text.split())[-_LAST_CHARACTERS:]
 
-    def _start(self, post: Post) -> subprocess.Popen[str]:
+    def _start(self, team: Sequence[Post]) -> subprocess.Popen[bytes]:
+        """Start the participants with one format: one program, which forks."""
+        theirs: list[tuple[int, int]] = []
+        for post in team:
+            commands, to_commands = os.pipe()
+            from_reports, reports = os.pipe()
+            theirs.append((commands, reports))
+            self._commands[post] = open(to_commands, "w", buffering=1)  # noqa: PTH123, SIM115
+            source = open(from_reports)  # noqa: PTH123, SIM115 - the thread closes it
+            threading.Thread(target=self._read, args=(post, source), daemon=True).start()
         environment = {n: v for n, v in os.environ.items() if not n.startswith("AWS_")}
-        with self._errors(post).open("w") as errors:
-            return subprocess.Popen(  # noqa: S603 - this interpreter, and a file beside this one
-                [sys.executable, "-P", "-W", "ignore", participant.__file__, post.format],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+        pairs = [f"{commands}:{reports}" for commands, reports in theirs]
+        with self._errors(team[0].format).open("a") as errors:
+            program = subprocess.Popen(  # noqa: S603 - this interpreter, a file beside this one
+                [
+                    sys.executable,
+                    "-P",
+                    "-W",
+                    "ignore",
+                    participant.__file__,
+                    team[0].format,
+                    *pairs,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
                 stderr=errors,
-                text=True,
+                pass_fds=[descriptor for pair in theirs for descriptor in pair],
                 env=environment | _ENVIRONMENT,
                 start_new_session=True,  # Ctrl-C reaches this program, which ends the others
             )
+        for pair in theirs:
+            for descriptor in pair:
+                os.close(descriptor)
+        return program
 
-    def _errors(self, post: Post) -> Path:
-        return self._folder / f"{post.format}-{post.number}.log"
+    def _errors(self, format_name: str) -> Path:
+        return self._folder / f"{format_name}.log"
 
     def _send(self, post: Post, line: str) -> None:
-        stream = self._programs[post].stdin
-        try:
-            if stream is not None:
-                stream.write(f"{line}\n")
-                stream.flush()
-        except BrokenPipeError:
-            pass  # it has ended, and its last report says so
+        # One that has ended has said so in its last report.
+        with suppress(BrokenPipeError):
+            self._commands[post].write(f"{line}\n")
 
-    def _read(self, post: Post, program: subprocess.Popen[str]) -> None:
+    def _read(self, post: Post, source: TextIO) -> None:
         ended = False
-        for line in program.stdout or ():
-            report: ParticipantReport = json.loads(line)
-            ended = ended or report["did"] == "end"
-            self._reports.put((post, report))
+        with source:
+            for line in source:
+                report: ParticipantReport = json.loads(line)
+                if report["did"] == "ready":
+                    self._ids[post] = report["pid"]
+                ended = ended or report["did"] == "end"
+                self._reports.put((post, report))
+        self._ids.pop(post, None)
         if not ended:
             self._reports.put((post, {"did": "gone"}))

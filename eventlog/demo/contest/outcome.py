@@ -31,7 +31,7 @@ class ContestPlan:
     beside: tuple[str, ...] = ("deltalake",)
     limit_s: float = 5.0
     patience_s: float = 1.5
-    own_limit_s: float = 200.0
+    own_limit_s: float = 600.0
 
 
 @dataclass(slots=True)

@@ -1,18 +1,18 @@
-"""One program of the contest: it appends its rows, or compacts the table until it is stopped.
+"""Programs of the contest: each appends its rows, or compacts the table until it is stopped.
 
-    python participant.py eventlog|deltalake
+    python participant.py eventlog|deltalake IN:OUT…
 
-Reads a line of JSON (`Assignment`) from standard input, opens the table, prints `{"did": "ready"}`,
-and begins at the next line. Prints a line of JSON about everything that it did
-(`ParticipantReport`). One more line, or the end of standard input, stops it after what is under
-way.
-
-Imports only the library that it uses, since many of these programs start at once.
+Imports the library, and then becomes as many programs as there are pairs of file descriptors: a
+fork is cheaper than an import. Each reads a line of JSON (`Assignment`) from IN, opens the table,
+writes `{"did": "ready"}` to OUT, and begins at the next line. It writes a line of JSON about
+everything that it did (`ParticipantReport`). One more line, or the end of IN, stops it after what
+is under way.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +49,7 @@ class ParticipantReport(TypedDict, total=False):
         did: `ready`; `append`: a batch was acknowledged; `raise`: an append or a pass of the
             compaction raised; `pass`: a pass of the compaction ended; `end`: nothing is left to
             do; `gone` (reported by `crew`): the program ended in the middle of something.
+        pid: of the program that is ready.
         rows: of the batch.
         committed: number of rewrites that the pass committed.
         failed: number of rewrites that it did not.
@@ -56,6 +57,7 @@ class ParticipantReport(TypedDict, total=False):
     """
 
     did: str
+    pid: int
     rows: int
     committed: int
     failed: int
@@ -259,31 +261,57 @@ def _raised(error: Exception) -> ParticipantReport:
 
 
 def main(arguments: list[str]) -> None:
-    """Take part with the format that the first argument names."""
+    """Take part with the format that is named first, once for each pair of descriptors."""
     table = FORMATS[arguments[0]]()
-    line = sys.stdin.readline()
-    if not line:
+    pairs = [tuple(map(int, pair.split(":"))) for pair in arguments[1:]]
+    if len(pairs) == 1:
+        _serve(table, *pairs[0])
         return
-    assignment: Assignment = json.loads(line)
-    table.locate(assignment["uri"], assignment["options"])
-    table.open()
-    _say({"did": "ready"})
-    if not sys.stdin.readline():
-        return
-    stop = threading.Event()
-    threading.Thread(target=_stop_after_a_line, args=(stop,), daemon=True).start()
-    for report in take_part(table, assignment, stop):
-        _say(report)
+    for mine in pairs:
+        if os.fork() == 0:
+            # Whoever waits for the end of a pipe must not wait for another program's copy of it.
+            for others in pairs:
+                if others != mine:
+                    _close(others)
+            _serve(table, *mine)
+            return
+    for pair in pairs:
+        _close(pair)
+    for _ in pairs:
+        os.wait()
 
 
-def _stop_after_a_line(stop: threading.Event) -> None:
-    sys.stdin.readline()
-    stop.set()
+def _serve(table: Format, source: int, target: int) -> None:
+    with open(source) as commands, open(target, "w", buffering=1) as reports:
+
+        def say(report: ParticipantReport) -> None:
+            reports.write(json.dumps(report) + "\n")
+
+        line = commands.readline()
+        if not line:
+            return
+        assignment: Assignment = json.loads(line)
+        table.locate(assignment["uri"], assignment["options"])
+        table.open()
+        say({"did": "ready", "pid": os.getpid()})
+        if not commands.readline():
+            return
+        stop = threading.Event()
+
+        def await_stop() -> None:
+            commands.readline()
+            stop.set()
+
+        threading.Thread(target=await_stop, daemon=True).start()
+        for report in take_part(table, assignment, stop):
+            say(report)
+        sys.stderr.flush()
+        os._exit(0)  # the thread reads from a descriptor that nobody closes
 
 
-def _say(report: ParticipantReport) -> None:
-    sys.stdout.write(json.dumps(report) + "\n")
-    sys.stdout.flush()
+def _close(pair: Sequence[int]) -> None:
+    for descriptor in pair:
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

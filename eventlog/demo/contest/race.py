@@ -88,7 +88,7 @@ def run_race(
             if report["did"] == "gone" and post.format == teams[0].format:
                 raise EventLogError(
                     f"participant {post.number} of {post.format} broke off: "
-                    f"{crew.last_words(post) or 'no output'}"
+                    f"{crew.last_words(post.format) or 'no output'}"
                 )
         calls.decide(teams, at_s, wanted)
         crew.stop(calls.stop)

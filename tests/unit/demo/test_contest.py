@@ -378,6 +378,18 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
+    def no_flights(every):
+        raise EventLogError(f"no flights of every {every} days")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(flights, "load", no_flights)
+    (tmp_path / "eventlog-demo").mkdir()
+    with pytest.raises(EventLogError, match="no flights of every 7 days"):
+        run_contest(ContestPlan(writers=1, every=7, beside=()))
+    assert [path.name for path in tmp_path.iterdir()] == ["eventlog-demo"]
+
+
 def test_a_folder_with_something_in_it_is_refused(tmp_path):
     (tmp_path / "rows.csv").touch()
     with pytest.raises(AlreadyExists, match="is not empty: name another folder"):
