@@ -29,7 +29,7 @@ def load(spark: SparkSession, uri: str, day: date) -> int:
     )
     # One app id a day, so that days may be loaded in any order. With one id for all of them, and
     # the day as the sequence, a day before the last one loaded would count as done.
-    return append(flights, uri, time_column="time_hour", app_id=f"load-flights-{day}", app_seq=0)
+    return append(uri, flights, time_column="time_hour", app_id=f"load-flights-{day}", app_seq=0)
 
 
 def main() -> None:

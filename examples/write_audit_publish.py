@@ -72,7 +72,7 @@ def load(spark: SparkSession, uri: str, day: date, flights: DataFrame) -> int | 
     name = branch_of(day)
     with suppress(AlreadyExists):  # a run that did not come to its end: nothing is written twice
         table.branch(name)
-    append(flights, uri, branch=name, app_id=f"load-flights-{day}", app_seq=0)
+    append(uri, flights, branch=name, app_id=f"load-flights-{day}", app_seq=0)
     wrong = problems(read(spark, uri, branch=name, where=f"time_hour >= '{day}'"))
     if wrong:
         return wrong

@@ -7,6 +7,7 @@ look as if they chose its rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -215,6 +216,11 @@ def located(uri: str, branch: str | None) -> str:
     """Return the root URI of a table, or of its branch.
 
     Raises:
-        InvalidInput: no branch may have this name.
+        InvalidInput: it is not a URI, or no branch may have this name.
     """
+    if not isinstance(uri, str | os.PathLike):
+        raise InvalidInput(
+            f"{type(uri).__name__} is not the root of a table: its URI comes first, as in "
+            "append(uri, df)"
+        )
     return uri if branch is None else branch_uri(str(uri), branch)

@@ -23,17 +23,17 @@ class Eventlog(upsert_systems.Eventlog):
     def create(self, spark, rows, name):
         from eventlog.writers.spark import append
 
-        append(rows, self.root(name), time_column=TIME, granularity="hour")
+        append(self.root(name), rows, time_column=TIME, granularity="hour")
 
     def delete(self, spark, name, where):
         from eventlog.writers.spark import delete
 
-        delete(spark, self.root(name), where=where)
+        delete(self.root(name), spark, where=where)
 
     def update(self, spark, name):
         from eventlog.writers.spark import update
 
-        update(spark, self.root(name), {"value": "value + 1"}, "mark = 2")
+        update(self.root(name), spark, {"value": "value + 1"}, "mark = 2")
 
     def read(self, spark, name):
         from eventlog.readers.spark import read

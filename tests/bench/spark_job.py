@@ -131,7 +131,7 @@ def _writes(spark, source, places):
         default = spark.conf.get(BYTE_BOUND)
         spark.conf.set(BYTE_BOUND, NO_BOUND)
         try:
-            append(source, str(places / "unbound"), time_column="t")
+            append(str(places / "unbound"), source, time_column="t")
         finally:
             spark.conf.set(BYTE_BOUND, default)
 
@@ -142,7 +142,7 @@ def _writes(spark, source, places):
     writes = {
         "parquet": lambda: source.write.parquet(str(places / "parquet")),
         "parquet, zstd": lambda: source.write.options(**AS_EVENTLOG).parquet(str(places / "zstd")),
-        "append()": lambda: append(source, str(places / "append"), time_column="t"),
+        "append()": lambda: append(str(places / "append"), source, time_column="t"),
     }
     if has_data_sources():  # Spark 4, which has the bound too
         writes |= {"append(), batches without a bound on bytes": without_bound}

@@ -64,13 +64,13 @@ class Eventlog:
         from eventlog.compaction import run
         from eventlog.writers.spark import upsert
 
-        upsert(rows, self.root(name), time_column=KEY[0], key=KEY, buckets=BUCKETS)
+        upsert(self.root(name), rows, time_column=KEY[0], key=KEY, buckets=BUCKETS)
         run(Table.open(self.root(name)))
 
     def upsert(self, spark, rows, name):
         from eventlog.writers.spark import upsert
 
-        upsert(rows, self.root(name))
+        upsert(self.root(name), rows)
 
     def read(self, spark, name, columns):
         from eventlog.readers.spark import read

@@ -51,14 +51,14 @@ def save_and_read(spark, uri, storage):
     times = "timestamp_seconds(1357516800 + id * 8640) as ts"
     rows = spark.range(0, 80, 1, 4).selectExpr("id", times, "concat('name-', id) as name")
     first = rows.where("id < 40")
-    found = {"version": append(first, uri, time_column="ts", storage_options=storage)}
+    found = {"version": append(uri, first, time_column="ts", storage_options=storage)}
     rest = rows.where("id >= 40")
     options = {f"storage.{name}": value for name, value in storage.items()}
     if has_data_sources():
         rest.write.format("eventlog").mode("append").options(**options).save(uri)
         found["source"] = ids(spark.read.format("eventlog").options(**options).load(uri))
     else:
-        append(rest, uri, storage_options=storage)
+        append(uri, rest, storage_options=storage)
     # The JVM reaches S3 only with hadoop-aws.
     for engine in ("arrow", "jvm") if uri.startswith("file") else ("arrow",):
         found[engine] = ids(read(spark, uri, engine=engine, storage_options=storage))

@@ -102,7 +102,7 @@ def save(way):
     def write(df, uri, mode="append", **options):
         options.setdefault("timeColumn", "ts")
         if way == "functions":
-            (append if mode == "append" else overwrite)(df, uri, **_arguments(options))
+            (append if mode == "append" else overwrite)(uri, df, **_arguments(options))
         else:
             df.write.format("eventlog").mode(mode).options(**options).save(uri)
 

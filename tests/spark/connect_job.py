@@ -48,7 +48,7 @@ def save_and_read(spark, uri, storage):
     times = "timestamp_seconds(1357516800 + id * 8640) as ts"
     rows = spark.range(0, 60, 1, 2).selectExpr("id", times, "concat('name-', id) as `a.name`")
     once = {"app_id": "job", "app_seq": 1, "storage_options": storage}
-    first = [append(rows.where("id < 40"), uri, time_column="ts", **once) for _ in range(2)]
+    first = [append(uri, rows.where("id < 40"), time_column="ts", **once) for _ in range(2)]
     options = {f"storage.{name}": value for name, value in storage.items()}
     rest = rows.where("id >= 40")
     rest.write.format("eventlog").mode("append").options(**options).save(uri)
@@ -76,11 +76,11 @@ def upsert_and_read(spark, uri, storage):
         return spark.range(first, end, 1, 2).selectExpr("id", times, f"'{name}' as name")
 
     keyed = {"time_column": "ts", "key": "id", "buckets": 4}
-    upsert(rows(0, 20, "old"), uri, **keyed, storage_options=storage)
+    upsert(uri, rows(0, 20, "old"), **keyed, storage_options=storage)
     options = {f"storage.{name}": value for name, value in storage.items()}
     feed = rows(10, 30, "new").selectExpr("*", "if(id < 12, 'd', 'u') as _op")
     feed.write.format("eventlog").mode("append").options(**options).save(uri)
-    delete(spark.range(28, 30), uri, storage_options=storage)
+    delete(uri, spark.range(28, 30), storage_options=storage)
     frames = {
         "source": spark.read.format("eventlog").options(**options).load(uri),
         "function": read(spark, uri, storage_options=storage),

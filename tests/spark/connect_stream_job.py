@@ -31,7 +31,7 @@ def saving(uri, storage_options, lost):
         from eventlog.writers.spark import append  # noqa: PLC0415
 
         once = {"app_id": "checkpoint-1", "app_seq": number}
-        append(batch, uri, time_column="ts", storage_options=storage_options, **once)
+        append(uri, batch, time_column="ts", storage_options=storage_options, **once)
         if not Path(lost).exists():
             Path(lost).touch()
             raise ConnectionError("lost after the commit")

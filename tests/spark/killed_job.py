@@ -26,7 +26,7 @@ def main():
     rows = spark.range(0, 40, 1, 2).selectExpr("id", times, "concat('name-', id) as name")
     if way == "functions":
         die_at_commit(when, jvm)
-        append(rows, uri, app_id="job", app_seq=1)
+        append(uri, rows, app_id="job", app_seq=1)
     source = dying_source()
     spark.dataSource.register(source)
     rows.write.format(source.name()).mode("append").options(

@@ -67,7 +67,7 @@ def main():
 
     def save(batch, number):
         at("save")
-        eventlog.writers.spark.append(batch, target, app_id="copy", app_seq=number)
+        eventlog.writers.spark.append(target, batch, app_id="copy", app_seq=number)
         at("saved")
 
     around_commits(at)

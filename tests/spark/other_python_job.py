@@ -37,7 +37,7 @@ def main(uri):
     del os.environ["PYSPARK_PYTHON"]
     said["rows"] = eventlog.readers.spark.read(spark, uri, engine="arrow").count()
     rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) ts")
-    append(rows, uri)
+    append(uri, rows)
     said["all rows"] = eventlog.readers.spark.read(spark, uri).count()
     if source:
         try:

@@ -15,10 +15,10 @@ def ids_of(frame):
 @pytest.fixture
 def branched(events, local_uri):
     """A table of five rows, and a branch with three more, which its parent does not have."""
-    append(events(5), local_uri, time_column="ts")
+    append(local_uri, events(5), time_column="ts")
     Table.open(local_uri).branch("audit")
-    assert append(events(3, first=10), local_uri, branch="audit") == 3
-    append(events(1, first=90), local_uri)
+    assert append(local_uri, events(3, first=10), branch="audit") == 3
+    append(local_uri, events(1, first=90))
     return local_uri
 
 
@@ -30,7 +30,7 @@ def test_a_branch_is_read_and_written_by_functions(spark, branched, events):
     assert ids_of(read(spark, branched, version=1, branch="audit")) == list(range(5))
     assert choose_engine(spark, branched, branch="audit").engine in ("arrow", "jvm")
     with pytest.raises(TableNotFound, match="no branch 'none'"):
-        append(events(1), branched, branch="none", time_column="ts")
+        append(branched, events(1), branch="none", time_column="ts")
     with pytest.raises(InvalidInput, match="not a branch's name"):
         read(spark, branched, branch="a/b")
 
@@ -69,4 +69,4 @@ def test_a_job_is_told_that_its_branch_was_deleted(spark, branched, events):
             frame.collect()
         assert "DataLoss" not in str(caught.value)
     with pytest.raises(Exception, match="branch 'audit'"):
-        append(late, branched, branch="audit")
+        append(branched, late, branch="audit")

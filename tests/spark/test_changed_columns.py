@@ -79,18 +79,18 @@ def test_chains_of_changes_read_back_at_every_version(spark, tmp_path, seed):
 WRITES = {
     "append": append,
     "overwrite": overwrite,
-    "where": lambda df, uri, **more: overwrite(df, uri, where="id < 100", **more),
-    "merge": lambda df, uri, **more: merge(df, uri, "ID", **more),
+    "where": lambda uri, df, **more: overwrite(uri, df, where="id < 100", **more),
+    "merge": lambda uri, df, **more: merge(uri, df, "ID", **more),
 }
 
 
 @pytest.mark.parametrize("verb", WRITES)
 def test_the_table_evolves_where_asked(events, local_uri, verb):
-    append(events(3), local_uri, time_column="ts")
+    append(local_uri, events(3), time_column="ts")
     wide = events(2).selectExpr("*", "id * 2L as more")
     with pytest.raises(InvalidInput, match="'more'"):
-        WRITES[verb](wide, local_uri)
-    WRITES[verb](wide, local_uri, evolve=True)
+        WRITES[verb](local_uri, wide)
+    WRITES[verb](local_uri, wide, evolve=True)
     table = Table.open(local_uri)
     assert table.session.head().schema.names == ["id", "ts", "name", "more"]
     assert scan(table, where="more = 2").count() == 1
@@ -103,10 +103,10 @@ def late(df):
 
 @pytest.mark.parametrize("verb", WRITES)
 def test_refused_rows_of_frames_say_which_version_has_their_columns(events, local_uri, verb):
-    version = append(events(3), local_uri, time_column="ts")
+    version = append(local_uri, events(3), time_column="ts")
     told = f"no row was committed, but version {version + 1} has the new columns"
     with pytest.raises(Exception, match=told):
-        WRITES[verb](late(events(2)), local_uri, evolve=True)
+        WRITES[verb](local_uri, late(events(2)), evolve=True)
     assert Table.open(local_uri).session.head().version == version + 1
     assert Table.open(local_uri).session.head().schema.names == ["id", "ts", "name", "more"]
 
@@ -114,11 +114,11 @@ def test_refused_rows_of_frames_say_which_version_has_their_columns(events, loca
 def test_an_overwrite_that_is_refused_after_its_tasks_says_which_version_has_the_columns(
     events, local_uri
 ):
-    version = append(events(3), local_uri, time_column="ts")
+    version = append(local_uri, events(3), time_column="ts")
     told = f"no row was committed, but version {version + 1} has the new columns"
     with pytest.raises(InvalidInput, match=told):
         overwrite(
-            events(2).selectExpr("*", "id as more"), local_uri, start="2013-01-08", evolve=True
+            local_uri, events(2).selectExpr("*", "id as more"), start="2013-01-08", evolve=True
         )
 
 
@@ -142,8 +142,8 @@ def test_columns_of_frames_have_any_capitals(events, local_uri, save, ids):
     save(events(3), local_uri)
     upper = events(2, first=3).toDF("ID", "Ts", "NAME")
     save(upper, local_uri)
-    merge(upper, local_uri, "Id", when_matched={"NAME": "upper(Source.name)"})
-    overwrite(events(1).toDF("ID", "Ts", "NAME"), local_uri, where="Id = 0")
+    merge(local_uri, upper, "Id", when_matched={"NAME": "upper(Source.name)"})
+    overwrite(local_uri, events(1).toDF("ID", "Ts", "NAME"), where="Id = 0")
     assert ids(local_uri) == [0, 1, 2, 3, 4]
     names = scan(Table.open(local_uri), ["name"]).to_table()["name"].to_pylist()
     assert sorted(names) == ["NAME-3", "NAME-4", "name-0", "name-1", "name-2"]
@@ -151,7 +151,7 @@ def test_columns_of_frames_have_any_capitals(events, local_uri, save, ids):
 
 
 def test_upserts_evolve_the_table(events, local_uri, rows_of):
-    upsert(events(2), local_uri, time_column="ts", key="id")
+    upsert(local_uri, events(2), time_column="ts", key="id")
     wide = events(2, first=1).selectExpr("ID", "ts", "name", "'x' as more", "'u' as _op")
-    upsert(wide, local_uri, evolve=True)
+    upsert(local_uri, wide, evolve=True)
     assert rows_of(local_uri).column("more").to_pylist() == [None, "x", "x"]

@@ -266,7 +266,7 @@ def test_s4_6_a_stream_of_changes_keeps_a_copy(spark, local_uri, tmp_path):
             "id", "ts", "n", "_version AS at", "if(_change = 'delete', 'd', 'u') AS _op"
         )
         keyed = {"time_column": "ts", "key": "id", "order_by": "at"}
-        spark_upsert(changes, copy, app_id="copy", app_seq=number, **keyed)
+        spark_upsert(copy, changes, app_id="copy", app_seq=number, **keyed)
 
     for _ in range(2):
         for _ in range(4):

@@ -88,13 +88,13 @@ def _same(store):
 
 UNIT = {"app_id": "job", "app_seq": 1}
 CHANGES = {
-    "delete": lambda spark, rows, uri: delete(spark, uri, where="id in (3, 12)", **UNIT),
+    "delete": lambda spark, rows, uri: delete(uri, spark, where="id in (3, 12)", **UNIT),
     "update": lambda spark, rows, uri: update(
-        spark, uri, {"name": "concat(name, '!')"}, "id in (3, 12)", **UNIT
+        uri, spark, {"name": "concat(name, '!')"}, "id in (3, 12)", **UNIT
     ),
-    "overwrite": lambda spark, rows, uri: overwrite(rows, uri, where="id in (3, 12)", **UNIT),
+    "overwrite": lambda spark, rows, uri: overwrite(uri, rows, where="id in (3, 12)", **UNIT),
     "merge": lambda spark, rows, uri: merge(
-        rows, uri, "id", when_matched={"name": "concat(name, '!')"}, **UNIT
+        uri, rows, "id", when_matched={"name": "concat(name, '!')"}, **UNIT
     ),
 }
 CHANGED = {3: "name-3!", 12: "name-12!"}
@@ -118,7 +118,7 @@ def test_a_change_of_rows_whose_driver_dies_at_any_call_is_made_once(  # noqa: P
         return list(zip(*(rows.column(c).to_pylist() for c in ("id", "name")), strict=True))
 
     act, most = CHANGES[name], 40
-    append(events(20), local_uri, time_column="ts")
+    append(local_uri, events(20), time_column="ts")
     rows = events(40).where(f"id = 12 or (id = 30 and {name == 'merge'})")
     for at in range(1, most):
         copied = tmp_path / str(at)

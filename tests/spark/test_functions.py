@@ -28,13 +28,18 @@ def staged(uri):
 
 def test_what_is_no_frame_of_spark_is_refused(local_uri):
     with pytest.raises(InvalidInput, match="a Spark DataFrame was expected, not Table"):
+        append(local_uri, pa.table({"id": [1]}), time_column="id")
+
+
+def test_the_table_comes_first(local_uri):
+    with pytest.raises(InvalidInput, match="Table is not the root of a table: its URI comes first"):
         append(pa.table({"id": [1]}), local_uri, time_column="id")
 
 
 @pytest.mark.everyday
 def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
-    first = append(events(25), root_uri, time_column="ts", order_by=["id"])
-    second = append(events(5, first=25), root_uri)
+    first = append(root_uri, events(25), time_column="ts", order_by=["id"])
+    second = append(root_uri, events(5, first=25))
     assert (first, second) == (1, 2)
     assert rows_of(root_uri).column("id").to_pylist() == list(range(30))
     wanted = sorted(events(30).collect())
@@ -47,20 +52,20 @@ def test_the_rows_of_a_frame_become_a_version(events, root_uri, rows_of, spark):
 @pytest.mark.shows("idempotent re-run")
 def test_a_unit_of_work_takes_effect_once_and_stages_nothing_again(events, local_uri, rows_of):
     unit = {"app_id": "load", "app_seq": 7}
-    version = append(events(5), local_uri, time_column="ts", **unit)
+    version = append(local_uri, events(5), time_column="ts", **unit)
     before = staged(local_uri)
-    assert append(events(5), local_uri, **unit) == version
-    assert append(events(5), local_uri, app_id="load", app_seq=6) == version
-    assert overwrite(events(1), local_uri, **unit) == version
+    assert append(local_uri, events(5), **unit) == version
+    assert append(local_uri, events(5), app_id="load", app_seq=6) == version
+    assert overwrite(local_uri, events(1), **unit) == version
     assert staged(local_uri) == before
     assert rows_of(local_uri).num_rows == 5
 
 
 def test_a_unit_of_work_before_the_last_one_is_warned_of(events, local_uri, caplog):
-    append(events(5), local_uri, time_column="ts", app_id="load", app_seq=7)
-    append(events(5), local_uri, app_id="load", app_seq=7)
+    append(local_uri, events(5), time_column="ts", app_id="load", app_seq=7)
+    append(local_uri, events(5), app_id="load", app_seq=7)
     assert not caplog.records
-    append(events(5), local_uri, app_id="load", app_seq=6)
+    append(local_uri, events(5), app_id="load", app_seq=6)
     (record,) = caplog.records
     assert "app 'load' is at sequence 7 already (version 1), so that sequence 6" in record.message
 
@@ -77,59 +82,59 @@ def test_the_example_loads_days_in_any_order(spark, local_uri, rows_of):
 
 @pytest.mark.everyday
 def test_an_overwrite_replaces_a_range_or_everything(events, local_uri, rows_of):
-    append(events(30), local_uri, time_column="ts")
+    append(local_uri, events(30), time_column="ts")
     day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
-    assert overwrite(events(2, first=10), local_uri, where=day) == 2
+    assert overwrite(local_uri, events(2, first=10), where=day) == 2
     assert rows_of(local_uri).column("id").to_pylist() == [*range(12), *range(20, 30)]
-    assert overwrite(events(1), local_uri, start="2013-01-07", end="2013-01-09") == 3
+    assert overwrite(local_uri, events(1), start="2013-01-07", end="2013-01-09") == 3
     assert rows_of(local_uri).column("id").to_pylist() == [0, *range(20, 30)]
-    assert overwrite(events(3), local_uri) == 4
+    assert overwrite(local_uri, events(3)) == 4
     assert rows_of(local_uri).num_rows == 3
 
 
 def test_an_overwrite_keeps_what_came_after_the_version_it_read(events, local_uri, rows_of):
-    read_version = append(events(5), local_uri, time_column="ts")
-    append(events(3, first=5), local_uri)
-    overwrite(events(2, first=20), local_uri, read_version=read_version)
+    read_version = append(local_uri, events(5), time_column="ts")
+    append(local_uri, events(3, first=5))
+    overwrite(local_uri, events(2, first=20), read_version=read_version)
     assert rows_of(local_uri).column("id").to_pylist() == [5, 6, 7, 20, 21]
     with pytest.raises(CommitConflict):
-        overwrite(events(1), local_uri, read_version=read_version, isolation="serializable")
+        overwrite(local_uri, events(1), read_version=read_version, isolation="serializable")
 
 
 def test_a_save_that_makes_many_small_segments_says_what_to_do(spark, local_uri, caplog):
     time = "timestamp_seconds(1357516800 + id % 26 * 86400) as ts"
     tasks = spark.range(0, 104, 1, 4).selectExpr("id", time)
-    append(tasks, local_uri, time_column="ts")
+    append(local_uri, tasks, time_column="ts")
     [message] = [record.getMessage() for record in caplog.records]
     assert "104 segments for 26 chunks" in message
     assert "repartition the DataFrame" in message
     caplog.clear()
-    append(tasks.repartition(4, "ts"), local_uri)
+    append(local_uri, tasks.repartition(4, "ts"))
     assert not caplog.records
 
 
 def test_an_empty_frame_commits_nothing_unless_it_replaces(events, local_uri, rows_of):
-    version = append(events(5), local_uri, time_column="ts")
-    assert append(events(5).where("id > 9"), local_uri) == version
-    assert overwrite(events(5).where("id > 9"), local_uri) == version + 1
+    version = append(local_uri, events(5), time_column="ts")
+    assert append(local_uri, events(5).where("id > 9")) == version
+    assert overwrite(local_uri, events(5).where("id > 9")) == version + 1
     assert rows_of(local_uri).num_rows == 0
 
 
 def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
     with pytest.raises(TableNotFound, match="time_column"):
-        append(events(5), local_uri)
-    append(events(5), local_uri, time_column="ts")
+        append(local_uri, events(5))
+    append(local_uri, events(5), time_column="ts")
     before = staged(local_uri)
     for call, message in (
-        (lambda: append(events(5), local_uri, time_column="id"), "the existing table has 'ts'"),
-        (lambda: append(events(5), local_uri, granularity="hour"), "the existing table has 'day'"),
-        (lambda: append(events(5), local_uri, app_id="a"), "app_id and app_seq together"),
-        (lambda: append(events(5).selectExpr("*", "1 x"), local_uri), "unknown columns: 'x'"),
-        (lambda: append(events(5), local_uri, memory_bytes=1), "memory_bytes"),
-        (lambda: overwrite(events(5), local_uri, isolation="none"), "snapshot, serializable"),
-        (lambda: overwrite(events(5), local_uri, where="id + 3"), "not a boolean condition"),
+        (lambda: append(local_uri, events(5), time_column="id"), "the existing table has 'ts'"),
+        (lambda: append(local_uri, events(5), granularity="hour"), "the existing table has 'day'"),
+        (lambda: append(local_uri, events(5), app_id="a"), "app_id and app_seq together"),
+        (lambda: append(local_uri, events(5).selectExpr("*", "1 x")), "unknown columns: 'x'"),
+        (lambda: append(local_uri, events(5), memory_bytes=1), "memory_bytes"),
+        (lambda: overwrite(local_uri, events(5), isolation="none"), "snapshot, serializable"),
+        (lambda: overwrite(local_uri, events(5), where="id + 3"), "not a boolean condition"),
         (
-            lambda: overwrite(events(5), local_uri, where="ts >= '2013-01-07'", start="2013-01-07"),
+            lambda: overwrite(local_uri, events(5), where="ts >= '2013-01-07'", start="2013-01-07"),
             "means the same as replaceWhere",
         ),
     ):
@@ -139,20 +144,20 @@ def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
 
 
 def test_rows_that_do_not_fit_fail_the_job_and_commit_nothing(events, local_uri):
-    append(events(5), local_uri, time_column="ts")
+    append(local_uri, events(5), time_column="ts")
     bad = events(20, partitions=1).selectExpr("id", "if(id % 10 = 7, null, ts) ts", "name")
     with pytest.raises(Exception, match="2 event times are null, for example row id=7"):
-        append(bad, local_uri)
+        append(local_uri, bad)
     assert Table.open(local_uri).session.head().version == 1
 
 
 def test_requests_of_a_save_and_a_load(spark, s3, bucket, events):
     uri = f"s3://{bucket}/t"
-    append(events(3, partitions=1), uri, time_column="ts")  # proves once that the store is atomic
+    append(uri, events(3, partitions=1), time_column="ts")  # proves once that the store is atomic
     frame = events(3, first=3, partitions=1)
     frame.cache().count()
     with s3.measure() as counts:
-        append(frame, uri)
+        append(uri, frame)
     # Two to open, one segment, one commit; one more if the job took longer than a second.
     assert (counts.put, counts.list) == (2, 1)
     assert counts.get in (1, 2)
@@ -168,8 +173,8 @@ def test_requests_of_a_save_and_a_load(spark, s3, bucket, events):
 def test_requests_of_a_cold_read(s3, bucket, events):
     uri = f"s3://{bucket}/t"
     options = s3.storage_options()
-    append(events(3, partitions=1), uri, time_column="ts", properties={"keyframe_commits": "1"})
-    append(events(3, first=3, partitions=1), uri)
+    append(uri, events(3, partitions=1), time_column="ts", properties={"keyframe_commits": "1"})
+    append(uri, events(3, first=3, partitions=1))
     for version, listings, gets in ((None, 1, 2), (1, 0, 1), (2, 0, 2)):
         with s3.measure() as counts:
             readers.scan(uri, version=version, storage_options=options)
@@ -235,16 +240,16 @@ def test_credentials_that_only_eventlog_has_are_no_help_to_the_jvm(
 
 
 def test_the_choice_can_be_asked_for(spark, events, local_uri, s3, bucket):
-    append(events(3), local_uri, time_column="ts")
+    append(local_uri, events(3), time_column="ts")
     assert choose_engine(spark, local_uri).engine == "jvm"
     uri = f"s3://{bucket}/t"
-    append(events(3), uri, time_column="ts")
+    append(uri, events(3), time_column="ts")
     choice = choose_engine(spark, uri, storage_options=s3.storage_options())
     assert (choice.engine, "hadoop-aws" in choice.reason) == ("arrow", True)
 
 
 def test_spark_takes_no_table_for_a_small_one(spark, events, local_uri):
-    append(events(3), local_uri, time_column="ts")
+    append(local_uri, events(3), time_column="ts")
     one, other = (read(spark, local_uri, engine="arrow") for _ in range(2))
     joined = one.join(other, on="name")
     assert "BroadcastHashJoin" not in joined._jdf.queryExecution().executedPlan().toString()

@@ -97,47 +97,47 @@ def test_upserts_and_deletes_are_those_of_the_dictionary(  # noqa: PLR0917 - fix
 @pytest.mark.everyday
 def test_keys_are_deleted_and_come_back(spark, local_uri):
     rows = drawn(random.Random(1), 20, deletes=False)
-    upsert(frame_of(spark, rows), local_uri, **ORDERED)
-    delete(spark.range(3, 6), local_uri)
+    upsert(local_uri, frame_of(spark, rows), **ORDERED)
+    delete(local_uri, spark.range(3, 6))
     gone = [{"id": i, "updated": None, "name": None, "Total": None, "_op": "d"} for i in (3, 4, 5)]
     wanted = answer([*rows, *gone], key=["id"], order="updated")
     assert scanned(local_uri) == wanted
     old = {"id": 4, "updated": START - dt.timedelta(days=9), "name": "back", "Total": 1}
-    upsert(frame_of(spark, [old]), local_uri)
+    upsert(local_uri, frame_of(spark, [old]))
     assert merged(read(spark, local_uri)) == wanted | {(4,): old}
     # With a value of the order a delete hides what is older, whenever that comes.
     ordered = frame_of(spark, [{"id": 4, "updated": START}], "id bigint, updated timestamp")
-    delete(ordered, local_uri)
-    upsert(frame_of(spark, [old]), local_uri)
+    delete(local_uri, ordered)
+    upsert(local_uri, frame_of(spark, [old]))
     assert merged(read(spark, local_uri)) == wanted
 
 
 def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, tmp_path):
     rows = frame_of(spark, drawn(random.Random(2), 3))
     with pytest.raises(TableNotFound):
-        delete(spark.range(3), local_uri)
+        delete(local_uri, spark.range(3))
     with pytest.raises(InvalidInput, match="give key, to create a keyed one"):
-        upsert(rows, local_uri, time_column="updated")
-    upsert(rows, local_uri, **ORDERED, merge="partial")
+        upsert(local_uri, rows, time_column="updated")
+    upsert(local_uri, rows, **ORDERED, merge="partial")
     plain = (tmp_path / "plain").as_uri()
-    append(events(3), plain, time_column="ts")
+    append(plain, events(3), time_column="ts")
     for call, message in (
-        (lambda: delete(rows, local_uri), "keys to delete have the columns id, and may have"),
-        (lambda: delete(rows.select("updated"), local_uri), "these have updated"),
-        (lambda: upsert(rows.drop("updated"), local_uri), "'updated' is missing"),
-        (lambda: upsert(rows, local_uri, merge="last"), "'last', but the existing table has 'par"),
-        (lambda: append(rows, local_uri, key=["name"]), "option key is .* has \\['id'\\]"),
-        (lambda: append(rows, local_uri, buckets=8), "option buckets is 8"),
-        (lambda: upsert(events(3), plain), "the table has no key"),
-        (lambda: delete(events(3), plain), "deleted by delete\\(spark, uri, where="),
-        (lambda: append(events(3), plain, key="id"), "the existing table has none"),
-        (lambda: append(events(3).selectExpr("*", "'d' _op"), plain), "unknown columns: '_op'"),
+        (lambda: delete(local_uri, rows), "keys to delete have the columns id, and may have"),
+        (lambda: delete(local_uri, rows.select("updated")), "these have updated"),
+        (lambda: upsert(local_uri, rows.drop("updated")), "'updated' is missing"),
+        (lambda: upsert(local_uri, rows, merge="last"), "'last', but the existing table has 'par"),
+        (lambda: append(local_uri, rows, key=["name"]), "option key is .* has \\['id'\\]"),
+        (lambda: append(local_uri, rows, buckets=8), "option buckets is 8"),
+        (lambda: upsert(plain, events(3)), "the table has no key"),
+        (lambda: delete(plain, events(3)), "deleted by delete\\(spark, uri, where="),
+        (lambda: append(plain, events(3), key="id"), "the existing table has none"),
+        (lambda: append(plain, events(3).selectExpr("*", "'d' _op")), "unknown columns: '_op'"),
     ):
         with pytest.raises(InvalidInput, match=message):
             call()
     assert Table.open(local_uri).session.head().version == 1
     with pytest.raises(Exception, match="1 values are neither 'u' nor 'd', for example 'x'"):
-        append(rows.limit(1).selectExpr("*", "'x' _op"), local_uri)
+        append(local_uri, rows.limit(1).selectExpr("*", "'x' _op"))
 
 
 @pytest.mark.parametrize(
@@ -166,16 +166,16 @@ def test_a_repeated_unit_of_work_adds_nothing_up_twice(spark, local_uri):
     sums = {"properties": {"merge.Total": "sum"}, "merge": "aggregate"}
     rows = [{"id": i % 3, "updated": START, "name": "a", "Total": 1} for i in range(10)]
     frame = frame_of(spark, rows)
-    first = upsert(frame, local_uri, **KEYED, **sums, app_id="load", app_seq=1)
-    assert append(frame, local_uri, app_id="load", app_seq=1) == first
+    first = upsert(local_uri, frame, **KEYED, **sums, app_id="load", app_seq=1)
+    assert append(local_uri, frame, app_id="load", app_seq=1) == first
     assert {key: row["Total"] for key, row in scanned(local_uri).items()} == {
         (0,): 4,
         (1,): 3,
         (2,): 3,
     }
     # A delete is a unit of work too, and an overwrite takes the place of all keys.
-    assert delete(spark.range(2), local_uri, app_id="load", app_seq=1) == first
-    overwrite(frame, local_uri, app_id="load", app_seq=2)
+    assert delete(local_uri, spark.range(2), app_id="load", app_seq=1) == first
+    overwrite(local_uri, frame, app_id="load", app_seq=2)
     assert sum(row["Total"] for row in scanned(local_uri).values()) == 10
 
 
@@ -184,7 +184,7 @@ def test_both_engines_read_what_is_merged(spark, local_uri):
     given = []
     for _ in range(9):
         rows = drawn(chance, 6)
-        upsert(frame_of(spark, rows, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+        upsert(local_uri, frame_of(spark, rows, f"{COLUMNS}, _op string"), **ORDERED)
         given += rows
     wanted = answer(given, key=["id"], order="updated")
     choice = choose_engine(spark, local_uri)
@@ -207,7 +207,7 @@ def test_both_engines_read_what_is_merged(spark, local_uri):
     assert merged(read(spark, local_uri, version=before)) == wanted
     # Of a few new keys the bucket of one is read by the JVM alone, that of another is merged.
     rows = drawn(chance, 1, deletes=False)
-    upsert(frame_of(spark, rows), local_uri)
+    upsert(local_uri, frame_of(spark, rows))
     wanted = answer([*given, *rows], key=["id"], order="updated")
     assert merged(read(spark, local_uri)) == wanted
     assert choose_engine(spark, local_uri).engine == "arrow"
@@ -219,7 +219,7 @@ def test_buckets_are_shared_out_among_tasks(spark, local_uri):
     given = []
     for part in range(3):
         rows = drawn(chance, 8)
-        upsert(frame_of(spark, rows, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+        upsert(local_uri, frame_of(spark, rows, f"{COLUMNS}, _op string"), **ORDERED)
         given += rows
         if part == 1:
             compact(Table.open(local_uri))
@@ -235,7 +235,7 @@ def test_s5_6_a_job_goes_on_when_buckets_are_split(spark, local_uri):
     """It names the number that it created the table with, and reads by both engines."""
     chance = random.Random(8)
     given = drawn(chance, 8)
-    upsert(frame_of(spark, given, f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+    upsert(local_uri, frame_of(spark, given, f"{COLUMNS}, _op string"), **ORDERED)
     table = Table.open(local_uri)
     compact(table)
     table.set_buckets(16)
@@ -243,7 +243,7 @@ def test_s5_6_a_job_goes_on_when_buckets_are_split(spark, local_uri):
     wanted = answer(given, key=["id"], order="updated")
     assert merged(read(spark, local_uri, engine="jvm")) == wanted
     given += drawn(chance, 8)
-    upsert(frame_of(spark, given[8:], f"{COLUMNS}, _op string"), local_uri, **ORDERED)
+    upsert(local_uri, frame_of(spark, given[8:], f"{COLUMNS}, _op string"), **ORDERED)
     wanted = answer(given, key=["id"], order="updated")
     frame = spark.read.format("eventlog").option("targetBytes", 1).load(local_uri)
     assert merged(frame) == wanted
@@ -254,7 +254,7 @@ def test_s5_6_a_job_goes_on_when_buckets_are_split(spark, local_uri):
 
 @pytest.mark.data_source
 def test_a_stream_of_a_keyed_table_is_refused(spark, local_uri, tmp_path):
-    upsert(frame_of(spark, drawn(random.Random(5), 3)), local_uri, **ORDERED)
+    upsert(local_uri, frame_of(spark, drawn(random.Random(5), 3)), **ORDERED)
     stream = spark.readStream.format("eventlog").load(local_uri)
     writer = stream.writeStream.format("noop").trigger(availableNow=True)
     with pytest.raises(Exception, match="Set option readChanges=true"):
@@ -341,9 +341,9 @@ def test_few_rows_of_many_tasks_are_one_segment_in_their_order(spark, save, s3, 
 def test_requests_of_an_upsert_and_a_load(spark, s3, bucket):
     uri = f"s3://{bucket}/people"
     first = frame_of(spark, drawn(random.Random(6), 9)).coalesce(1)
-    upsert(first, uri, **KEYED)  # proves once that the store is atomic
+    upsert(uri, first, **KEYED)  # proves once that the store is atomic
     with s3.measure() as counts:
-        upsert(first, uri)
+        upsert(uri, first)
     # Two to open, one segment for all buckets, one commit; one more if it took over a second.
     assert (counts.put, counts.list) == (2, 1)
     assert counts.get in (1, 2)
@@ -384,7 +384,7 @@ def test_a_frame_that_lacks_columns_erases_nothing_unasked(spark, save, local_ur
 @pytest.mark.hazard("W15")
 def test_a_stream_that_lacks_columns_is_refused(spark, local_uri, tmp_path):
     rows = [{"id": i, "updated": START, "name": "a", "Total": i} for i in range(2)]
-    upsert(frame_of(spark, rows), local_uri, **KEYED)
+    upsert(local_uri, frame_of(spark, rows), **KEYED)
     (tmp_path / "in").mkdir()
     source = spark.readStream.schema("id bigint, updated timestamp").json(str(tmp_path / "in"))
     (tmp_path / "in" / "a.json").write_text('{"id": 0, "updated": "2013-01-08T00:00:00Z"}\n')
@@ -410,7 +410,7 @@ def test_a_sum_that_does_not_fit_is_an_error_or_a_null(spark, local_uri):
         local_uri, pa.schema(kinds), time_column="at", key="id", properties=properties
     )
     for _ in range(2):
-        upsert(rows, table.uri)
+        upsert(table.uri, rows)
     found = read(spark, table.uri, ["id", "n"], overflow="null", memory_bytes=2**22)
     assert sorted(map(tuple, found.collect())) == [(1, None), (2, 2)]
     with pytest.raises(Exception, match="does not fit"):

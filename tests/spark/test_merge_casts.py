@@ -148,7 +148,7 @@ def test_a_frame_is_refused_as_rows_are_from_python(given, kind, message, spark,
         merge(table, pa.table({"at": pa.array([NOON], UTC), "id": [1], "v": values}), "id")
     frame = spark.sql(f"select timestamp_seconds(0) at, 1L id, {text} v")
     with pytest.raises(Exception, match=message):
-        merge_frame(frame, table.uri, "id")
+        merge_frame(table.uri, frame, "id")
     assert table.refresh().version == 1
 
 
@@ -172,7 +172,7 @@ def test_a_frame_is_cast_as_rows_are_from_python(spark, tmp_path):
     texts = ", ".join(f"{GIVEN[name][0]} {name}" for name in kinds)
     seconds = int(NOON.timestamp())
     frame = spark.sql(f"select timestamp_seconds({seconds}) at, id, {texts} from range(1, 3)")
-    merge_frame(frame, tables[1].uri, "id")
+    merge_frame(tables[1].uri, frame, "id")
     arrow, frame = (scan(table.uri).to_table().sort_by("id") for table in tables)
     assert frame.to_pylist() == arrow.to_pylist()
     assert frame.column("byte").to_pylist() == [7, 7]

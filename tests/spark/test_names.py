@@ -22,7 +22,7 @@ def uri(spark, tmp_path_factory):
         append(source, rows(day))
     frame = eventlog.readers.spark.read(spark, source.uri, engine="arrow")
     target = (folder / "spark").as_uri()
-    append_frame(frame, target, time_column="at", order_by=["a,b", ".x"])
+    append_frame(target, frame, time_column="at", order_by=["a,b", ".x"])
     wanted = [*rows(1).to_pylist(), *rows(2).to_pylist()]
     assert scan(Table.open(target)).to_table().sort_by("x").to_pylist() == wanted
     return target

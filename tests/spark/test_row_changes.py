@@ -23,16 +23,16 @@ def wanted(n):
 @pytest.fixture
 def table(events, local_uri):
     """The root of a table of 40 rows in several days, in two segments each."""
-    append(events(20), local_uri, time_column="ts")
-    append(events(20, first=20), local_uri)
+    append(local_uri, events(20), time_column="ts")
+    append(local_uri, events(20, first=20))
     return local_uri
 
 
 @pytest.mark.everyday
 def test_rows_are_deleted_by_a_predicate(table, rows_of, spark):
-    tried = delete(spark, table, where="id % 7 = 3", dry_run=True)
+    tried = delete(table, spark, where="id % 7 = 3", dry_run=True)
     assert (tried, tried.deleted) == (2, 6)
-    change = delete(spark, table, where="id % 7 = 3")
+    change = delete(table, spark, where="id % 7 = 3")
     assert (change, change.deleted, change.dropped) == (3, 6, 0)
     left = {i: name for i, name in wanted(40).items() if i % 7 != 3}
     assert names_of(rows_of(table)) == left
@@ -45,13 +45,13 @@ def test_rows_are_deleted_by_a_predicate(table, rows_of, spark):
 
 
 def test_a_delete_of_whole_segments_reads_none(table, spark):
-    change = delete(spark, table, where="ts < '2013-01-08'")
+    change = delete(table, spark, where="ts < '2013-01-08'")
     assert (change.dropped, change.changed, change.bytes) == (1, 0, 0)
 
 
 @pytest.mark.everyday
 def test_rows_get_new_values(table, rows_of, spark):
-    change = update(spark, table, {"name": "concat(name, '!')"}, "id >= 15 and id < 25")
+    change = update(table, spark, {"name": "concat(name, '!')"}, "id >= 15 and id < 25")
     assert (change.deleted, change.added) == (10, 10)
     new = {i: f"{name}!" if 15 <= i < 25 else name for i, name in wanted(40).items()}
     assert names_of(rows_of(table)) == new
@@ -62,38 +62,38 @@ def test_rows_get_new_values(table, rows_of, spark):
 
 def test_a_unit_of_work_changes_rows_once(table, rows_of, spark):
     unit = {"app_id": "cleanup", "app_seq": 1}
-    first = update(spark, table, {"name": "concat(name, '!')"}, "id < 3", **unit)
-    assert update(spark, table, {"name": "concat(name, '!')"}, "id < 3", **unit) == first
+    first = update(table, spark, {"name": "concat(name, '!')"}, "id < 3", **unit)
+    assert update(table, spark, {"name": "concat(name, '!')"}, "id < 3", **unit) == first
     assert names_of(rows_of(table))[0] == "name-0!"
 
 
 @pytest.mark.everyday
 def test_a_frame_is_merged_by_a_column(events, table, rows_of, spark):
     source = events(5, first=38).selectExpr("id", "ts", "concat('new-', id) as name")
-    change = merge(source, table, "id")
+    change = merge(table, source, "id")
     assert (change.deleted, change.added) == (2, 5)
     merged = wanted(38) | {i: f"new-{i}" for i in range(38, 43)}
     assert names_of(rows_of(table)) == merged
     change = merge(
-        source, table, "id",
+        table, source, "id",
         when_matched={"name": "concat(name, '/', source.name)"}, when_not_matched="ignore",
     )  # fmt: skip
     assert change.added == 5
     merged |= {i: f"new-{i}/new-{i}" for i in range(38, 43)}
     assert names_of(rows_of(table)) == merged
-    merge(source, table, ["id"], when_matched="delete", when_not_matched="ignore")
+    merge(table, source, ["id"], when_matched="delete", when_not_matched="ignore")
     assert names_of(rows_of(table)) == wanted(38)
 
 
 def test_a_merge_can_delete_what_the_source_lacks(events, table, rows_of):
-    merge(events(3, first=39), table, "id", when_not_matched_by_source="delete")
+    merge(table, events(3, first=39), "id", when_not_matched_by_source="delete")
     assert names_of(rows_of(table)) == {i: f"name-{i}" for i in (39, 40, 41)}
 
 
 def test_two_rows_of_a_source_for_one_row_are_refused(events, table, rows_of):
     twice = events(2, first=10).union(events(1, first=11))
     with pytest.raises(InvalidInput, match=r"several rows of .* with id = 11"):
-        merge(twice, table, "id")
+        merge(table, twice, "id")
     assert names_of(rows_of(table)) == wanted(40)
 
 
@@ -115,13 +115,13 @@ def test_sql_deletes_rows_by_an_overwrite_without_rows(table, rows_of, spark):
 
 def test_rows_that_do_not_pass_the_predicate_are_refused(events, table, rows_of):
     with pytest.raises(PythonException, match="do not pass the predicate"):
-        overwrite(events(2, first=30), table, where="id < 31")
+        overwrite(table, events(2, first=30), where="id < 31")
     assert names_of(rows_of(table)) == wanted(40)
 
 
 def test_a_frame_in_the_place_of_a_session_is_refused(events, table):
     with pytest.raises(InvalidInput, match="a SparkSession was expected, not DataFrame"):
-        delete(events(1), table, where="id = 1")
+        delete(table, events(1), where="id = 1")
 
 
 @pytest.mark.everyday
@@ -138,17 +138,17 @@ def test_structs_of_a_frame_that_lack_a_field_erase_no_value(spark, tmp_path):
     narrow = spark.sql("select 1L id, timestamp_seconds(0) at, named_struct('city', 'b') s")
     lacking = "field 'street' of column 's' is missing"
     for write in (
-        lambda **more: overwrite(narrow, plain.uri, **more),
-        lambda **more: overwrite(narrow, plain.uri, where="id = 1", **more),
-        lambda **more: append(narrow, keyed.uri, **more),
+        lambda **more: overwrite(plain.uri, narrow, **more),
+        lambda **more: overwrite(plain.uri, narrow, where="id = 1", **more),
+        lambda **more: append(keyed.uri, narrow, **more),
     ):
         with pytest.raises(InvalidInput, match=lacking):
             write()
     assert structs_of(plain) == structs_of(keyed) == [FULL]
-    merge(narrow, plain.uri, "id")
+    merge(plain.uri, narrow, "id")
     assert structs_of(plain) == [{"city": "b", "street": "x"}]
-    overwrite(narrow, plain.uri, missing="null")
-    append(narrow, keyed.uri, missing="null")
+    overwrite(plain.uri, narrow, missing="null")
+    append(keyed.uri, narrow, missing="null")
     assert structs_of(plain) == structs_of(keyed) == [{"city": "b", "street": None}]
 
 

@@ -14,7 +14,7 @@ FALSE = r"check 'small' \(id < 30\) is false for 1 row.*\(id = 30\)"
 @pytest.fixture
 def table(events, local_uri):
     """The root of a table of 20 rows with a check that id 30 breaks."""
-    append(events(20), local_uri, time_column="ts")
+    append(local_uri, events(20), time_column="ts")
     Table.open(local_uri).add_check("small", "id < 30")
     return local_uri
 
@@ -30,12 +30,12 @@ def refused(act, uri):
 @pytest.mark.everyday
 def test_every_road_from_spark_tests_its_rows(events, table, spark):
     bad = events(1, first=30)
-    refused(lambda: append(bad, table), table)
-    refused(lambda: overwrite(bad, table), table)
-    refused(lambda: overwrite(bad, table, where="id >= 0"), table)
-    refused(lambda: merge(bad, table, "id"), table)
-    refused(lambda: update(spark, table, {"id": "id + 11"}, "id = 19"), table)
-    append(events(1, first=29), table)
+    refused(lambda: append(table, bad), table)
+    refused(lambda: overwrite(table, bad), table)
+    refused(lambda: overwrite(table, bad, where="id >= 0"), table)
+    refused(lambda: merge(table, bad, "id"), table)
+    refused(lambda: update(table, spark, {"id": "id + 11"}, "id = 19"), table)
+    append(table, events(1, first=29))
     assert count(Table.open(table)) == 21
 
 
@@ -55,9 +55,9 @@ def test_saves_and_streams_test_their_rows(events, table, spark, tmp_path):
 
 
 def test_a_keyed_table_tests_upserts(events, local_uri):
-    append(events(3), local_uri, time_column="ts", key="id")
+    append(local_uri, events(3), time_column="ts", key="id")
     Table.open(local_uri).add_check("small", "id < 30")
     with pytest.raises((InvalidInput, PythonException), match="(?s)" + FALSE):
-        upsert(events(1, first=30), local_uri)
-    upsert(events(2, first=2), local_uri)
+        upsert(local_uri, events(1, first=30))
+    upsert(local_uri, events(2, first=2))
     assert count(Table.open(local_uri)) == 4

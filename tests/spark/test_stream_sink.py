@@ -138,7 +138,7 @@ def test_for_each_batch_appends_once_wherever_spark_has_no_sink(spark, files, id
 
     def save(batch, number):
         tries.append(number)
-        append(batch, local_uri, time_column="ts", app_id="checkpoint-1", app_seq=number)
+        append(local_uri, batch, time_column="ts", app_id="checkpoint-1", app_seq=number)
         if number in lost:  # committed, but Spark does not hear of it
             lost.remove(number)
             raise ConnectionError("lost")

@@ -484,7 +484,7 @@ def stream(spark, table, tmp_path):
     def run_query(trigger, **options):
         def save(batch, number):
             eventlog.writers.spark.append(
-                batch, target, time_column="ts", app_id="copy", app_seq=number
+                target, batch, time_column="ts", app_id="copy", app_seq=number
             )
 
         frame = spark.readStream.format("eventlog").options(**options).load(table.uri)

@@ -71,7 +71,7 @@ class Frame:
 
 def update_by_tasks(t: Table, *given: Any, **options: Any) -> Any:
     """Do the same as `eventlog.writers.update`, by tasks of a session without a JVM."""
-    return with_store_of(t, lambda uri: spark.update(InProcessSpark(), uri, *given, **options))
+    return with_store_of(t, lambda uri: spark.update(uri, InProcessSpark(), *given, **options))
 
 
 def with_store_of(t: Table, call: Callable[[str], Any]) -> Any:

@@ -62,8 +62,8 @@ __all__ = ["append", "delete", "merge", "overwrite", "update", "upsert"]
 
 
 def append(  # noqa: PLR0913 - the public API
-    df: DataFrame,
     uri: str,
+    df: DataFrame,
     *,
     time_column: str | None = None,
     granularity: str | None = None,
@@ -89,8 +89,8 @@ def append(  # noqa: PLR0913 - the public API
     still the same table.
 
     Args:
-        df: the rows. Its tasks need eventlog installed.
         uri: the table's root.
+        df: the rows. Its tasks need eventlog installed.
         time_column: the event-time column; creates the table if it is absent. An existing table
             must agree with it, and with the other arguments for a new table, except `properties`.
         granularity: hour, day, month, year or all, of a new table; None: `day`, if keyed `all`.
@@ -124,8 +124,8 @@ def append(  # noqa: PLR0913 - the public API
 
 
 def upsert(  # noqa: PLR0913 - the public API
-    df: DataFrame,
     uri: str,
+    df: DataFrame,
     *,
     time_column: str | None = None,
     granularity: str | None = None,
@@ -149,11 +149,11 @@ def upsert(  # noqa: PLR0913 - the public API
     count in the order of its partitions, and in these as they come. Costs as `append`.
 
     Args:
+        uri: see `append`.
         df: the rows. Beside the table's columns they may have `_op`: `u` or null for rows to merge,
             `d` for keys to delete, whose other columns are ignored except the event time and the
             one that orders rows. Under the rule `partial` columns that are missing keep their
             values, as do those in which a row is null.
-        uri: see `append`.
         time_column: see `append`.
         granularity: see `append`. A key is unique within its time chunk: unless this is `all`, the
             event time of a key must never change.
@@ -186,8 +186,8 @@ def upsert(  # noqa: PLR0913 - the public API
 
 
 def delete(  # noqa: PLR0913 - the public API
-    keys: DataFrame | SparkSession,
     uri: str,
+    keys: DataFrame | SparkSession,
     *,
     where: str | None = None,
     isolation: Isolation = "snapshot",
@@ -209,8 +209,8 @@ def delete(  # noqa: PLR0913 - the public API
     statistics do not decide about, and the driver commits their positions.
 
     Args:
-        keys: the session; of a keyed table a DataFrame as `eventlog.writers.delete` takes rows.
         uri: see `append`.
+        keys: the session; of a keyed table a DataFrame as `eventlog.writers.delete` takes rows.
         where: of a table without a key: SQL text; see `eventlog.writers.delete`.
         isolation: of a table without a key: see `eventlog.writers.delete`.
         dry_run: of a table without a key: see `eventlog.writers.delete`.
@@ -262,8 +262,8 @@ def _delete_selected(
 
 
 def update(  # noqa: PLR0913 - the public API
-    spark: SparkSession,
     uri: str,
+    spark: SparkSession,
     set: Mapping[str, Any],  # noqa: A002 - the word of SQL
     where: str | None = None,
     *,
@@ -281,8 +281,8 @@ def update(  # noqa: PLR0913 - the public API
     of `memory_bytes`, else tasks read them again and do. See `eventlog.writers.update`.
 
     Args:
-        spark: the session.
         uri: see `append`; a table without a key.
+        spark: the session.
         set: see `eventlog.writers.update`.
         where: SQL text; None: all rows.
         isolation: see `eventlog.writers.delete`.
@@ -314,8 +314,8 @@ def update(  # noqa: PLR0913 - the public API
 
 
 def merge(  # noqa: PLR0913 - the public API
-    df: DataFrame,
     uri: str,
+    df: DataFrame,
     on: str | Sequence[str],
     *,
     when_matched: Matched = "update",
@@ -335,8 +335,8 @@ def merge(  # noqa: PLR0913 - the public API
     `eventlog.writers.merge`.
 
     Args:
-        df: the source. It must have the same rows each time that Spark computes it.
         uri: see `append`; a table without a key.
+        df: the source. It must have the same rows each time that Spark computes it.
         on: see `eventlog.writers.merge`.
         when_matched: see `eventlog.writers.merge`.
         when_not_matched: see `eventlog.writers.merge`.
@@ -409,8 +409,8 @@ def _session(given: object) -> SparkSession:
 
 
 def overwrite(  # noqa: PLR0913 - the public API
-    df: DataFrame,
     uri: str,
+    df: DataFrame,
     *,
     where: str | None = None,
     start: Moment | None = None,
@@ -435,8 +435,8 @@ def overwrite(  # noqa: PLR0913 - the public API
     """Replace the rows of a table, of a time range, or those that a predicate selects.
 
     Args:
-        df: see `append`; every row's time must lie in the range, or every row pass the predicate.
         uri: see `append`.
+        df: see `append`; every row's time must lie in the range, or every row pass the predicate.
         where: SQL text. A range of the time column at chunk boundaries, `ts >= '2013-01-01' AND ts
             < '2013-02-01'`, drops whole segments. In a table without a key any predicate may be
             given: see `eventlog.writers.overwrite`.

@@ -108,7 +108,7 @@ def check_agrees(table: Table, creation: Creation) -> Table:
     if creation.keyed and keyed is None:
         raise InvalidInput(
             "the table has no key: append and overwrite write rows, and rows are deleted by "
-            'delete(spark, uri, where=...) or merge(df, uri, on, when_matched="delete"). For a '
+            'delete(uri, spark, where=...) or merge(uri, df, on, when_matched="delete"). For a '
             "keyed table choose another path, and give key",
             table=table.uri,
         )
