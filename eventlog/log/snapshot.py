@@ -167,11 +167,7 @@ class Snapshot(Described):
 
     @property
     def checks(self) -> Mapping[str, str]:
-        """The expressions of the table's checks, by name.
-
-        Raises:
-            InvalidInput: sqlglot is not installed, and a column was renamed since.
-        """
+        """The expressions of the table's checks, by name."""
         return check_texts(self.stored_schema)
 
     @property

@@ -56,11 +56,7 @@ def new_check(name: Any, text: Any, schema: Schema) -> Check:
 
 
 def check_text(check: Check, schema: Schema) -> str:
-    """Return the expression of a check with the names that the columns have in a schema.
-
-    Raises:
-        InvalidInput: sqlglot is not installed, and a column has another name.
-    """
+    """Return the expression of a check with the names that the columns have in a schema."""
     names = {column.id: column.name for column in schema.columns}
     changed = {c.name: names[c.id] for c in check.columns if names[c.id] != c.name}
     return renamed_columns(check.expression, changed) if changed else check.expression
@@ -121,7 +117,7 @@ class RowChecks:
         tested: returns those of the rows that are to be tested; None: all are.
 
     Raises:
-        InvalidInput: an expression is none of the language; or sqlglot is not installed.
+        InvalidInput: an expression is none of the language.
     """
 
     def __init__(

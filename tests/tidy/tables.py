@@ -100,7 +100,6 @@ EXTRAS = (
     "polars",
     "pyspark",
     "rich",
-    "sqlglot",
 )
 
 AVOIDED = {

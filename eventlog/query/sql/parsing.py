@@ -1,6 +1,6 @@
 """SQL text to conditions and values: one expression over the columns of a table.
 
-The text is parsed by sqlglot, which the extra `sql` installs; the nodes of its tree are checked
+The text is parsed by sqlglot; the nodes of its tree are checked
 against an allow-list. Size and nesting are bounded before the text is parsed, so a hostile
 expression costs no more than an honest one. LIKE has no escape character unless ESCAPE gives one.
 """
@@ -56,7 +56,7 @@ def parse_sql(text: str, schema: Schema) -> c.Condition:
     Raises:
         InvalidInput: the text is too large, is nested too deeply, is not exactly one boolean
             expression of the supported grammar, is ambiguous without parentheses, names an unknown
-            column, or compares values that have no order; or sqlglot is not installed.
+            column, or compares values that have no order.
     """
     _check_text(text)
     try:
@@ -99,7 +99,7 @@ def renamed_columns(text: str, names: Mapping[str, str]) -> str:
         names: the new names, by the old ones; capitals do not matter in these.
 
     Raises:
-        InvalidInput: the text is not one expression, or sqlglot is not installed.
+        InvalidInput: the text is not one expression.
     """
     new = {old.lower(): name for old, name in names.items()}
     places = [
@@ -121,7 +121,7 @@ def _written(name: str) -> str:
 
 
 def _identifier() -> Any:
-    from sqlglot.expressions import Identifier  # noqa: PLC0415 - an optional extra
+    from sqlglot.expressions import Identifier  # noqa: PLC0415 - it takes long to load
 
     return Identifier
 
@@ -144,13 +144,8 @@ def _check_text(text: str) -> None:
 
 
 def _parse(text: str) -> Any:
-    try:
-        from sqlglot.expressions import Condition as Wanted  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise InvalidInput(
-            "SQL expressions need sqlglot: pip install 'eventlog-tables[sql]', or pass a pyarrow "
-            "expression"
-        ) from None
+    from sqlglot.expressions import Condition as Wanted  # noqa: PLC0415 - it takes long to load
+
     try:
         dialect = _dialect()
         tokens = dialect.tokenize(text)
@@ -171,7 +166,7 @@ def _parse(text: str) -> Any:
 
 @functools.cache
 def _dialect() -> Any:
-    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415 - an optional extra
+    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415 - it takes long to load
     from sqlglot.tokens import Tokenizer as Base  # noqa: PLC0415
 
     class EventLogPredicate(Dialect):

@@ -1,6 +1,5 @@
 """Predicates: what is accepted, what it means, what is refused and how."""
 
-import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -390,13 +389,3 @@ def test_leaf_may_match_of_arrow_expressions():
         assert (
             predicate.parse_predicate(where, STORED).leaf_may_match(leaf(*stats), "ts") is expected
         )
-
-
-def test_without_sqlglot_the_extra_is_named(monkeypatch):
-    for name in [*sys.modules]:
-        if name == "sqlglot" or name.startswith("sqlglot."):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "sqlglot", None)
-    with pytest.raises(InvalidInput, match=r"pip install 'eventlog-tables\[sql\]'"):
-        predicate.parse_predicate("id = 1", STORED)
-    assert predicate.parse_predicate(pc.field("id") == 1, STORED).columns() == {"id"}
