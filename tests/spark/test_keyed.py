@@ -129,7 +129,7 @@ def test_what_is_no_key_or_no_keyed_table_is_refused(spark, events, local_uri, t
         (lambda: append(local_uri, rows, key=["name"]), "option key is .* has \\['id'\\]"),
         (lambda: append(local_uri, rows, buckets=8), "option buckets is 8"),
         (lambda: upsert(plain, events(3)), "the table has no key"),
-        (lambda: delete(plain, events(3)), "deleted by delete\\(spark, uri, where="),
+        (lambda: delete(plain, events(3)), "deleted by delete\\(uri, spark, where="),
         (lambda: append(plain, events(3), key="id"), "the existing table has none"),
         (lambda: append(plain, events(3).selectExpr("*", "'d' _op")), "unknown columns: '_op'"),
     ):
