@@ -1,15 +1,15 @@
-"""Writes rows to a file or standard output in batches: CSV, JSON lines, Parquet, Arrow IPC."""
+"""Rows as a file or on standard output, in batches: CSV, JSON lines, Parquet, Arrow IPC."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
-from decimal import Decimal
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 import msgspec
@@ -21,12 +21,29 @@ import pyarrow.parquet as pq
 from eventlog.display import plain, plain_json
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.segments.batches import holds_floats
+from eventlog.writers.files import SUFFIXES
 
 FORMATS = ("csv", "json", "parquet", "arrow")
 _TEXTS: dict[str, Callable[[str], str]] = {"csv": plain, "json": plain_json}
 _PARTIAL = ".partial"
+_STREAM = "arrows"  # the suffix of an Arrow IPC stream; other files of Arrow can be read in parts
 _DAY_US = 86_400 * 10**6
 _FIRST_DAY, _END_DAY = -12_687_428, 11_248_738  # days of years within ±32767, which Arrow can write
+
+
+def format_named(output: str) -> str:
+    """Return the format that the name of a file shows.
+
+    Raises:
+        InvalidInput: it shows none.
+    """
+    kind = SUFFIXES.get(PurePath(output).suffix[1:].lower())
+    if kind is None:
+        raise InvalidInput(
+            f"the name {output} does not show a format (.csv, .json, .jsonl, .parquet, .arrow): "
+            f"rename it, or give --format, one of {', '.join(FORMATS)}"
+        )
+    return kind
 
 
 def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None) -> int:
@@ -48,10 +65,13 @@ def write_rows(reader: pa.RecordBatchReader, row_format: str, output: str | None
             sink = _Shown(sink, _TEXTS[row_format])
         return _WRITERS[row_format](reader, sink)
     target = Path(output)
+    write = _WRITERS[row_format]
+    if row_format == "arrow" and target.suffix[1:] != _STREAM:
+        write = _to_arrow_file
     partial = target.with_name(target.name + _PARTIAL)
     with _errors_naming(output):
         with partial.open("wb") as sink:
-            rows = _WRITERS[row_format](reader, sink)
+            rows = write(reader, sink)
         partial.replace(target)
     return rows
 
@@ -177,6 +197,15 @@ def _to_arrow(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
     return rows
 
 
+def _to_arrow_file(reader: pa.RecordBatchReader, sink: BinaryIO) -> int:
+    rows = 0
+    with pa.ipc.new_file(sink, reader.schema) as writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(batch)
+    return rows
+
+
 _WRITERS: dict[str, Callable[[pa.RecordBatchReader, BinaryIO], int]] = {
     "csv": _to_csv,
     "json": _to_json,
@@ -196,14 +225,22 @@ def _errors_naming(output: str) -> Iterator[None]:
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as text for display."""
+    """Return a value as text for display: null is blank, and a text that could be taken for it not.
+
+    A text that is empty, or that begins or ends with a space or a quote, is quoted as in JSON.
+    """
     if value is None:
         return ""
+    if isinstance(value, str):
+        odd = not value or value != value.strip() or value[0] == '"' or value[-1] == '"'
+        return json.dumps(value, ensure_ascii=False) if odd else value
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=_inner_text)
+    return _inner_text(value)
+
+
+def _inner_text(value: Any) -> str:
     if isinstance(value, datetime):
         shown = value.isoformat(sep=" ", timespec="auto")
         return shown.replace("+00:00", "Z")
-    if isinstance(value, date | Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
+    return value.hex() if isinstance(value, bytes) else str(value)

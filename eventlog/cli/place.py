@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from eventlog import Table
+from eventlog.cli import terminal
 from eventlog.format.keys import branch_uri
 from eventlog.store.location import open_store
 from eventlog.store.parallel import DriverName
@@ -21,6 +22,21 @@ at_version = click.option(
 at_timestamp = click.option(
     "--timestamp",
     help="The version at this time, such as 2013-01-07T05:00:00Z; UTC if it has no offset.",
+)
+
+# One habit of dry runs: a verb that does what its arguments say acts at once, and one that gives up
+# stored objects, or chooses what to rewrite, only with --run. Both kinds know both words.
+unless_dry = click.option(
+    "--dry-run/--run",
+    "dry_run",
+    default=False,
+    help="Commit nothing: show what would change. --run, the default, does it.",
+)
+only_with_run = click.option(
+    "--run/--dry-run",
+    "run",
+    default=False,
+    help="Do it. --dry-run, the default, shows what would change.",
 )
 
 
@@ -50,6 +66,25 @@ class Place:
         """Return a handle that has read nothing yet: for one version, or a log with damage."""
         return Table(open_store(self.uri, self.storage_options))
 
+    def answer(
+        self, table: Table, version: int, text: str, *, committed: bool = True, **more: Any
+    ) -> None:
+        """Print what a verb committed.
+
+        Args:
+            table: that it changed.
+            version: the version that has the change, or the newest if there was nothing to change.
+            text: says what was done, for people.
+            committed: whether this call committed it.
+            more: further facts for programs.
+        """
+        if self.as_json:
+            terminal.json_document(
+                {"table": table.uri, "version": version, "committed": committed, **more}
+            )
+        else:
+            terminal.say(f"version {version}: {text}" if committed else text)
+
 
 def common(function: Function) -> Function:
     """Add the argument URI and the options of every command; the function gets a `Place`."""
@@ -78,7 +113,11 @@ def common(function: Function) -> Function:
 def options(function: Function) -> Function:
     """Add the options --json, --storage-option and --debug, passed as keyword arguments."""
     for option in (
-        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+        click.option(
+            "--debug",
+            is_flag=True,
+            help="With an error, show its traceback, table, key and version.",
+        ),
         click.option(
             "--storage-option",
             metavar="NAME=VALUE",

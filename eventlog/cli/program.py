@@ -12,9 +12,9 @@ import click
 from eventlog import DISTRIBUTION
 from eventlog.cli import terminal
 from eventlog.cli.demo import demo_
-from eventlog.cli.verbs import VERBS
+from eventlog.cli.verbs import GROUPS
 from eventlog.display import plain
-from eventlog.errors import EventLogError
+from eventlog.errors import Corrupt, EventLogError
 from eventlog.model.records import FORMAT_VERSION, KNOWN_FEATURES
 
 INTERRUPTED = 130
@@ -37,6 +37,16 @@ class Program(click.Group):
             logger.addHandler(terminal.Warnings())
         extra.pop("standalone_mode", None)
         sys.exit(self._run(arguments, prog_name, extra))
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - of the base class
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the verbs by group, each with the first line of its help, which is not cut."""
+        for group, verbs in _HELP_GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.name or "", purpose_of(verb)) for verb in verbs])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run one command; handles a closed standard output, for which click would exit with 1."""
@@ -88,9 +98,19 @@ def build() -> Program:
             help="Show the version of the program and the format that it reads, and exit.",
         )
     )
-    for verb in (*VERBS, demo_):
-        program.add_command(verb)
+    for verbs in _HELP_GROUPS.values():
+        for verb in verbs:
+            verb.short_help = purpose_of(verb)  # of completion, which would cut it
+            program.add_command(verb)
     return program
+
+
+def purpose_of(verb: click.Command) -> str:
+    """Return what a verb does, in one line."""
+    return (verb.help or "").partition("\n")[0].removesuffix(".")
+
+
+_HELP_GROUPS = {"Start": (demo_,), **GROUPS}
 
 
 def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -122,13 +142,19 @@ def _show(error: Exception, *, as_json: bool, debug: bool) -> None:
             facts = {name: getattr(error, name) for name in _FACTS}
             terminal.json_error(type(error).__name__, error.message, error.exit_code, **facts)
         else:
-            terminal.note(f"eventlog: {error}")
+            terminal.note(f"eventlog: {error if debug else _for_people(error)}")
         return
     message = f"{type(error).__name__}: {error}"
     if as_json:
         terminal.json_error(type(error).__name__, str(error), 1)
     else:
         terminal.note(f"eventlog: {message} (--debug shows the traceback)")
+
+
+def _for_people(error: EventLogError) -> str:
+    """Return the message, with the object that is damaged, but without other internals."""
+    damaged = isinstance(error, Corrupt) and error.key and error.key not in error.message
+    return f"{error.message} (in {error.key})" if damaged else error.message
 
 
 _FACTS = ("table", "key", "version", "transaction")

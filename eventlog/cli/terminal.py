@@ -1,7 +1,10 @@
 """The program's output: tables for people, JSON for programs, progress on stderr.
 
-Needs the extra `cli`. Colours and progress bars are used only on a terminal; elsewhere a table is
-plain text in aligned columns, and nothing is truncated or wrapped.
+Needs the extra `cli`. Colours, progress bars and the pager are used only on a terminal; elsewhere a
+table is plain text in aligned columns, and nothing is cut or wrapped.
+
+JSON is one document: an object, or an array of what a verb lists, `[]` if that is nothing. Rows of
+tables, and the reports of a verb that goes on, are one value a line.
 """
 
 from __future__ import annotations
@@ -14,39 +17,37 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as Grid
-from rich.text import Text
 
+from eventlog.cli.screen import grid
+from eventlog.cli.screen.paging import asked, echo, terminal_width
 from eventlog.display import plain, plain_json
 from eventlog.model.chunks import MAX_MS, MIN_MS, utc
 from eventlog.model.records import Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.state.small.timing import shown_time
 
-_GAP = "  "
-_NARROWEST = 16  # minimum width of a folded column, in characters
 # Called with the phase, the work done, and the total (None: unknown).
 Advance = Callable[[str, int, int | None], None]
 
 
 def say(text: str = "") -> None:
     """Print a line for people."""
-    click.echo(plain(text))
+    echo(plain(text))
 
 
 def title(text: str) -> None:
     """Print a heading, in bold on a terminal."""
-    click.echo(click.style(plain(text), bold=True))
+    echo(click.style(plain(text), bold=True))
 
 
 def note(text: str) -> None:
     """Print a remark about the output, or an error, on stderr."""
-    click.echo(plain(text), err=True)
+    echo(plain(text), err=True)
 
 
 def trace(error: BaseException) -> None:
@@ -69,26 +70,37 @@ class Warnings(logging.Handler):
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    prose: Sequence[str] = (),
 ) -> None:
-    """Print rows under their column names; the columns in `right` are right-aligned."""
+    """Print rows under their column names, or with --records one column a line.
+
+    Args:
+        columns: their names.
+        rows: the values; None is blank.
+        right: the columns of numbers, which are right-aligned.
+        whole: further columns that are never cut, such as times.
+        prose: the columns of sentences, which are wrapped where others are cut.
+    """
     texts = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
     columns = [plain(name) for name in columns]
-    right = [plain(name) for name in right]
-    widths = [max(map(len, cells)) for cells in zip(columns, *texts, strict=True)]
-    console = Console()
-    excess = sum(widths) + len(_GAP) * len(widths) - console.width
-    # The widest column may be folded; if that is not enough, the terminal wraps whole lines.
-    if sys.stdout is None or not sys.stdout.isatty() or max(widths) - excess < _NARROWEST:
-        _plain(columns, texts, widths, right)
+    if asked("records"):
+        for number, row in enumerate(texts):
+            title(f"row {number + 1}")
+            facts(zip(columns, row, strict=True))
         return
-    grid = Grid(box=None, header_style="bold", pad_edge=False, padding=(0, len(_GAP), 0, 0))
-    for name, width in zip(columns, widths, strict=True):
-        justify: Literal["left", "right"] = "right" if name in right else "left"
-        grid.add_column(name, justify=justify, overflow="fold", no_wrap=width < max(widths))
-    for row in texts:
-        grid.add_row(*(Text(cell) for cell in row))  # Text: cells are not markup
-    console.print(grid)
+    width = None if asked("wide") else terminal_width()
+    kinds = {"right": right, "whole": whole, "prose": prose}
+    given = {kind: [plain(name) for name in names] for kind, names in kinds.items()}
+    shown = grid.lay_out(columns, texts, **given, width=width)
+    for line in (click.style(shown.header, bold=True), *shown.lines):
+        echo(line)
+    if shown.hidden:
+        note(f"without {', '.join(shown.hidden)}: --wide or --records shows all columns")
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:
@@ -96,7 +108,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     shown = [(plain(name), plain(str(value))) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        click.echo(click.style(name.ljust(width), bold=True) + f"  {value}")
+        echo(f"{click.style(name.ljust(width), bold=True)}{grid.GAP}{value}".rstrip())
 
 
 def json_document(value: Any) -> None:
@@ -104,9 +116,19 @@ def json_document(value: Any) -> None:
     click.echo(plain_json(json.dumps(value, indent=2, ensure_ascii=False, default=_jsonable)))
 
 
+def json_list(values: Iterable[Any]) -> None:
+    """Print one JSON array, an element a line, as the elements come."""
+    empty = True
+    for value in values:
+        click.echo("[" if empty else ",")
+        click.echo(_json_text(value), nl=False)
+        empty = False
+    click.echo("[]" if empty else "\n]")
+
+
 def json_line(value: Any) -> None:
     """Print one JSON value on one line."""
-    click.echo(plain_json(json.dumps(value, ensure_ascii=False, default=_jsonable)))
+    click.echo(_json_text(value))
 
 
 def json_error(kind: str, message: str, exit_code: int, **more: Any) -> None:
@@ -184,18 +206,8 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _plain(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    widths: Sequence[int],
-    right: Sequence[str],
-) -> None:
-    for row in (columns, *rows):
-        cells = [
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for name, cell, width in zip(columns, row, widths, strict=True)
-        ]
-        click.echo(_GAP.join(cells).rstrip())
+def _json_text(value: Any) -> str:
+    return plain_json(json.dumps(value, ensure_ascii=False, default=_jsonable))
 
 
 def _utc(value: datetime | int) -> datetime:

@@ -38,7 +38,7 @@ def names_at(root):
 
 
 def attached(root):
-    return [json.loads(line) for line in run("replicas", root, "--json").splitlines()]
+    return json.loads(run("replicas", root, "--json"))
 
 
 @pytest.fixture

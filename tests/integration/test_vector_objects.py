@@ -986,8 +986,7 @@ class TestProgram:
         return result.stdout
 
     def documents(self, table, *words):
-        text = self.run(table, *words, "--json")
-        return [json.loads(line) for line in text.splitlines()]
+        return json.loads(self.run(table, *words, "--json"))
 
     def test_segments_are_listed_with_the_rows_that_are_there(self):
         table, six, _ = two_segments()
@@ -1023,7 +1022,7 @@ class TestProgram:
         delete_rows(table, {six: [0, 1]})
         table.store.delete([*needed(table)])
         document = json.loads(self.run(table, "drop", six, four, "--json"))
-        shown = {one["id"]: (one["rows"], one["intact"]) for one in document["segments"]}
+        shown = {one["id"]: (one["rows"], one["intact"]) for one in document["dropped"]}
         assert shown == {six: (4, False), four: (4, True)}
         dropped(table, six)
         assert row_numbers(table) == [10, 11, 12, 13]

@@ -242,9 +242,10 @@ def test_the_program_shows_and_sets_the_time(early):
     assert "--set" in shown.output
     told = json.loads(run("--json").stdout)
     assert told["odd"] is not None
-    assert told["store"] is told["committed"] is None
+    assert (told["store_time"], told["committed"]) == (None, False)
     assert run("--time", "2020-01-01").exit_code == 2
-    assert json.loads(run("--set", "--time", "2020-01-01", "--json").stdout)["committed"] == 4
+    corrected = json.loads(run("--set", "--time", "2020-01-01", "--json").stdout)
+    assert (corrected["version"], corrected["committed"]) == (4, True)
     told = json.loads(run("--json").stdout)
     assert told["corrections"] == [
         {"version": 3, "old": "1970-01-01T00:00:01.003Z", "new": "2020-01-01T00:00:00.000Z"}

@@ -279,7 +279,7 @@ def test_the_program_plans_runs_and_lists(place):
     assert [task["segments"] for task in planned["tasks"]] == [8]
     assert "small 2" in eventlog("compact", place)
     assert table.refresh().version == planned["version"]  # only shown
-    listed = [json.loads(line) for line in eventlog("chunks", place, "--json").splitlines()]
+    listed = json.loads(eventlog("chunks", place, "--json"))
     assert [(c["chunk"], c["act"], c["segments"]) for c in listed] == [
         (chunk(0), "compact", 4), (chunk(1), "compact", 4),
     ]  # fmt: skip

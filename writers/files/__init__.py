@@ -30,12 +30,13 @@ from eventlog.staging.upsert_rows import (
 from eventlog.writers.files import arrow_rows, csv_rows, json_rows, parquet_rows
 from eventlog.writers.files.folders import find_files
 from eventlog.writers.files.partitions import Partition
-from eventlog.writers.files.sources import FORMATS, STDIN, InputFile, OpenInput
+from eventlog.writers.files.sources import FORMATS, STDIN, SUFFIXES, InputFile, OpenInput
 from eventlog.writers.files.texts import is_text
 
 __all__ = [
     "FORMATS",
     "STDIN",
+    "SUFFIXES",
     "FileRows",
     "Lacking",
     "open_rows",

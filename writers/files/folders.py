@@ -18,19 +18,8 @@ import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 from eventlog.writers.files.partitions import Partition, parse_parts
-from eventlog.writers.files.sources import CODECS, FORMATS, InputFile
+from eventlog.writers.files.sources import CODECS, FORMATS, SUFFIXES, InputFile
 
-_BY_SUFFIX = {
-    "parquet": "parquet",
-    "csv": "csv",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "arrow": "arrow",
-    "arrows": "arrow",
-    "ipc": "arrow",
-    "feather": "arrow",
-}
 _DONE = "_SUCCESS"
 _EMPTY_BYTES = 64  # an empty text is smaller than this when compressed
 # Files without rows that writers leave beside data files.
@@ -190,7 +179,7 @@ def _format_of(part: _DataFile, file_format: str | None) -> tuple[str, str | Non
     """Return a file's format and compression; in a folder a known suffix takes precedence."""
     suffixes = [suffix[1:].lower() for suffix in PurePath(part.path).suffixes]
     codec = CODECS.get(suffixes.pop()) if suffixes and suffixes[-1] in CODECS else None
-    kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    kind = SUFFIXES.get(suffixes[-1]) if suffixes else None
     if file_format and (kind is None or part.folder is None):
         kind = file_format
     if kind is None:

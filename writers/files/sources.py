@@ -21,6 +21,18 @@ from eventlog.writers.files.partitions import Partition
 
 STDIN = "-"
 FORMATS = ("parquet", "csv", "json", "arrow")
+# By the end of a file's name, the format of its rows.
+SUFFIXES = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "ipc": "arrow",
+    "feather": "arrow",
+}
 CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 

@@ -1,32 +1,37 @@
 """The verbs of the program, by subject. They only ask the libraries, and show.
 
+`GROUPS` has them as the help lists them.
 Needs the extra `cli`. `tables` is a good one to begin with.
 """
+
+import click
 
 from eventlog.cli.verbs import (
     branches,
     compaction,
     copies,
-    engines,
     fsck,
     reading,
     rows,
+    settings,
     tables,
     upkeep,
     vacuum,
 )
+from eventlog.cli.verbs.engines import publishing, sql
 
-VERBS = (
-    *tables.VERBS,
-    *reading.VERBS,
-    *engines.VERBS,
-    *rows.VERBS,
-    *compaction.VERBS,
-    *vacuum.VERBS,
-    *upkeep.VERBS,
-    *fsck.VERBS,
-    *branches.VERBS,
-    *copies.VERBS,
-)
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Rows": (tables.create, *rows.VERBS, *reading.VERBS, *sql.VERBS),
+    "Versions": (
+        tables.log_, tables.show, tables.ls, tables.diff, upkeep.restore,
+        upkeep.pin, upkeep.unpin, upkeep.pins,
+    ),
+    "Columns and settings": settings.VERBS,
+    "Upkeep": (
+        *compaction.VERBS, *vacuum.VERBS, *fsck.VERBS, upkeep.claims, upkeep.drop, upkeep.clock,
+    ),
+    "Copies and branches": (*branches.VERBS, *copies.VERBS),
+    "Publish": publishing.VERBS,
+}  # fmt: skip
 
-__all__ = ["VERBS"]
+__all__ = ["GROUPS"]

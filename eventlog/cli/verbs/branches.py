@@ -9,6 +9,7 @@ import click
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
+from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
 from eventlog.table.branching.names import Branch
 
@@ -23,9 +24,10 @@ from eventlog.table.branching.names import Branch
 )
 @click.option("--delete", "deleting", is_flag=True, help="Delete the branch and its rows.")
 def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
-    """Create the branch NAME: a table with its own commits that starts as this one. Copies nothing.
+    """Create the branch NAME, or delete it.
 
-    Other commands use it with --branch NAME. A pin protects its rows from vacuum, until --delete.
+    A branch is a table with its own commits that starts as this one; nothing is copied. Other
+    commands use it with --branch NAME. A pin protects its rows from vacuum, until --delete.
     """
     if deleting and at is not None:
         raise InvalidInput("give --at or --delete, not both")
@@ -33,36 +35,32 @@ def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
     if deleting:
         table.delete_branch(name)
         if place.as_json:
-            terminal.json_document({"name": name, "deleted": True})
+            place.answer(table, table.refresh().version, "", name=name)
         else:
             terminal.say(f"branch {name} is deleted")
         return
     made = table.branch(name, at)
     version = made.session.head().version
     if place.as_json:
-        terminal.json_document({"name": name, "table": made.uri, "fork": version})
+        place.answer(
+            table, table.session.head().version, "", name=name, branch=made.uri, fork=version
+        )
     else:
         terminal.say(f"branch {name} begins with version {version}: {made.uri}")
 
 
 @click.command()
 @common
+@listing
 def branches(place: Place) -> None:
-    """List the branches of the table, and the remains that interrupted programs left of others."""
+    """List the branches of the table.
+
+    So are the remains that interrupted programs left of others.
+    """
     rows = place.open().branches()
     if place.as_json:
-        for each in rows:
-            terminal.json_line(
-                {
-                    "name": each.name,
-                    "fork": each.fork,
-                    "head": each.head,
-                    "held": each.held,
-                    "unfinished": each.unfinished,
-                    "pin_only": each.pin_only,
-                    "damage": each.damage,
-                }
-            )
+        names = ("name", "fork", "head", "held", "unfinished", "pin_only", "damage")
+        terminal.json_list({name: getattr(each, name) for name in names} for each in rows)
         return
     terminal.table(
         ("name", "fork", "head", "state"),

@@ -15,7 +15,8 @@ import msgspec
 from eventlog import Table
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, start_driver
+from eventlog.cli.place import Place, common, driver_option, only_with_run, start_driver
+from eventlog.cli.screen.paging import listing
 from eventlog.compaction.planner.candidates import expected_outputs
 from eventlog.compaction.planner.planning import examine, explain, explain_slices, plan
 from eventlog.compaction.planner.plans import (
@@ -118,13 +119,12 @@ _OPTIONS = (
 @common
 @policy_options
 @at_version
-@click.option(
-    "--run/--dry-run", "run", default=False, help="Compact; by default only show the plan."
-)
+@only_with_run
 @click.option(
     "--explain", "chunk", metavar="CHUNK", help="Explain why this chunk is, or is not, compacted."
 )
 @driver_option("Where --run runs: in this process, or on Spark's executors.")
+@listing
 def compact(
     place: Place,
     *,
@@ -134,11 +134,11 @@ def compact(
     chunk: str | None,
     driver: DriverName,
 ) -> int:
-    """Show which segments are worth rewriting, in what order and why. Rewrite them with --run.
+    """Show which segments are worth rewriting; --run rewrites them.
 
-    It never blocks readers or writers, and they never block it. Exit code of --run: 1 if a task
-    failed; 3 if no task was done because of claims of other writers, or because others had done the
-    work; else 0.
+    The plan has their order, and the reasons. It never blocks readers or writers, and they never
+    block it. Exit code of --run: 1 if a task failed; 3 if no task was done because of claims of
+    other writers, or because others had done the work; else 0.
     """
     if run and (chunk is not None or version is not None):
         raise InvalidInput("--run compacts the newest version; leave out --at and --explain")
@@ -154,7 +154,7 @@ def compact(
     now_ms = None if version is not None else table.clock.now_ms()
     current_plan = plan(table, policy, version=version, now_ms=now_ms)
     if place.as_json:
-        terminal.json_document(_plan_json(current_plan))
+        terminal.json_document(_plan_json(table, current_plan))
     else:
         _show_plan(current_plan)
     return 0
@@ -164,11 +164,13 @@ def compact(
 @common
 @policy_options
 @at_version
+@listing
 def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
-    """List the time chunks as compaction sees them: segments by size, and its verdict on each.
+    """List the time chunks as compaction sees them.
 
-    For a keyed table, show the slices: which segments count in which buckets. `eventlog ls
-    --chunks` shows only the totals, also at older times or for a condition.
+    These are their segments by size, and its verdict on each. For a keyed table, show the slices:
+    which segments count in which buckets. `eventlog ls --chunks` shows only the totals, also at
+    older times or for a condition.
     """
     report = examine(place.open(), policy, version=version)
     if isinstance(report, SliceReport):
@@ -180,12 +182,17 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
 def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
     bounds = report.bounds
     if place.as_json:
-        for chunk in report.chunks:
-            by_size = [
+        by_size = (
+            [
                 {"below": bound, "segments": count}
                 for bound, count in zip([*bounds, None], chunk.counts, strict=True)
             ]
-            terminal.json_line({**_verdict_json(chunk.verdict), "sizes": by_size})
+            for chunk in report.chunks
+        )
+        terminal.json_list(
+            {**_verdict_json(chunk.verdict), "sizes": sizes}
+            for chunk, sizes in zip(report.chunks, by_size, strict=True)
+        )
         return
     deleted = ["deleted"] if any(chunk.verdict.deleted for chunk in report.chunks) else []
     names = [f"<{size_text(bound)}" for bound in bounds[:-1]]
@@ -221,8 +228,7 @@ VERBS = (compact, chunks)
 def _show_slices(report: SliceReport, place: Place) -> None:
     """List neighbouring buckets in which the same segments count."""
     if place.as_json:
-        for verdict in report.slices:
-            terminal.json_line(_verdict_json(verdict))
+        terminal.json_list(map(_verdict_json, report.slices))
         return
     terminal.table(
         ("chunk", "buckets", "bases", "late", "logs", "base bytes", "log bytes", "newest", "act",
@@ -264,8 +270,7 @@ def _show_slices(report: SliceReport, place: Place) -> None:
 
 def _show_slice_verdicts(found: Sequence[SliceVerdict], place: Place) -> None:
     if place.as_json:
-        for verdict in found:
-            terminal.json_line(_verdict_json(verdict))
+        terminal.json_list(map(_verdict_json, found))
         return
     if not found:
         terminal.say("the chunk has no segments: `eventlog chunks` lists those that have")
@@ -348,6 +353,7 @@ def _show_run(report: RunReport) -> None:
             for o in report.outcomes
         ),
         right=("version", "rows", "segments", "bytes", "seconds"),
+        prose=("error",),
     )
     claimed = [o.error for o in report.outcomes if o.status == "claimed" and o.error]
     for error in list(dict.fromkeys(claimed))[:_SHOWN_CLAIMS]:
@@ -377,6 +383,7 @@ def _show_plan(plan: Plan) -> None:
                 for task in plan.tasks
             ),
             right=("segments", "bytes", "priority"),
+            prose=("reason",),
         )
     for skipped in plan.skipped:
         until = f" until {terminal.time_text(skipped.until)}" if skipped.until else ""
@@ -480,17 +487,23 @@ def _state_text(state: ChunkState | None) -> str:
 
 def _verdict_json(verdict: ChunkVerdict | SliceVerdict) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(verdict)
+    if values.get("state"):
+        values["state"]["until"] = _until(values["state"]["until"])
     return values
 
 
-def _plan_json(plan: Plan) -> dict[str, Any]:
+def _until(time_ms: int) -> str | None:
+    return terminal.iso(time_ms) if time_ms else None
+
+
+def _plan_json(table: Table, plan: Plan) -> dict[str, Any]:
     return {
-        "table": plan.table,
+        "table": table.uri,
         "version": plan.version,
-        "time_ms": plan.time,
+        "time": terminal.iso(plan.time),
         "granularity": plan.granularity,
         "since": plan.since,
-        "spans": plan.spans,
+        "spans_examined": plan.spans,
         "empty": plan.empty,
         "policy": msgspec.to_builtins(plan.policy),
         "tasks": [
@@ -505,10 +518,12 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
                 "color": task.color,
                 "after": task.after,
                 "reason": task.reason,
-                "inputs": [segment.id for segment in task.inputs],
-                "buckets": msgspec.to_builtins(task.buckets),
+                "segment_ids": [segment.id for segment in task.inputs],
+                "slice": msgspec.to_builtins(task.buckets),
             }
             for task in plan.tasks
         ],
-        "skipped": msgspec.to_builtins(plan.skipped),
+        "chunks_skipped": [
+            {"chunk": s.chunk, "why": s.why, "until": _until(s.until)} for s in plan.skipped
+        ],
     }

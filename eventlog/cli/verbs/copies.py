@@ -5,14 +5,18 @@ Needs the extra `cli`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, pairs, start_driver
+from eventlog.cli.place import Place, common, driver_option, pairs, start_driver, unless_dry
+from eventlog.cli.screen.paging import listing
 from eventlog.clock import SystemClock
 from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, EventLogError, InvalidInput, Unavailable
+from eventlog.merging.merger import Merged
 from eventlog.merging.planning.by_state.sides import Take
 from eventlog.quantities import count_text, size_text
 from eventlog.replication.attachment import break_replica, detach, newest_news, owner_of
@@ -65,10 +69,11 @@ def replicate(  # noqa: PLR0913 - the options of the verb
     target_options: dict[str, str],
     driver: DriverName,
 ) -> None:
-    """Make TARGET a copy of the table at URI, byte for byte, or bring it up to date.
+    """Copy the table, byte for byte, or bring a copy up to date.
 
-    It can be interrupted at any time and started again. TARGET is a table at every moment. Queries
-    may read it; once it is written to, it can no longer follow URI (see `eventlog merge`).
+    TARGET becomes a copy of the table at URI. It can be interrupted at any time and started again.
+    TARGET is a table at every moment. Queries may read it; once it is written to, it can no longer
+    follow URI (see `eventlog merge`).
     """
     start_driver(driver)
     executors, clock = executors_of(driver), SystemClock()
@@ -119,26 +124,26 @@ def replicate(  # noqa: PLR0913 - the options of the verb
     "--detach", "detached", metavar="NAME", help="Remove a copy that is to follow no longer."
 )
 @click.option("--break", "broken", metavar="NAME", help="Remove a copy that is lost.")
+@listing
 def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
-    """List the copies that the table's vacuum waits for, or remove one."""
+    """List the copies that vacuum waits for, or remove one."""
     table = place.open()
     if detached is not None and broken is not None:
         raise InvalidInput("give --detach or --break, not both")
     name = detached if detached is not None else broken
     if name is not None:
         version = (detach if detached is not None else break_replica)(table, name)
-        _tell(
-            place,
-            {"name": name, "version": version},
-            f"replica {name} is removed in version {version}: vacuum waits for it no more",
-        )
+        removed = f"replica {name} is removed: vacuum waits for it no more"
+        place.answer(table, version, removed, name=name)
         return
     attached = sorted(attached_to(table).items())
     newest = newest_news(table.session) if attached else 0
     behind = {key: max(0, newest - replica.acked) for key, replica in attached}
     if place.as_json:
-        for key, replica in attached:
-            terminal.json_line({"name": key, **msgspec.to_builtins(replica), "behind": behind[key]})
+        terminal.json_list(
+            {"name": key, **msgspec.to_builtins(replica), "behind": behind[key]}
+            for key, replica in attached
+        )
         return
     terminal.table(
         ("name", "has version", "behind", "since", "root"),
@@ -169,7 +174,7 @@ def replicas(place: Place, *, detached: str | None, broken: str | None) -> None:
     help="Whose state counts where both made changes that exclude each other: that of URI (or the "
     "branch), or of TARGET. The changes of the other one are left out there, and listed.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Commit nothing: list what would be left out.")
+@unless_dry
 def merge(
     place: Place,
     *,
@@ -178,11 +183,12 @@ def merge(
     take: Take | None,
     dry_run: bool,
 ) -> None:
-    """Commit to TARGET the transactions that only URI has, each once; or publish a branch.
+    """Merge what only one copy has into another, or a branch.
 
-    URI and TARGET are copies of one table that were both written to. After a merge in each
-    direction, both have the same rows, and a further merge finds nothing to do. With --branch NAME,
-    and without TARGET, the branch is published: URI gets all its changes in one version.
+    TARGET gets the transactions that only URI has, each once. URI and TARGET are copies of one
+    table that were both written to. After a merge in each direction, both have the same rows, and a
+    further merge finds nothing to do. With --branch NAME, and without TARGET, the branch is
+    published: URI gets all its changes in one version.
     """
     source = place.open()
     if target is not None:
@@ -207,11 +213,11 @@ def merge(
     )
     if dry_run:
         text = f"{carried} to carry; nothing was committed"
-    _tell(place, msgspec.to_builtins(done), text)
+    _tell(place, _merge_json(done, dry_run=dry_run), text)
     for what in done.differing:
         terminal.note(
             f"{what} has another value in {done.target} than in {done.source}, and no merge would "
-            "change it: set it in one of them (`Table.set_properties`, `Table.set_granularity`), "
+            "change it: set it in one of them (`eventlog properties`, `eventlog granularity`), "
             "and merge again"
         )
     for left in done.left_out:
@@ -222,6 +228,17 @@ def merge(
 
 
 VERBS = (replicate, replicas, merge)
+
+
+def _merge_json(done: Merged, *, dry_run: bool) -> dict[str, Any]:
+    values = msgspec.to_builtins(done)
+    return {
+        "table": done.target,
+        "version": values.pop("head"),
+        "committed": bool(done.commits) and not dry_run,
+        "read_version": values.pop("version"),
+        **values,
+    }
 
 
 def _say(place: Place, done: Followed, filled: Backfilled | None = None) -> None:

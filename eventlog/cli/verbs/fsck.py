@@ -7,6 +7,7 @@ import msgspec
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common, driver_option, start_driver
+from eventlog.cli.screen.paging import listing
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
 from eventlog.fsck import check as checks
@@ -34,6 +35,7 @@ from eventlog.store.parallel import DriverName
 )  # fmt: skip
 @driver_option("Where --checksums reads: in this process, or on Spark's executors.")
 @click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
+@listing
 def fsck(
     place: Place,
     *,
@@ -45,10 +47,11 @@ def fsck(
     driver: DriverName,
     repair: bool,
 ) -> int:
-    """Check that the stored objects agree with the log; exit code 4 if they do not.
+    """Check that the stored objects agree with the log.
 
-    Folds all commits from version 0, compares every header, delta and key frame with the result,
-    looks for the live segments, and counts the objects that nothing refers to.
+    The exit code is 4 if they do not. Folds all commits from version 0, compares every header,
+    delta and key frame with the result, looks for the live segments, and counts the objects that
+    nothing refers to.
     """
     start_driver(driver)
     table, clock = place.unopened(), SystemClock()
@@ -66,7 +69,9 @@ def fsck(
             progress=advance,
         )
     if place.as_json:
-        terminal.json_document({"ok": report.ok, **msgspec.to_builtins(report)})
+        values = msgspec.to_builtins(report)
+        newest = values.pop("head")
+        terminal.json_document({"ok": report.ok, "version": newest, **values})
     else:
         _show_report(report, (clock.now_ms() - begun) / 1000)
     return 0 if report.ok else Corrupt.exit_code
@@ -139,6 +144,7 @@ def _show_findings(report: Report) -> None:
                 for f in report.findings
             ),
             right=("version",),
+            prose=("message",),
         )
     for repair in report.repairs:
         terminal.say(f"{repair.key}: {repair.message}")

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
-from eventlog.cli.export import FORMATS, cell_text, limited, write_rows
+from eventlog.cli.export import FORMATS, cell_text, format_named, limited, write_rows
 from eventlog.cli.place import Place, at_timestamp, at_version, common
+from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.rule import OVERFLOWS
@@ -24,6 +25,7 @@ from eventlog.readers.row_stream import RowStream
 from eventlog.readers.scanner import scan
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
+from eventlog.table.table import Table
 
 MEGABYTE = 2**20
 _TABLE_ROWS = 100  # shown in a table unless --limit is given
@@ -36,13 +38,16 @@ limit_option = click.option(
     type=click.IntRange(min=0),
     help=f"Rows to return; a table shows {_TABLE_ROWS} by default.",
 )
-_format = click.option(
-    "--format", "row_format", type=click.Choice(("table", *FORMATS)), help="Default: table."
+format_option = click.option(
+    "--format",
+    "row_format",
+    type=click.Choice(("table", *FORMATS)),
+    help="Default: by the name of --output, else a table.",
 )
 output_option = click.option(
     "--output",
     type=click.Path(dir_okay=False),
-    help="Write to this file instead of standard output.",
+    help="Write to this file: .csv, .json, .jsonl, .parquet or .arrow.",
 )
 
 _overflow = click.option(
@@ -70,7 +75,7 @@ memory_option = click.option(
 @at_version
 @at_timestamp
 @limit_option
-@_format
+@format_option
 @output_option
 @memory_option
 @click.option("--count", "only_count", is_flag=True, help="Print only the number of rows.")
@@ -86,6 +91,7 @@ memory_option = click.option(
     is_flag=True,
     help="Show what would be read, without reading it.",
 )
+@listing
 def scan_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
@@ -116,12 +122,14 @@ def scan_(  # noqa: PLR0913 - one parameter per option
         memory_bytes=memory_mb * MEGABYTE,
     )
     if only_plan:
-        _explain(place, rows_scan.plan)
+        _explain(place, table, rows_scan.plan)
         return
     if only_count:
         count = rows_scan.count()
         if place.as_json:
-            terminal.json_document({"version": rows_scan.version, "count": count})
+            terminal.json_document(
+                {"table": table.uri, "version": rows_scan.version, "rows": count}
+            )
         else:
             terminal.say(str(count))
         return
@@ -136,9 +144,10 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 @click.option("--where", help='SQL: "id = 7"; selects rows before and after each change.')
 @_overflow
 @limit_option
-@_format
+@format_option
 @output_option
 @memory_option
+@listing
 def changes_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
@@ -152,7 +161,10 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     output: str | None,
     memory_mb: int,
 ) -> None:
-    """Show the changes of rows in the versions after START, up to END (default: the newest)."""
+    """Show how rows changed after version START, up to END.
+
+    The default of END is the newest version.
+    """
     wanted = parse_names(columns, "--columns") if columns else None
     memory = memory_mb * MEGABYTE
     start_end = place.unopened(), start, end
@@ -180,16 +192,21 @@ def write_stream(
     """Write the rows of a stream to the terminal or a file, in the format asked for.
 
     Args:
-        place: has the format if `row_format` is None: JSON, or a table.
+        place: has the format if there is no other: JSON, or a table.
         reader: the rows.
         limit: the number of the first rows to write; all if None, but few in a table.
-        row_format: `table`, or one of `FORMATS`.
+        row_format: `table`, or one of `FORMATS`; that of the output's name if None.
         output: the path of a file; standard output if None.
 
     Raises:
-        InvalidInput: a table was asked for in a file, or the format cannot hold the rows.
+        InvalidInput: a table was asked for in a file, whose name shows no format, or the format
+            cannot hold the rows.
     """
-    kind = row_format or ("json" if place.as_json else "table")
+    kind = row_format
+    if kind is None and output is not None:
+        kind = format_named(output)
+    if kind is None:
+        kind = "json" if place.as_json else "table"
     if kind == "table":
         if output is not None:
             raise InvalidInput(
@@ -198,20 +215,23 @@ def write_stream(
         _show_table(reader, limit)
         return
     rows = write_rows(reader if limit is None else limited(reader, limit), kind, output)
-    if output is not None:
+    if output is not None and place.as_json:
+        terminal.json_document({"output": output, "rows": rows})
+    elif output is not None:
         terminal.note(f"{count_text(rows, 'row')} in {output}")
 
 
-def _explain(place: Place, plan: ScanPlan) -> None:
+def _explain(place: Place, table: Table, plan: ScanPlan) -> None:
     pruning = asdict(plan.pruning)
     rows = sum(plan.entries.column("rows").to_pylist())
     size = sum(plan.entries.column("bytes").to_pylist())
     if place.as_json:
         terminal.json_document(
             {
+                "table": table.uri,
                 "version": plan.version,
-                "columns": plan.schema.names,
-                "segments": pruning,
+                "column_names": plan.schema.names,
+                "pruning": pruning,
                 "rows": rows,
                 "bytes": size,
                 "filter": None if plan.filter is None else str(plan.filter),
@@ -245,7 +265,8 @@ def _show_table(reader: pa.RecordBatchReader, limit: int | None) -> None:
     cells = [_cells(rows.column(place).slice(0, shown)) for place in range(len(columns))]
     numbers = [f.name for f in rows.schema if str(f.type).startswith(_NUMBERS)]
     table = [[cell_text(cell) for cell in row] for row in zip(*cells, strict=True)]
-    terminal.table(columns, table, right=numbers)
+    times = [f.name for f in rows.schema if pa.types.is_temporal(f.type)]
+    terminal.table(columns, table, right=numbers, whole=times)
     if len(rows) > shown and limit is None:
         terminal.note(
             f"the first {count_text(shown, 'row')}; --limit N shows more, --format csv all of them"

@@ -1,4 +1,4 @@
-"""The verbs that make a table and show its versions: create, columns, log, show, ls, diff.
+"""The verbs that make a table and show its versions: create, log, show, ls, diff.
 
 Needs the extra `cli`.
 """
@@ -6,7 +6,7 @@ Needs the extra `cli`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UnsetType
 
-from eventlog.arguments import parse_names, shown
+from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
+from eventlog.cli.screen.paging import listing
+from eventlog.cli.verbs.settings.column_changes import columns_json, list_checks
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.placement import applied, reach, slice_of, span
@@ -36,8 +38,6 @@ from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
-# Of `eventlog columns`.
-_ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax", "check", "uncheck")
 
 
 @click.command()
@@ -99,62 +99,12 @@ def create(  # noqa: PLR0913 - one argument an option
         storage_options=place.storage_options,
     )
     if place.as_json:
-        terminal.json_document({"table": table.uri, "id": table.id, "version": 0})
+        place.answer(table, 0, "created", table_id=table.id)
     else:
         columns = count_text(len(table.session.head().schema.names), "column")
         granularity = table.session.head().layout.granularity
         chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
         terminal.say(f"created {table.uri}: {columns}, {chunks}")
-
-
-@click.command()
-@common
-@click.argument("act", type=click.Choice(_ACT_NAMES), required=False)
-@click.argument("words", nargs=-1)
-@click.option(
-    "--default",
-    "defaults",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="With add: the value of rows that lack the column, those that exist and those to come.",
-)
-@click.option("--within", help="With add and reorder: the struct whose fields they are.")
-def columns(
-    place: Place,
-    *,
-    act: str | None,
-    words: Sequence[str],
-    defaults: Sequence[str],
-    within: str | None,
-) -> None:
-    """List the columns, or change them with an ACT and its WORDS.
-
-    \b
-    add NAME:TYPE ...        drop NAME ...        rename NAME NEW
-    widen NAME:TYPE          reorder NAME ...     relax NAME ...
-    check NAME EXPRESSION    uncheck NAME
-
-    check adds a condition that no row may break, uncheck drops it. A field inside of a column is a
-    JSON list of names: '["place","x"]'; element, key and value are those of lists and maps. relax
-    lets columns be null.
-    """  # noqa: D301 - click wants the character
-    table = place.open()
-    if act is None:
-        if words or defaults or within:
-            raise InvalidInput(f"give an ACT: {', '.join(_ACT_NAMES)}")
-        _list_columns(place, table.snapshot())
-        return
-    if (defaults and act != "add") or (within and act not in ("add", "reorder")):
-        raise InvalidInput(f"{act} takes no --default, and --within is for add and reorder")
-    before = table.refresh().stored_schema
-    version = _ACTS[act](table, words, defaults, () if within is None else _path(within))
-    changed = schema_changes(before, table.snapshot(version).stored_schema)
-    if place.as_json:
-        terminal.json_document({"version": version, "columns": changed})
-        return
-    for text in changed or ["nothing changes"]:
-        terminal.say(text)
-    terminal.note(f"version {version}")
 
 
 @click.command("log")
@@ -169,13 +119,13 @@ def columns(
 )
 @click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
 @click.option("--start", type=click.IntRange(min=0), help="The version to start at.")
+@listing
 def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> None:
     """List the versions, newest first: the history of the table."""
     table = place.open()
     entries = table.history(start, None if all_versions else limit)
     if place.as_json:
-        for entry in entries:
-            terminal.json_line(_entry_json(entry) | _columns_json(table, entry))
+        terminal.json_list(_entry_json(entry) | _columns_json(table, entry) for entry in entries)
         return
     evolved: list[HistoryEntry] = []
 
@@ -202,9 +152,10 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
             for entry in noted(entries)
         ),
         right=numbers,
+        whole=("time",),
     )
     for entry in evolved:
-        for text in _columns_json(table, entry)["columns"]:
+        for text in _columns_json(table, entry)["schema_changes"]:
             terminal.say(f"version {entry.version}: {text}")
 
 
@@ -212,6 +163,7 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
 @common
 @click.argument("version", type=click.IntRange(min=0), required=False)
 @at_timestamp
+@listing
 def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
     """Show one version: commit, transactions, changes and state."""
     opened = place.open()
@@ -246,6 +198,7 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
     is_flag=True,
     help="List the time chunks that hold the segments, with totals only; see also `chunks`.",
 )
+@listing
 def ls(
     place: Place,
     *,
@@ -255,7 +208,7 @@ def ls(
     only: Sequence[str],
     by_chunk: bool,
 ) -> None:
-    """List the live segments, or with --chunks the totals of each time chunk.
+    """List the segments of a version, or with --chunks its chunks.
 
     `eventlog chunks` shows the chunks as compaction sees them.
     """
@@ -269,9 +222,10 @@ def ls(
         chunks = {name: at for at, name in enumerate(dict.fromkeys(s.chunk for s in segments))}
         segments = sorted(segments, key=lambda s: (chunks[s.chunk], applied(s)))
     if place.as_json:
-        for segment in segments:
-            known = {} if counting is None else {"counts": counting.get(segment.id, [])}
-            terminal.json_line(_segment_json(segment) | known)
+        terminal.json_list(
+            _segment_json(s) | ({} if counting is None else {"counts": counting.get(s.id, [])})
+            for s in segments
+        )
         return
     splits = buckets_split(snapshot.layout)
     signed = [("", segment) for segment in segments]
@@ -285,16 +239,18 @@ def ls(
 @common
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
+@listing
 def diff(place: Place, *, a: int, b: int) -> None:
-    """List the segments added and dropped between version A and version B."""
+    """List the segments added and dropped between versions A and B."""
     table = place.open()
     change = table.diff(a, b)
     if place.as_json:
         terminal.json_document(
             {
+                "table": table.uri,
                 "from": a,
                 "to": b,
-                "columns": change.columns,
+                "schema_changes": change.columns,
                 "added": [_segment_json(segment) for segment in change.added],
                 "dropped": [_segment_json(segment) for segment in change.dropped],
             }
@@ -312,8 +268,6 @@ _ROWS_OF_LOGS = (
     "--count` counts keys"
 )
 
-VERBS = (create, columns, log_, show, ls, diff)
-
 
 def _schema_of(path: str) -> pa.Schema:
     try:
@@ -322,122 +276,12 @@ def _schema_of(path: str) -> pa.Schema:
         raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from None
 
 
-def _path(text: str) -> str | list[str]:
-    """Return a column's name, or the path to a field: a JSON list of names."""
-    return text if not text.lstrip().startswith("[") else parse_names(text, "a field")
-
-
-def _fields_of(words: Sequence[str]) -> list[pa.Field]:
-    return [*parse_schema(", ".join(words))]
-
-
-def _check_no_path(table: Table, names: Iterable[str]) -> None:
-    """Refuse names of columns to add that begin with a struct, as a path with dots does."""
-    structs = {
-        field.name for field in table.session.head().schema if pa.types.is_struct(field.type)
-    }
-    for name in names:
-        struct, dot, field = name.partition(".")
-        if dot and struct in structs:
-            raise InvalidInput(
-                f"{shown(name)} would be a column with a dot in its name: a field of the struct "
-                f"is added by its own name {shown(field)} and --within {shown(struct)}"
-            )
-
-
-def _add(
-    table: Table, words: Sequence[str], defaults: Sequence[str], within: str | Sequence[str]
-) -> int:
-    fields = {field.name: field for field in _fields_of(words)}
-    _check_no_path(table, fields)
-    given = {}
-    for text in defaults:
-        name, separator, value = text.partition("=")
-        if not separator or name not in fields:
-            raise InvalidInput(f"--default {text[:80]!r} is not NAME=VALUE of an added column")
-        given[name] = _value(value, fields[name])
-    return table.add_columns([*fields.values()], given, within=within)
-
-
-def _value(text: str, field: pa.Field) -> Any:
-    """Return a value of a type that is written as text."""
-    if pa.types.is_string(field.type):
-        return text
-    try:
-        return pa.array([text]).cast(field.type)[0].as_py()
-    except pa.ArrowException:
-        raise InvalidInput(
-            f"{text[:80]!r} is no default of column {field.name!r} of type {field.type}"
-        ) from None
-
-
-def _rename(table: Table, words: Sequence[str], *_: Any) -> int:
-    if len(words) != 2:
-        raise InvalidInput("rename takes a name and the new one")
-    return table.rename_column(_path(words[0]), words[1])
-
-
-def _widen(table: Table, words: Sequence[str], *_: Any) -> int:
-    if len(words) != 1 or ":" not in words[0]:
-        raise InvalidInput("widen takes NAME:TYPE, such as n:int64")
-    name, _separator, kind = words[0].rpartition(":")
-    return table.widen_column(_path(name), _fields_of([f"x:{kind}"])[0].type)
-
-
-def _check(table: Table, words: Sequence[str], *_: Any) -> int:
-    if len(words) != 2:
-        raise InvalidInput("check takes a name and an expression: check positive 'price > 0'")
-    return table.add_check(words[0], words[1])
-
-
-def _uncheck(table: Table, words: Sequence[str], *_: Any) -> int:
-    if len(words) != 1:
-        raise InvalidInput("uncheck takes the name of a check")
-    return table.drop_check(words[0])
-
-
-_ACTS: dict[str, Callable[..., int]] = {
-    "add": _add,
-    "drop": lambda table, words, *_: table.drop_columns([_path(word) for word in words]),
-    "rename": _rename,
-    "widen": _widen,
-    "reorder": lambda table, words, _, within: table.reorder_columns(words, within=within),
-    "relax": lambda table, words, *_: table.relax_columns(words),
-    "check": _check,
-    "uncheck": _uncheck,
-}
-
-
-def _list_columns(place: Place, snapshot: Snapshot) -> None:
-    if place.as_json:
-        for column in snapshot.stored_schema.columns:
-            terminal.json_line(msgspec.to_builtins(column))
-        for name, expression in snapshot.checks.items():
-            terminal.json_line({"check": name, "expression": expression})
-        return
-    terminal.table(
-        ("id", "column", "type", ""),
-        (
-            (c.id, c.name, type_text(c.type), "" if c.nullable else "not null")
-            for c in snapshot.stored_schema.columns
-        ),
-        right=("id",),
-    )
-    _list_checks(snapshot)
-
-
-def _list_checks(snapshot: Snapshot) -> None:
-    if snapshot.checks:
-        terminal.say()
-        terminal.table(("check", "expression"), snapshot.checks.items())
-
-
 def _columns_json(table: Table, entry: HistoryEntry) -> dict[str, Any]:
     """Return what a version changed of the columns, in words, if it was made for that."""
     if entry.operation != "schema":
         return {}
     before, after = (table.snapshot(v).stored_schema for v in (entry.version - 1, entry.version))
-    return {"columns": schema_changes(before, after)}
+    return {"schema_changes": schema_changes(before, after)}
 
 
 def _entry_json(entry: HistoryEntry) -> dict[str, Any]:
@@ -483,8 +327,10 @@ def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
         for at, number in enumerate((1, segment.live_rows, segment.bytes)):
             total[at] += number
     if place.as_json:
-        for name, (count, rows, size) in sums.items():
-            terminal.json_line({"chunk": name, "segments": count, "rows": rows, "bytes": size})
+        terminal.json_list(
+            {"chunk": name, "segments": count, "rows": rows, "bytes": size}
+            for name, (count, rows, size) in sums.items()
+        )
         return
     names = ("segments", "rows", "bytes")
     terminal.table(
@@ -566,6 +412,10 @@ def _show_json(
     opened: Table, snapshot: Snapshot, commit: Commit, unpacked: Commit, void: dict[str, str]
 ) -> dict[str, Any]:
     header = msgspec.to_builtins(commit.header)
+    layout = msgspec.to_builtins(snapshot.layout)
+    if "keyed" in layout:
+        layout["keyed"]["key_columns"] = layout["keyed"].pop("key")
+    apps = msgspec.to_builtins(snapshot.meta.apps)
     transactions = [
         {
             "id": t.id,
@@ -576,25 +426,22 @@ def _show_json(
             "actions": _actions(t),
             "merges": [msgspec.to_builtins(a) for a in t.actions if isinstance(a, Merge)],
             "info": t.info,
-            "void": void.get(t.id),
+            "void_reason": void.get(t.id),
         }
         for t in unpacked.transactions
     ]
     return {
-        "uri": opened.uri,
         **header,
+        "table": opened.uri,
+        "table_id": commit.header.table,
         "time": terminal.iso(snapshot.timestamp),
-        "time_ms": commit.header.time,
         "commit": snapshot.commit_hash,
-        "transactions": transactions,
-        "layout": msgspec.to_builtins(snapshot.layout),
-        "columns": [
-            {"name": c.name, "type": type_text(c.type), "nullable": c.nullable, "id": c.id}
-            for c in snapshot.stored_schema.columns
-        ],
+        "transaction_list": transactions,
+        "layout": layout,
+        "columns": columns_json(snapshot),
         "checks": snapshot.checks,
         "properties": dict(snapshot.properties),
-        "apps": msgspec.to_builtins(snapshot.meta.apps),
+        "apps": {n: mark | {"time": terminal.iso(mark["time"])} for n, mark in apps.items()},
         "origins": msgspec.to_builtins(origins_of(snapshot.meta)),
     }
 
@@ -664,7 +511,7 @@ def _show_state(snapshot: Snapshot) -> None:
             for column in snapshot.stored_schema.columns
         ),
     )
-    _list_checks(snapshot)
+    list_checks(snapshot)
 
 
 def _key_text(layout: NamedLayout) -> str | None:

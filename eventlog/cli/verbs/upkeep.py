@@ -1,4 +1,4 @@
-"""The verbs that maintain a table: pin, unpin, pins, claims, restore, drop, split, clock.
+"""The verbs that maintain a table: pin, unpin, pins, claims, restore, drop, clock.
 
 Needs the extra `cli`.
 """
@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, only_with_run, unless_dry
+from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
@@ -37,10 +37,14 @@ _owner = click.option("--owner", help="Owner of the pin; by default this user on
 @click.argument("version", type=click.IntRange(min=0), required=False)
 @_owner
 def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
-    """Protect VERSION (by default the newest) from vacuum with a pin called NAME."""
-    pinned = place.open().pin(name, version, owner=owner)
+    """Protect a version from vacuum with a pin called NAME.
+
+    The default of VERSION is the newest one.
+    """
+    table = place.open()
+    pinned = table.pin(name, version, owner=owner)
     if place.as_json:
-        terminal.json_document({"name": name, "version": pinned})
+        place.answer(table, table.session.head().version, "", name=name, pinned=pinned)
     else:
         terminal.say(
             f"pin {name} protects version {pinned} and all later versions until `eventlog unpin`"
@@ -62,25 +66,26 @@ def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None
     else:
         table.unpin(name, owner=owner)
     if place.as_json:
-        terminal.json_document({"name": name, "broken": breaking})
+        place.answer(table, table.session.head().version, "", name=name, broken=breaking)
     else:
         terminal.say(f"pin {name} is {'broken' if breaking else 'removed'}")
 
 
 @click.command()
 @common
+@listing
 def pins(place: Place) -> None:
     """List the pins, oldest version first."""
     held = place.open().snapshot().meta.pins
     ordered = sorted(held.items(), key=lambda item: (item[1].version, item[0]))
     if place.as_json:
-        for name, each in ordered:
-            terminal.json_line(_pin_json(name, each))
+        terminal.json_list(_pin_json(name, each) for name, each in ordered)
         return
     terminal.table(
         ("name", "version", "owner", "since"),
         ((name, p.version, p.owner, terminal.time_text(p.time)) for name, p in ordered),
         right=("version",),
+        whole=("since",),
     )
 
 
@@ -94,6 +99,7 @@ def pins(place: Place) -> None:
     show_default=True,
     help="Seconds to watch the claim first; it is not broken if its holder renews it.",
 )
+@listing
 def claims(place: Place, *, broken: str | None, silent: float) -> None:
     """List the current claims, or break one whose holder is dead.
 
@@ -103,14 +109,13 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
     if broken is not None:
         table.break_claim(broken, silent_s=silent)
         if place.as_json:
-            terminal.json_document({"id": broken, "broken": True})
+            place.answer(table, table.session.head().version, "", id=broken, broken=True)
         else:
             terminal.say(f"claim {broken} is broken")
         return
     ordered = sorted(table.claims().items(), key=lambda item: (item[1].token, item[0]))
     if place.as_json:
-        for name, each in ordered:
-            terminal.json_line(_claim_json(name, each))
+        terminal.json_list(_claim_json(name, each) for name, each in ordered)
         return
     terminal.table(
         ("id", "kind", "of", "priority", "owner", "group", "since", "renewed"),
@@ -136,7 +141,7 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
 @click.command()
 @common
 @click.argument("version", type=click.IntRange(min=0))
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@unless_dry
 @click.option(
     "--forget-units",
     is_flag=True,
@@ -160,9 +165,11 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
     if place.as_json:
         terminal.json_document(
             {
+                "table": table.uri,
+                "version": head.version if committed is None else committed,
+                "committed": committed is not None,
                 "restored": version,
                 "from": head.version,
-                "version": committed,
                 "adds": len(adds),
                 "drops": drops,
                 "vectors": len(again),
@@ -195,14 +202,10 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
 @common
 @click.argument("names", metavar="SEGMENT...", nargs=-1, required=True)
 @click.option("--reason", help="The reason, for the history. Required with --run.")
-@click.option(
-    "--run/--dry-run",
-    "run",
-    default=False,
-    help="Drop; by default only show what would be dropped.",
-)
+@only_with_run
+@listing
 def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -> None:
-    """Drop live segments whose rows cannot be recovered, so that the table can be read again.
+    """Drop segments that are lost, so that the rest can be read.
 
     SEGMENT is a key as fsck names it, or an id. The rows disappear from the new version on. Older
     versions still need the segments. Try the other steps of docs/guides/data-loss.md first.
@@ -216,8 +219,10 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
     if place.as_json:
         terminal.json_document(
             {
-                "version": committed,
-                "segments": [
+                "table": table.uri,
+                "version": table.session.head().version if committed is None else committed,
+                "committed": committed is not None,
+                "dropped": [
                     {
                         "key": key,
                         "id": s.id,
@@ -252,39 +257,12 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
 
 @click.command()
 @common
-@click.argument("buckets", type=click.IntRange(min=1))
-def split(place: Place, *, buckets: int) -> None:
-    """Split the buckets of a keyed table until there are BUCKETS: twice as many, or 4, 8, … times.
-
-    Rewrites nothing: compaction divides segments when it merges them. Writers and compactions that
-    are under way go on.
-    """
-    table = place.open()
-    keyed = keyed_of(table.refresh().layout)
-    changed = keyed is None or keyed.buckets != buckets
-    committed = table.set_buckets(buckets)
-    if place.as_json:
-        terminal.json_document(
-            {
-                "version": committed if changed else None,
-                "old": None if keyed is None else keyed.buckets,
-                "new": buckets,
-            }
-        )
-    elif changed:
-        terminal.say(f"version {committed}: {buckets:,} buckets")
-    else:
-        terminal.say(f"nothing to do: there are {buckets:,} buckets")
-
-
-@click.command()
-@common
 @click.option("--set", "setting", is_flag=True, help="Correct the table's time.")
 @click.option(
     "--time", "text", metavar="TIME", help="With --set: the true time, if no clock is right."
 )
 def clock(place: Place, *, setting: bool, text: str | None) -> None:
-    """Show the table's time and the clocks, or correct the table's time.
+    """Show the table's time and the clocks, or correct the time.
 
     The time of a commit is never before that of the previous one. After a commit by a clock that
     was years off, the table may refuse further commits, or keep old versions for years. --set
@@ -303,12 +281,13 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
     if place.as_json:
         terminal.json_document(
             {
+                "table": table.uri,
                 "version": after.version,
-                "table": terminal.iso(after.header.time),
-                "machine": terminal.iso(here_ms),
-                "store": None if store_ms is None else terminal.iso(store_ms),
+                "committed": committed is not None,
+                "table_time": terminal.iso(after.header.time),
+                "machine_time": terminal.iso(here_ms),
+                "store_time": None if store_ms is None else terminal.iso(store_ms),
                 "odd": odd,
-                "committed": committed,
                 "corrections": [
                     {"version": v, "old": terminal.iso(old), "new": terminal.iso(new)}
                     for v, old, new in corrections
@@ -334,9 +313,6 @@ def clock(place: Place, *, setting: bool, text: str | None) -> None:
         terminal.note(odd)
 
 
-VERBS = (pin, unpin, pins, claims, restore, drop, split, clock)
-
-
 def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:
     """Return the live segments of these keys or ids.
 
@@ -357,12 +333,21 @@ def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:
 
 def _pin_json(name: str, held: Pin) -> dict[str, Any]:
     since = terminal.iso(held.time)
-    return {"name": name, "version": held.version, "owner": held.owner, "token": held.token,
+    return {"name": name, "pinned": held.version, "owner": held.owner, "token": held.token,
             "time": since}  # fmt: skip
 
 
 def _claim_json(name: str, held: Claim) -> dict[str, Any]:
-    return {"id": name, **msgspec.to_builtins(held)}
+    """Return a claim for programs; an end that it does not have is null."""
+    values = msgspec.to_builtins(held)
+    start, end = values.pop("start"), values.pop("end")
+    return {
+        "id": name,
+        "start_time": None if start == MIN_MS else terminal.iso(start),
+        "end_time": None if end == MAX_MS else terminal.iso(end),
+        "segment_ids": values.pop("segments"),
+        **values,
+    }
 
 
 def _scope(held: Claim) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,8 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, only_with_run
+from eventlog.cli.screen.paging import listing
 from eventlog.compaction.vacuum import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
@@ -19,12 +21,7 @@ from eventlog.state.small.holds import Hold, holds
 
 @click.command("vacuum")
 @common
-@click.option(
-    "--run/--dry-run",
-    "run",
-    default=False,
-    help="Delete; by default only show what would be deleted.",
-)
+@only_with_run
 @click.option(
     "--retention-hours",
     type=click.FloatRange(min=0),
@@ -38,6 +35,7 @@ from eventlog.state.small.holds import Hold, holds
 @click.option(
     "--full", is_flag=True, help="List the entire table, not only objects since the last vacuum."
 )
+@listing
 def vacuum_(
     place: Place,
     *,
@@ -46,7 +44,7 @@ def vacuum_(
     staging_hours: float | None,
     full: bool,
 ) -> None:
-    """Show the objects that no kept version needs; delete them with --run.
+    """Show the objects that no version needs; --run deletes them.
 
     Versions below the horizon can then no longer be read; the log itself is always kept. Pins and
     replicas hold the horizon back (eventlog pin, unpin, pins).
@@ -98,9 +96,13 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
 def _json(report: VacuumReport) -> dict[str, Any]:
     return {
         **{name: getattr(report, name) for name in _FACTS},
-        "gone": msgspec.to_builtins(report.gone),
-        "kept": msgspec.to_builtins(report.kept),
+        "gone": _sums_json(report.gone),
+        "kept": _sums_json(report.kept),
     }
+
+
+def _sums_json(sums: Mapping[str, VacuumSums]) -> list[dict[str, Any]]:
+    return [{"why": why, **msgspec.to_builtins(each)} for why, each in sums.items()]
 
 
 _FACTS = ("table", "dry_run", "version", "fence", "horizon")
@@ -132,6 +134,7 @@ def _show(report: VacuumReport) -> None:
         ("", "why", "objects", "bytes"),
         ((sign, why, *_sums(sums)) for sign, why, sums in rows),
         right=("objects", "bytes"),
+        prose=("why",),
     )
 
 

@@ -106,6 +106,7 @@ def clients_for(options: StoreOptions) -> Clients:
     Raises:
         InvalidInput: the configuration is wrong, such as an unknown profile or a malformed
             endpoint.
+        Unavailable: no server listens at an endpoint that is not Amazon's.
     """
     # Clients are shared by the stores of many tables, since creating them takes 0.2 s. A forked
     # child must not share sockets with its parent, hence the process id.
@@ -168,6 +169,8 @@ def _connect(options: StoreOptions) -> Clients:
         style = style or ("path" if custom else None)
         ca_path = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
         endpoints.check_reachable(resolved, ca_path)
+        if custom:
+            endpoints.check_listening(custom)
         read, write = (
             _client(session, options.endpoint_url, region, style, attempts)
             for attempts in (READ_ATTEMPTS, 1)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from eventlog.errors import InvalidInput
+from eventlog.errors import InvalidInput, Unavailable
 from eventlog.store.options import check_endpoint
 
 _KEY = "key"
+_PATIENCE_S = 1.0
 # The hosts that pyarrow's client derives from the region.
 _USUAL = re.compile(r"s3(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?")
 
@@ -81,6 +83,29 @@ def check_reachable(endpoint_url: str, path: str | None) -> None:
             f"the certificates at {path!r} (AWS_CA_BUNDLE, ca_bundle of the profile, or "
             "REQUESTS_CA_BUNDLE) are not a file: name a file in PEM format"
         )
+
+
+def check_listening(endpoint_url: str) -> None:
+    """Check that something listens at the endpoint, unless requests to it go through a proxy.
+
+    boto3 would try for seconds, which a server that was not started does not need.
+
+    Raises:
+        Unavailable: the port is closed.
+    """
+    if _proxy(endpoint_url):
+        return
+    url = urlsplit(endpoint_url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        socket.create_connection((str(url.hostname), port), _PATIENCE_S).close()
+    except ConnectionRefusedError:
+        raise Unavailable(
+            f"no server at {url.hostname}:{port}: start it, or correct the endpoint "
+            "(AWS_ENDPOINT_URL, endpoint_url of a profile or of the storage options)"
+        ) from None
+    except OSError:  # boto3 tries longer, and its error says more
+        return
 
 
 class _NoBody(BytesIO):

@@ -47,12 +47,14 @@ def test_columns_are_listed_and_changed(table):
     assert scan(found, ["n"]).to_table().column("n").to_pylist() == [5, 5]
     listed = run("columns", uri)
     assert "struct<d:date, c:int16>" in listed.output
-    shown = [json.loads(line) for line in run("columns", uri, "--json").stdout.splitlines()]
+    shown = json.loads(run("columns", uri, "--json").stdout)["columns"]
     assert [one["name"] for one in shown] == ["n", "title", "at", "s"]
     answer = json.loads(run("columns", uri, "rename", "title", "name", "--json").stdout)
     assert answer == {
+        "table": found.uri,
         "version": found.refresh().version,
-        "columns": ["column 'title' is renamed to 'name'"],
+        "committed": True,
+        "schema_changes": ["column 'title' is renamed to 'name'"],
     }
 
 
@@ -95,10 +97,12 @@ def test_log_and_diff_show_changes_of_columns_in_words(table):
     append(table, events(1).rename_columns(["at", "title", "value"]))
     words = "column 'name' is renamed to 'title'"
     assert f"version 2: {words}" in run("log", table.uri).output
-    lines = [json.loads(line) for line in run("log", table.uri, "--json").stdout.splitlines()]
-    assert [line.get("columns") for line in lines] == [None, [words], None, None]
+    lines = json.loads(run("log", table.uri, "--json").stdout)
+    assert [line.get("schema_changes") for line in lines] == [None, [words], None, None]
     assert words in run("diff", table.uri, "1", "3").output
-    assert json.loads(run("diff", table.uri, "1", "3", "--json").stdout)["columns"] == [words]
+    assert json.loads(run("diff", table.uri, "1", "3", "--json").stdout)["schema_changes"] == [
+        words
+    ]
 
 
 def test_checks_are_added_listed_and_dropped(table):
@@ -114,8 +118,8 @@ def test_checks_are_added_listed_and_dropped(table):
     assert run("columns", uri, "rename", "value", "the value").exit_code == 0
     for verb in ("columns", "show"):
         assert '"the value" < 5' in run(verb, uri).output
-    *_, listed = run("columns", uri, "--json").stdout.splitlines()
-    assert json.loads(listed) == {"check": "small", "expression": '"the value" < 5'}
+    listed = json.loads(run("columns", uri, "--json").stdout)
+    assert listed["checks"] == {"small": '"the value" < 5'}
     shown = json.loads(run("show", uri, "--json").stdout)
     assert shown["checks"] == {"small": '"the value" < 5'}
     assert "check 'small' is added" in run("diff", uri, 1, 3).output

@@ -78,6 +78,8 @@ def verbs(table):
         "overwrite": [[uri, ESC], [uri, ESC, "--where", LINE]],
         "pin": [[uri, ESC + "2"], [uri, ESC], [uri, ESC, "--owner", LINE]],
         "pins": where,
+        "properties": [[uri], [uri, f"{ESC}={LINE}"], [uri, "--remove", LINE]],
+        "granularity": [[uri, ESC], [uri, "month"]],
         "publish": [["delta", uri], [ESC, uri]],
         "replicas": [[uri], [uri, "--break", "none" + ESC], [uri, "--detach", LINE]],
         "replicate": [[uri, copy], [uri, copy, "--name", f"{SHELL}2"], [uri, copy, "--name", ESC]],
@@ -121,7 +123,7 @@ def test_no_verb_prints_what_a_terminal_obeys(hostile):
 @pytest.mark.hazard("W8")
 def test_json_keeps_the_texts(hostile):
     out, _ = run("pins", hostile.uri, "--json")
-    assert {json.loads(line)["name"] for line in out.splitlines()} >= set(HOSTILE)
+    assert {pin["name"] for pin in json.loads(out)} >= set(HOSTILE)
     assert all(ord(character) < 0x7F or ord(character) > 0x9F for character in out)
 
 

@@ -48,8 +48,7 @@ def shown(table, verb, *arguments):
 
 
 def documents(table, verb, *arguments):
-    lines = shown(table, verb, *arguments, "--json").stdout.splitlines()
-    return [json.loads(line) for line in lines]
+    return json.loads(shown(table, verb, *arguments, "--json").stdout)
 
 
 def document(table, verb, *arguments):
@@ -114,8 +113,8 @@ def test_diff_and_show_tell_what_was_merged(table):
     text = shown(table, "show", 3).stdout
     assert "buckets 0 to 3 of chunk all, versions 1 to 2: 480 rows of 2 segments, 80 super" in text
     assert "id, in 4 buckets" in text
-    assert document(table, "show", 3)["transactions"][0]["merges"][0]["superseded"] == 80
-    assert document(table, "show", 2)["transactions"][0]["merges"] == []
+    assert document(table, "show", 3)["transaction_list"][0]["merges"][0]["superseded"] == 80
+    assert document(table, "show", 2)["transaction_list"][0]["merges"] == []
 
 
 def test_chunks_and_explain_say_by_which_rule(table):
@@ -134,7 +133,7 @@ def test_chunks_and_explain_say_by_which_rule(table):
 
 
 def test_a_plan_names_buckets(table):
-    assert document(table, "compact")["tasks"][0]["buckets"] == {
+    assert document(table, "compact")["tasks"][0]["slice"] == {
         "first": 0,
         "last": 3,
         "low": 1,

@@ -24,11 +24,11 @@ FACTS = {
     "table",
     "version",
     "committed",
-    "deleted",
-    "added",
-    "updated",
-    "dropped",
-    "changed",
+    "rows_deleted",
+    "rows_added",
+    "rows_updated",
+    "segments_dropped",
+    "segments_changed",
     "bytes",
 }
 
@@ -50,8 +50,9 @@ def document(*arguments):
 
 
 def counts(found):
-    names = ("committed", "deleted", "added", "updated", "dropped", "changed")
-    return tuple(found[name] for name in names)
+    rows, segments = ("deleted", "added", "updated"), ("dropped", "changed")
+    names = *(f"rows_{name}" for name in rows), *(f"segments_{name}" for name in segments)
+    return tuple(found[name] for name in ("committed", *names))
 
 
 def row(number, price=10, day=None):
@@ -220,7 +221,7 @@ def test_an_overwrite_refuses_rows_that_lack_columns(table, file_of, tmp_path):
         assert "price" in refused.stderr
         assert "--missing null" in refused.stderr
     call = ("overwrite", table.uri, objects, "--where", "id > 3", "--missing", "null")
-    assert document(*call)["deleted"] == 1
+    assert document(*call)["rows_deleted"] == 1
     assert prices(table) == {1: 10, 2: 20, 3: 30, 5: None}
 
 
@@ -258,7 +259,7 @@ def test_merge_rows_keeps_the_values_of_columns_that_the_files_lack(table, tmp_p
     assert refused.exit_code == 2
     assert "lacks column 'at', which new rows need" in refused.stderr
     assert "or give --when-not-matched ignore" in refused.stderr
-    assert document(*call, "--when-not-matched", "ignore")["updated"] == 1
+    assert document(*call, "--when-not-matched", "ignore")["rows_updated"] == 1
     found = scan(table, where="id = 1").to_table().to_pylist()
     assert found == [row(1, 11)]
 

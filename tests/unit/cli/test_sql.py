@@ -38,12 +38,12 @@ def test_a_query_is_answered_as_a_table_json_csv_or_parquet(root, tmp_path):
     ]
     rows = [json.loads(line) for line in asked(root, query, "--json").splitlines()]
     assert rows == [{"name": f"row {n}", "value": n / 2} for n in (2, 3, 4)]
-    assert asked(root, query, "--csv", "--limit", 1).splitlines() == [
+    assert asked(root, query, "--format", "csv", "--limit", 1).splitlines() == [
         '"name","value"',
         '"row 2",1',
     ]
     target = tmp_path / "answer.parquet"
-    asked(root, query, "--parquet", "--output", target)
+    asked(root, query, "--output", target)
     assert pq.read_table(target).to_pylist() == rows
 
 
@@ -68,8 +68,8 @@ def test_a_query_asks_the_versions_that_are_named(root):
         (["FROM t", "--table", "nix"], "NAME=URI"),
         (["FROM t", "--table", "a b=x"], "NAME=URI"),
         (["FROM t", "--table", "T=memory://x"], "two tables 'T'"),
-        (["FROM t", "--parquet"], "give --output FILE"),
-        (["FROM t", "--output", "x"], "--output needs a file format"),
+        (["FROM t", "--format", "parquet"], "give --output FILE"),
+        (["FROM t", "--output", "x"], "the name x does not show a format"),
     ],
 )
 def test_queries_that_cannot_be_answered_are_refused(root, arguments, why):

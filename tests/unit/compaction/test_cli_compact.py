@@ -69,8 +69,8 @@ def test_segments_with_deleted_rows_are_shown_and_rewritten_by_their_share(table
     wrong = cli.invoke(build(), ["compact", table.uri, "--deleted-ratio", "20"])
     assert wrong.exit_code == 2
     assert "0<=x<=1" in wrong.stderr
-    verdicts = cli.invoke(build(), ["chunks", table.uri, "--json"]).stdout.splitlines()
-    assert [json.loads(line)["deleted"] for line in verdicts] == [1, 0]
+    verdicts = json.loads(cli.invoke(build(), ["chunks", table.uri, "--json"]).stdout)
+    assert [verdict["deleted"] for verdict in verdicts] == [1, 0]
     assert statuses(compact(table, "--json")) == ["done"]
     assert [s.rows for s in table.refresh().segments()] == [2, 3]
 

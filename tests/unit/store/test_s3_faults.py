@@ -260,6 +260,13 @@ class TestConditionalPut:
 
     def test_nobody_listens(self, store, server):
         server.stop()
+        with pytest.raises(Unavailable, match=r"no server at 127\.0\.0\.1:\d+: start it") as first:
+            store.put_if_absent("key", b"body")
+        assert not isinstance(first.value, OutcomeUnknown)
+
+    def test_nobody_listens_any_more(self, store, server):
+        assert store.unproven  # its clients are made
+        server.stop()
         with pytest.raises(OutcomeUnknown):
             store.put_if_absent("key", b"body")
 

@@ -162,10 +162,10 @@ def shown(*arguments):
 def test_the_program_splits_and_shows(table):
     uri = table.uri
     assert json.loads(shown("split", uri, 6, "--json").stdout) == {
-        "version": 3, "old": 3, "new": 6,
+        "table": uri, "version": 3, "committed": True, "buckets": 6, "before": 3,
     }  # fmt: skip
     assert shown("split", uri, 6).stdout == "nothing to do: there are 6 buckets\n"
-    assert json.loads(shown("split", uri, 6, "--json").stdout)["version"] is None
+    assert json.loads(shown("split", uri, 6, "--json").stdout)["committed"] is False
     assert shown("split", uri, 12).stdout == "version 4: 12 buckets\n"
     upsert(table, rows([1], "b"))
     assert "id, in 12 buckets, split 2 times" in shown("show", uri).stdout
@@ -173,9 +173,7 @@ def test_the_program_splits_and_shows(table):
     for buckets in ("0 to 3", "4 to 7", "8 to 11"):
         assert buckets in listed
     assert "8 to 11" in shown("diff", uri, 1, 5).stdout
-    first = {
-        json.loads(line)["first"] for line in shown("chunks", uri, "--json").stdout.splitlines()
-    }
+    first = {run["first"] for run in json.loads(shown("chunks", uri, "--json").stdout)}
     assert first >= {0, 4, 8}
     upsert(table, rows(range(300), "c"))
     run(table)

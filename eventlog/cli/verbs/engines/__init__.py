@@ -5,9 +5,3 @@ Needs the extra `cli`.
 sql         queries of versions of tables, by DuckDB
 publishing  publish, unpublish: versions in the metadata of other formats
 """
-
-from eventlog.cli.verbs.engines import publishing, sql
-
-VERBS = (*sql.VERBS, *publishing.VERBS)
-
-__all__ = ["VERBS"]

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, start_driver
+from eventlog.cli.place import Place, common, driver_option, only_with_run, start_driver
 from eventlog.errors import InvalidInput
 from eventlog.publishing import Publication, follow, publish, unpublish
 from eventlog.publishing.following import published
@@ -58,7 +58,7 @@ _MOST_SPANS = 6  # of successive versions that are listed
 def publish_(
     place: Place, *, format_name: str, following: bool, every: float, **options: Any
 ) -> None:
-    """Let other engines read the versions of the table at URI, in the metadata of FORMAT.
+    """Let other engines read the table, as Delta or Iceberg.
 
     FORMAT is delta or iceberg. Nothing is copied: `_delta_log/` or `metadata/` describes the same
     segments, and version 7 is version 7 there. Run it again after commits; it continues from what
@@ -118,17 +118,13 @@ def _spans_text(done: Publication) -> str:
 @click.command("unpublish")
 @_format
 @common
-@click.option(
-    "--run/--dry-run",
-    "run",
-    default=False,
-    help="Delete; by default only show what would be deleted.",
-)
+@only_with_run
 def unpublish_(place: Place, *, format_name: str, run: bool) -> None:
-    """Delete what is published of the table at URI; the table itself is not touched."""
-    gone = unpublish(place.open(), format_name, dry_run=not run)
+    """Delete what is published; the table itself is not touched."""
+    table = place.open()
+    gone = unpublish(table, format_name, dry_run=not run)
     if place.as_json:
-        terminal.json_line({"deleted": run, "keys": gone})
+        terminal.json_document({"table": table.uri, "dry_run": not run, "keys": gone})
         return
     terminal.say(f"{count_text(len(gone), 'object')} {'deleted' if run else 'would be deleted'}")
     if gone and not run:

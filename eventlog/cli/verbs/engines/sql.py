@@ -15,8 +15,10 @@ import click
 import pyarrow as pa
 
 from eventlog.cli.place import Place, at_timestamp, at_version, common
+from eventlog.cli.screen.paging import listing
 from eventlog.cli.verbs.reading import (
     MEGABYTE,
+    format_option,
     limit_option,
     memory_option,
     output_option,
@@ -66,10 +68,10 @@ def parse_named_version(text: str) -> NamedVersion:
     help="A further table of the query. Repeatable.",
 )
 @limit_option
-@click.option("--csv", "row_format", flag_value="csv", help="Print CSV.")
-@click.option("--parquet", "row_format", flag_value="parquet", help="Write Parquet to --output.")
+@format_option
 @output_option
 @memory_option
+@listing
 def sql_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     query: str,
@@ -82,7 +84,10 @@ def sql_(  # noqa: PLR0913 - one parameter per option
     output: str | None,
     memory_mb: int,
 ) -> None:
-    """Answer a query: "SELECT … FROM t", where t is the table at URI. DuckDB runs it."""
+    """Answer a SQL query over versions of tables.
+
+    "SELECT … FROM t", where t is the table at URI. DuckDB runs it.
+    """
     memory = memory_mb * MEGABYTE
     others = [parse_named_version(text) for text in tables]
     sources = {_NAME: dataset(place.unopened(), version, timestamp, memory_bytes=memory)}

@@ -62,7 +62,7 @@ def append_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any
 @evolving
 @of_files
 def upsert_(place: Place, *, missing: Missing | None, evolve: bool, **given: Any) -> None:
-    """Insert the rows of FILES into a keyed table, or merge them with those of their keys.
+    """Insert rows into a keyed table, or merge them by their keys.
 
     FILES are as for append. A column _op may have 'd' in rows whose keys are to be deleted, and 'u'
     or null in others.
@@ -143,14 +143,10 @@ def _answer(
     app_id: str | None,
 ) -> None:
     committed = version > before
-    if place.as_json:
-        terminal.json_document(
-            {"table": table.uri, "version": version, "rows": rows, "committed": committed}
-        )
-    elif committed:
-        terminal.say(f"version {version}: {verb} {count_text(rows, 'row')}")
-    else:
-        terminal.say(f"nothing was added: {done_text(table, app_id, version)}")
+    done = f"{verb} {count_text(rows, 'row')}"
+    if not committed and not place.as_json:
+        done = f"nothing was added: {done_text(table, app_id, version)}"
+    place.answer(table, version, done, committed=committed, rows=rows)
 
 
 def done_text(table: Table, app_id: str | None, version: int) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.arguments import parse_names, shown
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, common, unless_dry
 from eventlog.cli.terminal import committed
 from eventlog.cli.verbs.rows.adding import done_text, write_files
 from eventlog.cli.verbs.rows.file_options import (
@@ -39,9 +39,6 @@ from eventlog.writers.changing.updating import update
 from eventlog.writers.keyed import delete, rule_or_refuse, timed_by
 from eventlog.writers.overwriting import overwrite
 
-_dry_run = click.option(
-    "--dry-run", is_flag=True, help="Commit nothing: show the rows, segments and bytes."
-)
 _isolation = click.option(
     "--isolation",
     type=click.Choice(ISOLATIONS),
@@ -63,15 +60,15 @@ _values = click.option(
 @click.argument("files", nargs=-1)
 @click.option("--where", help="Delete the rows that this SQL expression selects.")
 @_isolation
-@_dry_run
+@unless_dry
 @of_files
 def delete_(
     place: Place, *, where: str | None, isolation: str, dry_run: bool, **given: Any
 ) -> None:
-    """Delete the rows that --where selects, or of a keyed table those whose keys are in FILES.
+    """Delete the rows that --where selects, or those of keys.
 
-    FILES are as for append, and have the key columns only. --isolation and --dry-run are for tables
-    without a key.
+    The keys of a keyed table are in FILES, which are as for append, and have the key columns only.
+    --isolation and --dry-run are for tables without a key.
     """
     table, wanted = place.open(), Input(**given)
     if where is None:
@@ -91,14 +88,10 @@ def delete_(
     if keyed_of(table.session.head().layout) is None:
         _answer(place, table, change, dry_run=dry_run, app_id=wanted.app_id)
         return
+    done, nothing = f"deleted the rows where {where}", "nothing was deleted: no row is selected"
     with committed(change):
-        if place.as_json:
-            facts = {"table": table.uri, "version": change, "committed": change.committed}
-            terminal.json_document(facts)
-        elif change.committed:
-            terminal.say(f"version {change}: deleted the rows where {where}")
-        else:
-            terminal.say("nothing was deleted: no row is selected")
+        text = done if change.committed else nothing
+        place.answer(table, int(change), text, committed=change.committed)
 
 
 @click.command("update")
@@ -106,7 +99,7 @@ def delete_(
 @_values
 @click.option("--where", help="Update the rows that this SQL expression selects; default: all.")
 @_isolation
-@_dry_run
+@unless_dry
 @of_work
 def update_(
     place: Place,
@@ -119,9 +112,10 @@ def update_(
     app_seq: int | None,
     memory_mb: int,
 ) -> None:
-    """Give columns of the rows that --where selects new values, in a table without a key.
+    """Give columns of the rows that --where selects new values.
 
-    A text is quoted twice, for the shell and for SQL: --set "status = 'closed'".
+    The table has no key; those that have are changed by upsert. A text is quoted twice, for the
+    shell and for SQL: --set "status = 'closed'".
     """
     table = place.open()
     change = update(
@@ -149,7 +143,7 @@ def update_(
     help="The version that the rows were computed from; later rows are kept.",
 )
 @_isolation
-@_dry_run
+@unless_dry
 @replaced_columns
 @evolving
 @of_files
@@ -219,7 +213,7 @@ def overwrite_(  # noqa: PLR0913 - one argument an option
     show_default=True,
     help="What becomes of rows of the table that match none of FILES.",
 )
-@_dry_run
+@unless_dry
 @evolving
 @of_files
 def merge_rows(
@@ -234,11 +228,12 @@ def merge_rows(
     evolve: bool,
     **options: Any,
 ) -> None:
-    """Merge the rows of FILES into a table without a key, by the values of the columns --on.
+    """Update, insert or delete rows by those of FILES that match.
 
-    A row of FILES updates the row that has the same values there, or is added. It is held in
-    memory. A column that FILES lack keeps its values. With --set the new values are those of SQL
-    expressions, which name the columns of FILES as source.price.
+    Rows of a table without a key match by the values of the columns --on. A row of FILES updates
+    the row that has the same values there, or is added. It is held in memory. A column that FILES
+    lack keeps its values. With --set the new values are those of SQL expressions, which name the
+    columns of FILES as source.price.
 
     (The verb merge brings the changes of another copy or branch.)
     """
@@ -343,15 +338,12 @@ def _answer(
     """Print what was changed, or would be."""
     with committed(change):
         if place.as_json:
-            counts = ("deleted", "added", "updated", "dropped", "changed", "bytes")
-            terminal.json_document(
-                {
-                    "table": table.uri,
-                    "version": int(change),
-                    "committed": change.committed,
-                    **{name: getattr(change, name) for name in counts},
-                }
-            )
+            place.answer(
+                table, int(change), "", committed=change.committed,
+                rows_deleted=change.deleted, rows_added=change.added, rows_updated=change.updated,
+                segments_dropped=change.dropped, segments_changed=change.changed,
+                bytes=change.bytes,
+            )  # fmt: skip
         elif change.committed:
             terminal.say(f"version {change}: {_counts(change) or 'no row is selected'}")
         elif dry_run and _counts(change):
