@@ -108,9 +108,7 @@ class _Demo:
             )
             keyed = status.create_status_table(f"{result.uri}-status")
         screen.say("Starting Spark, local[2]")
-        with ExitStack() as stack:
-            with counted(screen.terminal, "starting Spark", 1):
-                spark = stack.enter_context(spark_jobs.quiet_session(work))
+        with spark_jobs.quiet_session(work, screen.terminal) as spark:
             in_time, late = flights.hold_back(source, _LATE_JOBS, _LATE_BATCHES)
             self._ingest(spark, table, in_time)
             self._time_travel(spark, table)

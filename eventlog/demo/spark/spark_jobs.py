@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from eventlog.demo.surroundings import Terminal, counted
 from eventlog.errors import EventLogError
 
 if TYPE_CHECKING:
@@ -61,13 +62,14 @@ def check_java() -> None:
 
 
 @contextmanager
-def quiet_session(folder: Path) -> Iterator[SparkSession]:
+def quiet_session(folder: Path, terminal: Terminal | None = None) -> Iterator[SparkSession]:
     """Yield a quiet `local[2]` session, whose output goes to `folder`/spark.log.
 
     Its Python workers get the current environment.
 
     Args:
         folder: for logs and temporary files.
+        terminal: shows that Spark starts.
 
     Raises:
         EventLogError: PySpark is missing, or Spark does not start.
@@ -94,7 +96,10 @@ def quiet_session(folder: Path) -> Iterator[SparkSession]:
     )
     with _stderr_to(log):
         # The Python side of Spark also logs every failed query that it raises.
-        spark = _start(builder, log)
+        # The bar replaces `sys.stderr` while it is shown, and so must not outlast the line above.
+        with counted(terminal, "starting Spark", 1) as done:
+            spark = _start(builder, log)
+            done()
         try:
             yield spark
         finally:
