@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
     tables docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -96,6 +96,9 @@ test-localstack: setup ## the tests against LocalStack, which is started and sto
 
 test-spark-matrix: setup ## the Spark tests on 3.5 to the newest: VERSIONS="3.5 newest"; writes the table of docs/guides/pyspark.md
 	@.ci/spark-matrix $(VERSIONS)
+
+test-oldest: ## a selection with the oldest version of each dependency that pyproject.toml allows, without Spark
+	@.ci/oldest $(TESTS)
 
 test-s3a: setup ## Spark's own Parquet reader on S3, with the real hadoop-aws from Maven
 	@$(PYTHON) -m pytest -m maven tests/spark
