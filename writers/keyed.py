@@ -234,4 +234,5 @@ def rule_or_refuse(head: Snapshot, uri: str) -> MergeRule:
 
 def timed_by(layout: NamedLayout) -> tuple[str, ...]:
     """Return the columns that decide in which chunk a key is."""
-    return () if layout.granularity == "all" else (layout.time_column,)
+    time = layout.time_column
+    return () if time is None or layout.granularity == "all" else (time,)

@@ -28,6 +28,11 @@ def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:
     """
     where = predicate.parse_predicate(text, snapshot.stored_schema)
     time_column = snapshot.layout.time_column
+    if time_column is None:
+        raise InvalidInput(
+            "replaceWhere names a range of the time column, and the table has none: overwrite it "
+            "as a whole, or call eventlog.writers.spark.overwrite(..., where=...)"
+        )
     if not isinstance(where, SqlPredicate) or not _is_range(where.condition, time_column):
         raise InvalidInput(
             f"replaceWhere must be a range of the time column, such as {time_column} >= "

@@ -59,6 +59,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.properties import setting
 from eventlog.model.records import Leaf
+from eventlog.model.schema import check_timeless
 
 Interval = tuple[int, int]
 
@@ -79,8 +80,8 @@ def plan(
         InvalidInput: a setting of the policy is out of bounds.
         VersionNotFound: there is no such version.
     """
-    chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    chosen = _checked(policy, snapshot)
     if keyed_of(snapshot.layout) is not None:
         return _of_slices(snapshot, chosen, now_ms)
     known = known_of(snapshot)
@@ -91,6 +92,18 @@ def plan(
     entries = _read(snapshot, changed, chosen)
     since = known.analysed.version if known.analysed else None
     return plan_entries(entries, known, chosen, now, since=since)
+
+
+def _checked(policy: Policy | None, snapshot: Snapshot) -> Policy:
+    """Return the settings, or the defaults.
+
+    Raises:
+        InvalidInput: a setting is out of bounds, or no table like this one can have it.
+    """
+    chosen = (policy or Policy()).check()
+    if chosen.granularity is not None and snapshot.layout.time_column is None:
+        check_timeless(chosen.granularity)
+    return chosen
 
 
 def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
@@ -131,8 +144,8 @@ def examine(
         InvalidInput: a setting is out of bounds.
         VersionNotFound: there is no such version.
     """
-    chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    chosen = _checked(policy, snapshot)
     if keyed_of(snapshot.layout) is not None:
         return _slice_report(snapshot, chosen)
     known, entries = known_of(snapshot), snapshot.entries()
@@ -176,8 +189,8 @@ def explain(
         InvalidInput: the text is not a chunk's name, or a setting is out of bounds.
         VersionNotFound: there is no such version.
     """
-    chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    chosen = _checked(policy, snapshot)
     if keyed_of(snapshot.layout) is not None:
         raise InvalidInput("a keyed table is merged by slices, not by chunks: use `explain_slices`")
     known = known_of(snapshot)
@@ -217,8 +230,8 @@ def explain_slices(
             no key.
         VersionNotFound: there is no such version.
     """
-    chosen = (policy or Policy()).check()
     snapshot = t.snapshot(version)
+    chosen = _checked(policy, snapshot)
     if keyed_of(snapshot.layout) is None:
         raise InvalidInput("the table has no key, and so no slices: use `explain`")
     name = text(chunk, "chunk")

@@ -275,7 +275,7 @@ def _breaches(meta: Meta) -> list[str]:
     if meta.layout is not None and not problems:
         try:
             named = named_layout(meta.layout, meta.schema)
-            stored_time_column(meta.schema, named.time_column)
+            stored_time_column(meta.schema, named)
             stored_rule(meta.layout, meta.schema)
         except Corrupt as error:
             problems.append(error.message)

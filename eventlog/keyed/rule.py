@@ -337,7 +337,8 @@ def roles_of(layout: Layout) -> dict[int, str]:
             named |= {number for group in groups for number in (group.order, *group.columns)}
             roles |= dict.fromkeys(sorted(named), "in the merge rule")
         roles |= dict.fromkeys(keyed.key, "in the key")
-    return roles | {layout.time_column: "the time column"}
+    time = layout.time_column
+    return roles if isinstance(time, UnsetType) else roles | {time: "the time column"}
 
 
 def _default_problem(keyed: Keyed, schema: Schema) -> str | None:
@@ -407,7 +408,7 @@ def _check_key_column(name: str, kinds: Mapping[str, object]) -> None:
         )
 
 
-def check_values(rule: MergeRule | None, schema: Schema, time_column: str) -> None:
+def check_values(rule: MergeRule | None, schema: Schema, time_column: str | None) -> None:
     """Check that rows may lack the columns that the merge rule fills from other rows.
 
     Raises:

@@ -40,7 +40,7 @@ def rows_needed(runs: Iterable[Run]) -> list[Run]:
 
 
 def prune_runs(
-    runs: Sequence[Run], predicate: Predicate | None, rule: MergeRule, time: Column
+    runs: Sequence[Run], predicate: Predicate | None, rule: MergeRule, time: Column | None
 ) -> list[Run]:
     """Return the runs that may have a row that passes, less segments without such a key.
 
@@ -48,9 +48,9 @@ def prune_runs(
         runs: all runs of the chunks in question.
         predicate: the filter; None: all rows pass.
         rule: the table's merge rule.
-        time: its event-time column.
+        time: its event-time column; None: it has none.
     """
-    needed = rows_needed(runs)
+    needed, time_column = rows_needed(runs), None if time is None else time.name
     if predicate is None:
         return needed
     wanted = buckets(predicate, rule)
@@ -58,15 +58,15 @@ def prune_runs(
     for run in needed:
         if wanted is not None and not any(run.first <= b <= run.last for b in wanted):
             continue
-        pruned = _pruned(run, predicate, rule, time)
+        pruned = _pruned(run, predicate, rule, time_column)
         if pruned.placed:
             kept.append(pruned)
     return kept
 
 
-def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Run:
+def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time_column: str | None) -> Run:
     entries = entry_columns.from_segments(run.segments)
-    by_all = predicate.prune(entries, time.name)
+    by_all = predicate.prune(entries, time_column)
     if not run.logs:
         return replace(run, placed=_masked(run.placed, by_all))
     # Under these rules one row decides; under the others the values of a row come from several.
@@ -74,7 +74,7 @@ def _pruned(run: Run, predicate: Predicate, rule: MergeRule, time: Column) -> Ru
         return replace(run, placed=())
     keys = {column.id for column in predicate.schema.columns if column.name in rule.key}
     columns = [n for n in entries.column_names if "_" not in n or _column_of(n) in (None, *keys)]
-    by_key = predicate.prune(entries.select(columns), time.name)
+    by_key = predicate.prune(entries.select(columns), time_column)
     return replace(run, placed=_masked(run.placed, by_key))
 
 

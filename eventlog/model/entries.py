@@ -139,20 +139,20 @@ class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
     merge: MergeSetting | UnsetType = UNSET
 
 
-class Layout(Struct, frozen=True, forbid_unknown_fields=True):
+class Layout(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How rows are arranged in segments, with columns by id.
 
     See `eventlog.model.columns.named_layout` for the same with the names that columns have.
 
     Attributes:
-        time_column: the event-time column.
-        granularity: the size of time chunks.
+        time_column: the event-time column; absent in a table without one.
+        granularity: the size of time chunks; `all` in a table without a time column.
         order_by: the columns that rows of a segment are sorted by; in a keyed table at most one,
             which orders the rows of a key.
         keyed: absent in a table without a key.
     """
 
-    time_column: Count
+    time_column: Count | UnsetType = UNSET
     granularity: Granularity
     order_by: tuple[Count, ...] = ()
     keyed: Keyed | UnsetType = UNSET

@@ -22,7 +22,8 @@ from eventlog.model.columns.column_types import (
 )
 from eventlog.model.columns.ids import LAST, OF_LOGS, all_ids, first_ids
 from eventlog.model.columns.named_checks import checks_problem
-from eventlog.model.entries import Column, Schema
+from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Column, Granularity, Schema
 
 _MAX_NAME = limits.NAME_CHARACTERS
 # Names that readers give to columns beside the table's: a table that has one cannot be read so.
@@ -121,14 +122,31 @@ def check_time_column(schema: Schema, time_column: str) -> Column:
     )
 
 
-def stored_time_column(schema: Schema, time_column: str) -> Column:
-    """Return the event-time column of a table that is in the log.
+def check_timeless(granularity: Granularity) -> None:
+    """Check the granularity of a table without a time column (FORMAT.md R7.14).
 
     Raises:
-        Corrupt: there is no such column, or it is no time.
+        InvalidInput: it is not `all`: nothing would say which chunk a row belongs to.
+    """
+    if granularity != "all":  # against chunks-without-times
+        raise InvalidInput(
+            f"a table without a time column has one chunk, of granularity all, and cannot have "
+            f"chunks by {granularity}: only a table that is created with a time column can"
+        )
+
+
+def stored_time_column(schema: Schema, layout: NamedLayout) -> Column | None:
+    """Return the event-time column of a table that is in the log; None if it has none.
+
+    Raises:
+        Corrupt: there is no such column, or it is no time; or the table has none, and chunks that
+            are smaller than `all`.
     """
     try:
-        return check_time_column(schema, time_column)
+        if layout.time_column is None:
+            check_timeless(layout.granularity)
+            return None
+        return check_time_column(schema, layout.time_column)
     except InvalidInput as error:
         raise Corrupt(f"the table's layout and schema do not fit together: {error}") from None
 
@@ -191,7 +209,7 @@ def arrow_columns(fields: Iterable[pa.Field]) -> tuple[Column, ...]:
             raise InvalidInput(f"column {field.name!r} has type {field.type}: {problem}")
         columns.append(Column(0, field.name, kind, field.nullable))
     if not columns:
-        raise InvalidInput("a table needs at least one column, its event time")
+        raise InvalidInput("a table needs at least one column")
     return tuple(columns)
 
 

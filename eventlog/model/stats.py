@@ -38,7 +38,9 @@ _MAX_INT = 2**63 - 1
 _MAX_CODE_POINT = 0x10FFFF
 
 
-def stats_columns(schema: Schema, setting: str | None, time_column: int) -> tuple[Column, ...]:
+def stats_columns(
+    schema: Schema, setting: str | None, time_column: int | None
+) -> tuple[Column, ...]:
     """Return the columns that get statistics, ordered by id; always includes the time column.
 
     Args:
@@ -46,7 +48,7 @@ def stats_columns(schema: Schema, setting: str | None, time_column: int) -> tupl
         setting: the property `stats_columns` as it is stored: a number of leading columns, or a
             list of ids, of which those of columns that were dropped do not count. Another text
             stands for the default (FORMAT.md R7.3).
-        time_column: the id of the event-time column.
+        time_column: the id of the event-time column; None: the table has none.
     """
     text = setting if setting is not None else ""
     with_bounds = [column for column in schema.columns if isinstance(column.type, str)]

@@ -35,7 +35,11 @@ MAX_EXPRESSION_BYTES = 64 * 2**20
 
 
 class Predicate(Protocol):
-    """The interface of a predicate. Entries have the columns of `format.frames.entry_columns`."""
+    """The interface of a predicate. Entries have the columns of `format.frames.entry_columns`.
+
+    `time_column` is the name of the table's time column, which the chunks of entries bound; None:
+    the table has none.
+    """
 
     @property
     def schema(self) -> Schema:
@@ -54,19 +58,19 @@ class Predicate(Protocol):
         """Return a half-open interval in ms UTC that contains every row that passes."""
         ...
 
-    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+    def prune(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
         """Return for each entry whether it may contain a row that passes; no false negatives."""
         ...
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
         """Return whether a leaf of a key frame may contain a segment that `prune` would keep."""
         ...
 
-    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+    def covered(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
         """Return for each entry whether every row of it is known to pass."""
         ...
 
-    def covers(self, entries: pa.Table, time_column: str) -> bool:
+    def covers(self, entries: pa.Table, time_column: str | None) -> bool:
         """Return whether every row of every entry is known to pass."""
         ...
 
@@ -126,24 +130,24 @@ class SqlPredicate:
         column = _column(self.schema, time_column)
         return pruning.to_interval(pruning.condition_span(self.condition, column), column)
 
-    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+    def prune(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         mask = pruning.may_be(self.condition, True, Bounds(entries, time_column))
         return pruning.mask_to_array(mask, entries.num_rows)
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
         """See `Predicate.leaf_may_match`; always true if there are very many parts."""
         if conditions.size(self.condition) > _MANY_PARTS:
             return True
         mask = pruning.may_be(self.condition, True, Bounds.of_leaf(leaf, time_column))
         return bool(pruning.mask_to_array(mask, 1)[0].as_py())
 
-    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+    def covered(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
         """See `Predicate.covered`."""
         mask = pruning.must_be_true(self.condition, Bounds(entries, time_column))
         return pruning.mask_to_array(mask, entries.num_rows)
 
-    def covers(self, entries: pa.Table, time_column: str) -> bool:
+    def covers(self, entries: pa.Table, time_column: str | None) -> bool:
         """See `Predicate.covers`."""
         return bool(pc.all(self.covered(entries, time_column), min_count=0).as_py())
 
@@ -185,12 +189,12 @@ class ArrowPredicate:
             expression_pruning.expression_span(self.expression, self.schema, column), column
         )
 
-    def prune(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:
+    def prune(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
         """See `Predicate.prune`."""
         bounds = Bounds(entries, time_column)
         return expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str) -> bool:
+    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
         """See `Predicate.leaf_may_match`; always true if the expression is very large."""
         if self.large:
             return True
@@ -198,11 +202,11 @@ class ArrowPredicate:
         mask = expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
         return bool(mask[0].as_py())
 
-    def covered(self, entries: pa.Table, time_column: str) -> pa.BooleanArray:  # noqa: ARG002
+    def covered(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:  # noqa: ARG002
         """See `Predicate.covered`; never known."""
         return pa.repeat(pa.scalar(False), entries.num_rows)
 
-    def covers(self, entries: pa.Table, time_column: str) -> bool:  # noqa: ARG002
+    def covers(self, entries: pa.Table, time_column: str | None) -> bool:  # noqa: ARG002
         """See `Predicate.covers`; never known unless there are no entries."""
         return bool(entries.num_rows == 0)
 

@@ -37,14 +37,14 @@ class Bounds:
 
     Attributes:
         entries: the entries: `chunk_start`, `chunk_end` and `rows`; statistics may be missing.
-        time_column: name of the time column, which the chunk interval bounds.
+        time_column: name of the time column, which the chunk interval bounds; None: there is none.
     """
 
     entries: pa.Table
-    time_column: str
+    time_column: str | None
 
     @classmethod
-    def of_leaf(cls, leaf: Leaf, time_column: str) -> Bounds:
+    def of_leaf(cls, leaf: Leaf, time_column: str | None) -> Bounds:
         """Return the root's summary of a leaf of a key frame, as one entry."""
         row: dict[str, Any] = {
             "chunk_start": pa.array([first_key(leaf).start], pa.int64()),

@@ -21,7 +21,7 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Granularity, Schema, Segment
-from eventlog.model.schema import to_arrow
+from eventlog.model.schema import check_timeless, to_arrow
 from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
@@ -92,12 +92,15 @@ def rewrite(
     Raises:
         Corrupt: the rows written are not the rows read.
         DataLoss: an input is missing or damaged.
-        InvalidInput: a column to sort by does not exist, or is nested.
+        InvalidInput: a column to sort by does not exist, or is nested; or the table has no time
+            column to cut smaller chunks by.
         Unavailable: the store does not answer.
         OSError: the disk is full.
     """
     head = t.session.head()
     recipe = Recipe.of(head)
+    if recipe.layout.time_column is None:
+        check_timeless(granularity)
     layout = msgspec.structs.replace(recipe.layout, granularity=granularity)
     recipe = replace(recipe, layout=layout)
     by = layout.order_by if sort_by is None else sort_by

@@ -3,7 +3,8 @@
 A digest has, for each column, the number of nulls and a sum over the bits of the values. The
 digests of parts of the rows add up to the digest of all rows. A value of fixed width is multiplied
 by a number derived from its row's event time, so a value that moves to a row with another time
-changes the sum. For strings this is true of their lengths only, for decimals and the items of lists
+changes the sum. In a table without a time column the first column of integers, times or floats
+takes its place. For strings this is true of their lengths only, for decimals and the items of lists
 not at all.
 """
 
@@ -49,24 +50,36 @@ class Digest:
 NOTHING = Digest(0, {})
 
 
-def digest(table: pa.Table, time_column: str) -> Digest:
+def digest(table: pa.Table, time_column: str | None) -> Digest:
     """Return the digest of a table's rows.
 
     Args:
         table: rows with the columns of a table's schema (FORMAT.md R7.1).
-        time_column: the event-time column; it has no nulls.
+        time_column: the event-time column, which has no nulls; None: the table has none.
     """
-    total = NOTHING
+    total, weighing = NOTHING, time_column or _weighing(table.schema)
     for batch in table.to_batches():
         if batch.num_rows:
-            times = _words(batch.column(batch.schema.get_field_index(time_column)))
-            weights = pc.add(pc.multiply(times, 2), 1)  # against values-that-change-places
+            weights = None
+            if weighing is not None:
+                words = _words(batch.column(batch.schema.get_field_index(weighing)))
+                words = pc.fill_null(words, 0)
+                weights = pc.add(pc.multiply(words, 2), 1)  # against values-that-change-places
             columns = {
                 name: (column.null_count, _sum(column, weights))
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
             total = total + Digest(batch.num_rows, columns)
     return total
+
+
+def _weighing(schema: pa.Schema) -> str | None:
+    """Return the first column whose values weigh the others of their rows, or None."""
+    for field in schema:
+        kind = field.type
+        if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_floating(kind):
+            return str(field.name)
+    return None
 
 
 def check_same(before: Digest, after: Digest, chunk: str, table: str) -> None:

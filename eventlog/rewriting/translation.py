@@ -180,7 +180,8 @@ def _numbered_rows(
     """Yield the rows that the rewrite read, each with the number that `_ROW` describes."""
     head = t.session.head()
     schema = to_arrow(made.schema)  # columns may have other names since
-    names = dict.fromkeys([*made.by, made.layout.time_column])
+    time_column = made.layout.time_column
+    names = dict.fromkeys([*made.by, *([] if time_column is None else [time_column])])
     wanted = pa.schema([*(schema.field(name) for name in names), POSITION])
     reading = Reading(
         t.store,

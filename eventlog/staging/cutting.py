@@ -23,11 +23,11 @@ def split_by_chunk(
 
     The rows of each chunk are a copy, so that their memory is freed once the chunk is written.
     """
-    times = table.column(layout.time_column)
     if layout.granularity == "all":
         chunk = chunk_of(0, "all")
         yield (chunk.start, chunk.end), table
         return
+    times = table.column(layout.time_column)
     # Most appends are of one chunk: comparing the first and the last time is enough.
     ends = pc.min_max(times)
     first_and_last = pa.chunked_array([pa.array([ends["min"], ends["max"]], times.type)])

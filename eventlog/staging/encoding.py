@@ -93,7 +93,7 @@ class Recipe:
         header, properties = snapshot.state.header, snapshot.state.meta.properties
         schema, layout = snapshot.state.stored_schema, snapshot.state.layout
         check_writable(header)  # before anything is staged
-        time_column = stored_time_column(schema, layout.time_column)
+        time = stored_time_column(schema, layout)
         setting_text = properties.get(stats.PROPERTY)
         kinds = {column.name: column.type for column in schema.columns}
         # Older releases accepted columns that have no order; they are ignored.
@@ -104,7 +104,7 @@ class Recipe:
             schema=schema,
             layout=layout,
             stats_columns=_with_key(
-                stats.stats_columns(schema, setting_text, time_column.id),
+                stats.stats_columns(schema, setting_text, None if time is None else time.id),
                 schema,
                 keyed_of(layout),
             ),

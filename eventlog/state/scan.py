@@ -131,7 +131,7 @@ class ScanQuestion:
             None: unrestricted.
         start: the start of the requested time, in ms UTC; None: unbounded.
         end: its end, exclusive; None: unbounded.
-        time_column: the table's time column.
+        time_column: the table's time column; None: it has none.
         checked: false: only those entries are compared with their hashes whose statistics decide
             that they are not read, and those with a deletion vector.
     """
@@ -143,9 +143,13 @@ class ScanQuestion:
     spans: Sequence[tuple[int, int]] | None
     start: int | None
     end: int | None
-    time_column: Column
+    time_column: Column | None
     checked: bool = False
     rule: MergeRule | None = None
+
+    @property
+    def _time(self) -> str | None:
+        return None if self.time_column is None else self.time_column.name
 
     def needs(self, state: VersionState) -> Sequence[Leaf]:
         """Return the leaves that may contain segments to read."""
@@ -155,7 +159,7 @@ class ScanQuestion:
             # In a keyed table a segment that is not read may decide that another does not count.
             if self.predicate is None
             or self.rule is not None
-            or self.predicate.leaf_may_match(leaf, self.time_column.name)
+            or self.predicate.leaf_may_match(leaf, self._time)
         ]
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> ScanPlan:
@@ -218,8 +222,7 @@ class ScanQuestion:
                 by_statistics=entries.num_rows - chosen.num_rows,
                 read=chosen.num_rows,
             ),
-            covered=self.predicate is None
-            or (plain and self.predicate.covers(chosen, self.time_column.name)),
+            covered=self.predicate is None or (plain and self.predicate.covers(chosen, self._time)),
             rule=rule,
             runs=tuple(kept),
         )
@@ -281,9 +284,9 @@ def question(
     table_schema = to_arrow(stored)
     schema = project(table_schema, columns, stored)
     row_filter = None if where is None else predicate.parse_predicate(where, stored)
-    time_column = stored_time_column(stored, state.layout.time_column)
+    time_column = stored_time_column(stored, state.layout)
     spans = None if chunks is None else _spans(chunks)
-    start, end = _interval(row_filter, time_column.name, spans)
+    start, end = _interval(row_filter, time_column, spans)
     rule = state.merge_rule
     return ScanQuestion(
         schema, stored, table_schema, row_filter, spans, start, end, time_column, rule=rule
@@ -336,20 +339,21 @@ def _choose(
     candidates: pa.Table,
     spans: Sequence[tuple[int, int]] | None,
     row_filter: Predicate | None,
-    time: Column,
+    time: Column | None,
 ) -> _Choice:
     inside, trusted = candidates, list[pa.Table]()
     if spans is not None:
         inside, trusted = _split(candidates, _overlap(candidates, spans))
     if row_filter is None:
         return _Choice(inside, entry_columns.concat(trusted), inside.num_rows, covered=True)
-    entries, pruned = _split(inside, row_filter.prune(inside, time.name))
+    named = None if time is None else time.name
+    entries, pruned = _split(inside, row_filter.prune(inside, named))
     # The chunk is part of the key, so it is checked when the segment is read.
-    known = {*_WITHOUT_STATS, f"nulls_{time.id}"}
+    known = _WITHOUT_STATS if time is None else {*_WITHOUT_STATS, f"nulls_{time.id}"}
     bare = entries.select([name for name in entries.column_names if name in known])
-    covered = row_filter.covers(bare, time.name)
+    covered = row_filter.covers(bare, named)
     trusted += pruned
-    if not covered and row_filter.covers(entries, time.name):
+    if not covered and row_filter.covers(entries, named):
         covered, trusted = True, [*trusted, entries]
     return _Choice(entries, entry_columns.concat(trusted), inside.num_rows, covered)
 
@@ -363,10 +367,12 @@ def _split(entries: pa.Table, mask: pa.BooleanArray) -> tuple[pa.Table, list[pa.
 
 
 def _interval(
-    row_filter: Predicate | None, time_column: str, spans: Sequence[tuple[int, int]] | None
+    row_filter: Predicate | None, time: Column | None, spans: Sequence[tuple[int, int]] | None
 ) -> tuple[int | None, int | None]:
     """Return the start and end of the requested time in ms; None where it is unbounded."""
-    low, high = (MIN_MS, MAX_MS) if row_filter is None else row_filter.interval(time_column)
+    low, high = MIN_MS, MAX_MS
+    if row_filter is not None and time is not None:
+        low, high = row_filter.interval(time.name)
     if spans is not None:
         low = max(low, spans[0][0] if spans else MAX_MS)
         high = min(high, spans[-1][1] if spans else MIN_MS)

@@ -28,14 +28,14 @@ from eventlog.model.columns.named_checks import checks_problem, with_checks
 from eventlog.model.columns.named_layout import NamedKey, NamedLayout, layout_by_id
 from eventlog.model.entries import Check, Schema
 from eventlog.model.properties import check_property, is_merge
-from eventlog.model.schema import check_order, check_time_column, from_arrow
+from eventlog.model.schema import check_order, check_time_column, check_timeless, from_arrow
 from eventlog.model.stats import PROPERTY, stored_setting
 from eventlog.query.row_checks import new_check
 
 
 def creation(
     schema: pa.Schema,
-    time_column: str,
+    time_column: str | None,
     granularity: str | None,
     order_by: str | Iterable[str] | None,
     properties: Mapping[str, str] | None,
@@ -58,13 +58,16 @@ def creation(
     if keyed is not None:
         schema = _required(schema, (*keyed.key, *order))
     stored = from_arrow(schema)
-    check_time_column(stored, time_column)
+    if time_column is not None:
+        check_time_column(stored, time_column)
     check_order(stored, order, "order_by")
     wanted = arguments.mapping(properties, "properties")
     changes = property_changes(wanted, {}, stored)
     if granularity is None:
-        granularity = "day" if keyed is None else "all"
+        granularity = "all" if time_column is None or keyed is not None else "day"
     layout = NamedLayout(time_column, check_granularity(granularity), order, keyed or UNSET)
+    if time_column is None:
+        check_timeless(layout.granularity)
     merge = NamedMerge.of_properties(wanted)
     if keyed is None and (named := sorted(filter(is_merge, wanted))):
         raise InvalidInput(f"property {named[0]} is for keyed tables: give `key` too")

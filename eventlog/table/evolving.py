@@ -131,7 +131,7 @@ def evolve(session: Session, change: Callable[[Schema], Schema]) -> int:
         InvalidInput: the change is not possible.
     """
     head = session.refresh()
-    stored_time_column(head.stored_schema, head.layout.time_column)
+    stored_time_column(head.stored_schema, head.layout)
     _ = head.merge_rule, to_arrow(head.stored_schema)  # they fit
     base = known = head.stored_schema
     ours = wanted = change(base)
@@ -174,9 +174,10 @@ def _check_kept(head: Snapshot, new: Schema) -> None:
             raise InvalidInput(
                 f"column {column.name!r} cannot be dropped: it is {roles[column.id]} of the table"
             )
-    time = stored_time_column(head.stored_schema, head.layout.time_column)
-    relaxed = any(column.id == time.id and column.nullable for column in new.columns)
-    if relaxed and not time.nullable:
+    time = stored_time_column(head.stored_schema, head.layout)
+    if time is None or time.nullable:
+        return
+    if any(column.id == time.id and column.nullable for column in new.columns):
         raise InvalidInput(
             f"column {time.name!r} cannot become null: it is the time column of the table"
         )

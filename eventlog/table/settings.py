@@ -13,6 +13,7 @@ from eventlog.keyed.rule import MAX_BUCKETS, keyed_of
 from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties
 from eventlog.model.chunks import check_granularity
 from eventlog.model.properties import is_merge
+from eventlog.model.schema import check_timeless
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.session import Session
 from eventlog.state.small import timing
@@ -47,6 +48,8 @@ def set_granularity(session: Session, granularity: str) -> int:
             "rows of this one there",
             table=session.uri,
         )
+    if layout.time_column is None:
+        check_timeless(wanted)
     change = SetGranularity(now, wanted)
     return session.commit(session.transaction("granularity", [change]))
 

@@ -76,7 +76,7 @@ class Table(Described):
         uri: str | os.PathLike[str],
         schema: pa.Schema,
         *,
-        time_column: str,
+        time_column: str | None = None,
         granularity: str | None = None,
         key: str | Iterable[str] = (),
         buckets: int | None = None,
@@ -94,10 +94,11 @@ class Table(Described):
         Args:
             uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
             schema: the Arrow schema of the rows.
-            time_column: the event-time column, a timestamp or a date.
+            time_column: the event-time column, a timestamp or a date; None: the table has none, and
+                its rows are in one chunk.
             granularity: of the time chunks: hour, day, month, year or all; `day` if None, and in a
-                keyed table `all`. A key is unique within its chunk, so in a keyed table with
-                smaller chunks the event time of a key must never change.
+                table with a key or without a time column `all`. A key is unique within its chunk,
+                so in a keyed table with smaller chunks the event time of a key must never change.
             key: the columns that identify a row; they make the table a keyed one, which merges rows
                 of one key (docs/guides/keyed.md). They cannot be null.
             buckets: of a keyed table: into how many parts keys are divided; 16 if None.
@@ -984,7 +985,7 @@ class Table(Described):
         Raises:
             CommitConflict: another writer changed it in the meantime.
             InvalidInput: there is no such granularity; or the table has a key, whose granularity is
-                fixed at creation.
+                fixed at creation, or no time column.
         """
         return settings.set_granularity(self.session, granularity)
 

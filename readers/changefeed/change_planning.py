@@ -282,7 +282,8 @@ class _Planner:
         dropped = [s for s in between.dropped if self._in_time(s)]
         added = [s for s in between.added if self._in_time(s)]
         if rule is None:
-            timed = self.question.time_column.name in self.question.schema.names
+            time = self.question.time_column
+            timed = time is not None and time.name in self.question.schema.names
             self.found += change_steps.exchange_steps(after.version, dropped, added, timed=timed)
         elif chunks := sorted({s.chunk for s in (*dropped, *added)}):
             old, new = before.segments(chunks=chunks), after.segments(chunks=chunks)

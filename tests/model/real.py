@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_357_344_000_000  # chunk 0 is 2013-01-05
 TIME_MS = 1_600_000_000_000
 SCHEMA = entries.Schema(1, (entries.Column(1, "at", "timestamp", nullable=False),))
-META = records.Meta(layout=entries.Layout(1, "day"), schema=SCHEMA)
+META = records.Meta(layout=entries.Layout(time_column=1, granularity="day"), schema=SCHEMA)
 # The fields of the small state that the model has, and those that other tests cover.
 COMPARED = {
     *("layout", "apps", "published", "claims", "pins", "replicas"),
@@ -134,7 +134,7 @@ def _noted(version: int | None) -> entries.ChunkState | None:
 def to_state(state: rules.State) -> fold.FullState:
     """The package's state."""
     meta = records.Meta(
-        layout=entries.Layout(1, state.granularity),
+        layout=entries.Layout(time_column=1, granularity=state.granularity),
         schema=META.schema,
         apps={n: records.AppMark(seq, v, TIME_MS) for n, seq, v in sorted(state.apps)},
         published={hex_id(i): records.Published(v, u) for i, v, u in sorted(state.published)},
@@ -207,7 +207,7 @@ def to_action(action: object) -> actions.Action:
         case rules.Drop(entry):
             return actions.Drop(hex_id(entry.seg), _chunk(entry.chunk), _hash(entry))
         case rules.SetLayout():
-            return actions.SetLayout(entries.Layout(1, "day"))
+            return actions.SetLayout(entries.Layout(time_column=1, granularity="day"))
         case rules.Unchanged(start, end):
             return actions.Unchanged(_ms(start), _ms(end))
         case rules.Swept(sweep):

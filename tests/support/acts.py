@@ -12,7 +12,7 @@ from eventlog.model.entries import Layout, Segment, Slice
 from eventlog.model.records import App, AppMark, Meta, Transaction
 
 CHUNK = "2013-01-07"
-META = Meta(layout=Layout(1, "day"), schema=schema.from_arrow(SCHEMA))
+META = Meta(layout=Layout(time_column=1, granularity="day"), schema=schema.from_arrow(SCHEMA))
 
 
 def name_of(text):

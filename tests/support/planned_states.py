@@ -35,7 +35,10 @@ class Planned:
         self.totals = Totals(*(sum(getattr(leaf, name) for leaf in listed) for name in names))
         self.leaves_read = 0
         common = {"format": "", "min_reader": 1, "features": (), "table": "", "version": VERSION}
-        meta = Meta(schema=schema, layout=layout or Layout(schema.columns[0].id, "day"))
+        meta = Meta(
+            schema=schema,
+            layout=layout or Layout(time_column=schema.columns[0].id, granularity="day"),
+        )
         root = KeyFrame(
             **common, commit=HASH, time=0, totals=self.totals, state_hash=HASH, state=meta,
             segments=(), leaves=tuple(listed),

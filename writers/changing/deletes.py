@@ -70,7 +70,8 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
         InvalidInput: the predicate or the isolation is wrong.
     """
     choice(isolation, "isolation", ISOLATIONS)
-    span = (MIN_MS, MAX_MS)
+    span, time_column = (MIN_MS, MAX_MS), start.layout.time_column
     if where is not None:
-        span = parse_predicate(where, start.stored_schema).interval(start.layout.time_column)
+        predicate = parse_predicate(where, start.stored_schema)
+        span = span if time_column is None else predicate.interval(time_column)
     return Request(operation, where, span, arrivals_of(isolation), app, memory_bytes)

@@ -326,7 +326,7 @@ def _at(rows: pa.Table, positions: BitMap64) -> pa.Table:
     return rows.filter(pc.is_in(rows.column(POSITION.name), value_set=wanted))
 
 
-def _candidates(plan: ScanPlan, time_column: str) -> Iterator[tuple[Segment, bool]]:
+def _candidates(plan: ScanPlan, time_column: str | None) -> Iterator[tuple[Segment, bool]]:
     """Yield the segments of a plan, and whether statistics show that all rows are selected."""
     entries = plan.entries.sort_by(SCAN_ORDER)
     if plan.predicate is None:

@@ -66,7 +66,7 @@ def overwrite_where(
 def passing_rows(
     given: Iterable[pa.RecordBatch],
     wanted: pa.Schema,
-    time_column: str,
+    time_column: str | None,
     predicate: Predicate,
     uri: str,
 ) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ def passing_rows(
     Args:
         given: the rows.
         wanted: the table's schema.
-        time_column: the table's.
+        time_column: the table's; None: it has none.
         predicate: the predicate.
         uri: of the table, for messages.
 

@@ -308,7 +308,7 @@ class Order:
     """Watches whether rows come in the order of their chunks, so that a scan keeps their order.
 
     Attributes:
-        time_column: the table's.
+        time_column: the table's; None: it has none.
         granularity: of the chunks that the rows are staged in.
         kept: whether all rows so far came in order.
         rows: their number.
@@ -317,7 +317,7 @@ class Order:
         last: the start of the last row's chunk.
     """
 
-    time_column: str
+    time_column: str | None
     granularity: Granularity
     kept: bool = True
     rows: int = 0

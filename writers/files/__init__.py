@@ -79,7 +79,7 @@ class _Target:
     """The table's columns, what else means null in CSV, the rule of complete rows, and memory."""
 
     wanted: pa.Schema
-    time_column: str
+    time_column: str | None
     nulls: tuple[str, ...]
     rule: MergeRule | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -97,7 +97,7 @@ class _Target:
 def open_rows(
     files: Sequence[str],
     wanted: pa.Schema,
-    time_column: str,
+    time_column: str | None,
     file_format: str | None = None,
     *,
     nulls: Sequence[str] = (),
@@ -114,8 +114,8 @@ def open_rows(
         files: paths of files or folders of one format, or `-` alone for standard input, which is
             an Arrow IPC stream unless `file_format` is CSV or JSON.
         wanted: the table's schema, whose types text files are read with.
-        time_column: name of the time column. Text formats leave it as text: an append parses any
-            ISO 8601.
+        time_column: name of the time column; None: the rows have none. Text formats leave it as
+            text: an append parses any ISO 8601.
         file_format: one of `FORMATS`; derived from the files' names if None.
         nulls: CSV: texts that mean null in an unquoted field, besides the empty field.
         complete: the merge rule of the keyed table that the rows are for, if they must not erase

@@ -35,7 +35,7 @@ _OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
 
 
 def open_csv(
-    source: InputFile, wanted: pa.Schema, time_column: str, nulls: Sequence[str] = ()
+    source: InputFile, wanted: pa.Schema, time_column: str | None, nulls: Sequence[str] = ()
 ) -> OpenInput:
     """Open a CSV file. Its event times stay text, which the append parses.
 
@@ -89,7 +89,7 @@ def _reader(
 
 
 def _batches(
-    reader: pa_csv.CSVStreamingReader, checked: _Checked, schema: pa.Schema, time_column: str
+    reader: pa_csv.CSVStreamingReader, checked: _Checked, schema: pa.Schema, time_column: str | None
 ) -> Iterator[pa.RecordBatch]:
     before = 0
     try:
@@ -113,7 +113,7 @@ def _explained_long_rows() -> Iterator[None]:
 
 
 def _typed(
-    batch: pa.RecordBatch, schema: pa.Schema, time_column: str, before: int
+    batch: pa.RecordBatch, schema: pa.Schema, time_column: str | None, before: int
 ) -> pa.RecordBatch:
     columns = []
     for field, values in zip(schema, batch.columns, strict=True):

@@ -47,7 +47,7 @@ class Needed(NamedTuple):
 
 
 def open_json(
-    source: InputFile, wanted: pa.Schema, time_column: str, needed: Needed | None = None
+    source: InputFile, wanted: pa.Schema, time_column: str | None, needed: Needed | None = None
 ) -> OpenInput:
     """Open a file of JSON lines. Its event times stay text, which the append parses.
 
@@ -89,7 +89,7 @@ def _batches(source: InputFile, lines: _Lines) -> Iterator[pa.RecordBatch]:
 class _Lines:
     """Reads lines as rows of a schema."""
 
-    def __init__(self, schema: pa.Schema, time_column: str, needed: Needed | None) -> None:
+    def __init__(self, schema: pa.Schema, time_column: str | None, needed: Needed | None) -> None:
         self._schema, self._time_column, self._needed = schema, time_column, needed
         self._nested = [field for field in schema if pa.types.is_nested(field.type)]
         self._names = frozenset(schema.names)

@@ -227,14 +227,14 @@ def conformed(given: pa.Schema, table: pa.Schema) -> pa.Schema:
 
 
 def in_table_types(
-    df: DataFrame, wanted: pa.Schema, time_column: str, evolved: int | None
+    df: DataFrame, wanted: pa.Schema, time_column: str | None, evolved: int | None
 ) -> DataFrame:
     """Return the rows of a source in the table's types, with numbered columns (`s0`, …).
 
     Args:
         df: the source.
         wanted: `conformed`.
-        time_column: the table's.
+        time_column: the table's; None: it has none.
         evolved: see `SparkMatching`.
     """
     plain = df.toDF(*(f"s{n}" for n in range(len(df.columns))))
@@ -260,7 +260,7 @@ class ConformTask:
     """The task that casts the rows of a source."""
 
     wanted: pa.Schema
-    time_column: str
+    time_column: str | None
 
     def rows(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Raises `InvalidInput`: a value does not fit its column."""

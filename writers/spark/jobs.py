@@ -413,7 +413,7 @@ def _deletes(keys: pa.Schema, head: Snapshot, uri: str) -> pa.Schema:
     return deletes_schema(keys, head.schema)
 
 
-def _report_small(adds: Sequence[Add], time_column: str) -> None:
+def _report_small(adds: Sequence[Add], time_column: str | None) -> None:
     """Warn if tasks staged many small segments, since each of them had rows of many chunks."""
     chunks = {add.chunk for add in adds}
     if len(adds) < _MANY_SEGMENTS or len(adds) < _TIMES_CHUNKS * len(chunks):
@@ -421,13 +421,14 @@ def _report_small(adds: Sequence[Add], time_column: str) -> None:
     size = sum(add.bytes for add in adds)
     if size < len(adds) * _SMALL_BYTES:
         logger.warning(
-            "%d segments for %d chunks, %d kB each on average: each task had rows of many chunks; "
-            "repartition the DataFrame by the day or the hour of column %r before the save, or let "
-            "compaction join them",
+            "%d segments for %d chunks, %d kB each on average: %s, or let compaction join them",
             len(adds),
             len(chunks),
             size // len(adds) // 1000,
-            time_column,
+            "coalesce the DataFrame before the save"
+            if time_column is None
+            else "each task had rows of many chunks; repartition the DataFrame by the day or the "
+            f"hour of column {time_column!r} before the save",
         )
 
 

@@ -27,8 +27,9 @@ class Creation:
     """How to create the table if it is absent; an existing one must agree with what is given.
 
     Attributes:
-        time_column: the event-time column; None: an absent table is an error.
-        granularity: of the time chunks; None: day, and in a keyed table all.
+        time_column: the event-time column; None: none is asked for, and an absent table is an error
+            unless it is to have a key or the granularity `all`.
+        granularity: of the time chunks; None: see `Table.create`.
         order_by: columns by which rows are sorted inside a segment; in a keyed table the one that
             orders the rows of a key.
         properties: table properties, for a new table only.
@@ -47,6 +48,11 @@ class Creation:
     merge: str | None = None
     keyed: bool = False
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is enough to create a table with."""
+        return self.time_column is not None or self.granularity == "all" or bool(self.key)
+
 
 def open_or_create(
     uri: str,
@@ -54,7 +60,7 @@ def open_or_create(
     incoming: pa.Schema,
     creation: Creation,
 ) -> Table:
-    """Return the table; create it if it is absent and a time column is given.
+    """Return the table; create it if it is absent, and `creation` is that of a new one.
 
     Args:
         uri: the table's root.
@@ -64,7 +70,8 @@ def open_or_create(
 
     Raises:
         InvalidInput: the existing table contradicts `creation`, or a new one cannot be made so.
-        TableNotFound: the table is absent and no time column is given.
+        TableNotFound: the table is absent, and neither a time column nor a key nor the granularity
+            `all` is given.
     """
     store = open_store(uri, storage_options)
     try:
@@ -72,10 +79,11 @@ def open_or_create(
     except TableNotFound as error:
         if isinstance(store, BranchStore):  # only `Table.branch` makes one
             raise
-        if creation.time_column is None:
+        if not creation.is_complete:
             raise TableNotFound(
                 "there is no table here: give option timeColumn, or argument time_column (and "
-                "granularity), to create one",
+                "granularity), to create one; for a table without a time column give granularity "
+                "all, or a key",
                 table=error.table or store.uri,
             ) from None
     if creation.keyed and not creation.key:

@@ -48,11 +48,14 @@ _ROWS = 20  # of `eventlog log`, by default
     type=click.Path(exists=True, dir_okay=False),
     help="Take the columns from this Parquet file.",
 )
-@click.option("--time-column", required=True, help="Event-time column: a timestamp or a date.")
+@click.option(
+    "--time-column",
+    help="Event-time column: a timestamp or a date. Without one the table has one time chunk.",
+)
 @click.option(
     "--granularity",
     type=click.Choice(GRANULARITIES),
-    help="Size of time chunks. Default: day; with --key: all.",
+    help="Size of time chunks. Default: day; with --key or without --time-column: all.",
 )
 @click.option(
     "--order-by",
@@ -75,7 +78,7 @@ def create(  # noqa: PLR0913 - one argument an option
     *,
     text: str | None,
     like: str | None,
-    time_column: str,
+    time_column: str | None,
     granularity: str | None,
     order_by: Sequence[str],
     key: Sequence[str],

@@ -48,7 +48,7 @@ class KeyColumns:
         rule: its merge rule.
         columns: the columns that are read, without `_op`, by name.
         schema: their Arrow fields, and `_op`.
-        time: the name of the event-time column.
+        time: the name of the event-time column; None: the table has none.
     """
 
     store: ObjectStore
@@ -56,7 +56,7 @@ class KeyColumns:
     rule: MergeRule
     columns: Mapping[str, Column]
     schema: pa.Schema
-    time: str
+    time: str | None
 
     @classmethod
     def of(cls, store: ObjectStore, meta: Meta) -> KeyColumns | None:
@@ -72,8 +72,8 @@ class KeyColumns:
         if rule is None:
             return None
         time_column = named_layout(layout, schema).time_column
-        ordered = [] if rule.order is None else [rule.order]
-        named = dict.fromkeys([*rule.key, *ordered, time_column])
+        others = [name for name in (rule.order, time_column) if name is not None]
+        named = dict.fromkeys([*rule.key, *others])
         kinds = to_arrow(schema)
         fields = [kinds.field(name).with_nullable(True) for name in named]
         columns = {column.name: column for column in schema.columns if column.name in named}
@@ -142,8 +142,9 @@ class _Segment:
             if not rows.num_rows:
                 continue
             self._statistics.look_at(rows)
-            times = rows.column(self._columns.time)
-            self._note(WRONG_CHUNK, rows, outside_chunk(times, self._segment))
+            if self._columns.time is not None:
+                times = rows.column(self._columns.time)
+                self._note(WRONG_CHUNK, rows, outside_chunk(times, self._segment))
             complete = complete_keys(rows, rule.key)
             self._note("without a value in a key column", rows, pc.invert(complete))
             rows = rows.filter(complete)  # noqa: PLW2901

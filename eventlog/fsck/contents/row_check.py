@@ -137,13 +137,13 @@ class RowCheck:
     Attributes:
         reading: reads the columns of the version's schema.
         rule: the merge rule; None without a key.
-        time: the name of the event-time column.
+        time: the name of the event-time column; None: the version has none.
         columns: of the version's schema.
     """
 
     reading: Reading
     rule: MergeRule | None
-    time: str
+    time: str | None
     columns: Sequence[Column]
 
     @classmethod
@@ -183,7 +183,8 @@ class RowCheck:
             statistics.look_at(rows)
             if not places:
                 continue
-            _count(WRONG_CHUNK, outside_chunk(rows.column(self.time), segment), counts)
+            if self.time is not None:
+                _count(WRONG_CHUNK, outside_chunk(rows.column(self.time), segment), counts)
             if self.rule is not None:
                 known = pa.Table.from_batches([rows.select([*self.rule.key])])
                 outside = outside_buckets(known, self.rule, slice_of(segment))
@@ -202,7 +203,7 @@ class RowCheck:
         """Yield the columns of which an entry has statistics that are to be looked at."""
         elsewhere = {self.time}  # what `key_rows` looks at
         if self.rule is not None:
-            elsewhere |= {*self.rule.key, self.rule.order or self.time}
+            elsewhere |= {*self.rule.key, self.rule.order}
         known = {statistics.column for statistics in segment.stats}
         for column in self.columns:
             if column.id in known and (places or column.name not in elsewhere):

@@ -27,9 +27,12 @@ class NamedKey(Struct, frozen=True):
 
 
 class NamedLayout(Struct, frozen=True):
-    """How rows are arranged in segments; see `eventlog.model.entries.Layout`."""
+    """How rows are arranged in segments; see `eventlog.model.entries.Layout`.
 
-    time_column: str
+    The time column is None in a table without one.
+    """
+
+    time_column: str | None
     granularity: Granularity
     order_by: tuple[str, ...] = ()
     keyed: NamedKey | UnsetType = UNSET
@@ -47,7 +50,9 @@ def named_layout(layout: Layout, schema: Schema) -> NamedLayout:
         stored = layout.keyed
         keyed = NamedKey(tuple(map(name, stored.key)), stored.buckets, stored.splits)
     order = tuple(map(name, layout.order_by))
-    return NamedLayout(name(layout.time_column), layout.granularity, order, keyed)
+    time = layout.time_column
+    time_column = None if isinstance(time, UnsetType) else name(time)
+    return NamedLayout(time_column, layout.granularity, order, keyed)
 
 
 def layout_by_id(layout: NamedLayout, schema: Schema) -> Layout:
@@ -57,8 +62,13 @@ def layout_by_id(layout: NamedLayout, schema: Schema) -> Layout:
     if not isinstance(layout.keyed, UnsetType):
         named = layout.keyed
         keyed = Keyed(number(named.key), named.buckets, named.splits)
-    (time_column,) = number([layout.time_column])
-    return Layout(time_column, layout.granularity, number(layout.order_by), keyed)
+    time = layout.time_column
+    return Layout(
+        time_column=UNSET if time is None else number([time])[0],
+        granularity=layout.granularity,
+        order_by=number(layout.order_by),
+        keyed=keyed,
+    )
 
 
 def naming(schema: Schema) -> Callable[[int], str]:

@@ -175,7 +175,7 @@ class IcebergVersions:
     def _metadata(self, snapshot: Snapshot, listed: list[PublishedSnapshot]) -> bytes:
         stored, meta, form = published_schema(snapshot), snapshot.meta, self._form
         time_column = _time_column(snapshot)
-        types = {column.id: column.type for column in stored.columns}
+        time_type = next((c.type for c in stored.columns if c.id == time_column), None)
         schemas = {s.schema.id: s.schema for s in listed}
         assert meta.layout is not None  # noqa: S101
         return metadata_bytes(
@@ -185,7 +185,7 @@ class IcebergVersions:
             format_version=form.format_version,
             schemas=[to_iceberg(schemas[i], form.format_version) for i in sorted(schemas)],
             specs=partition_specs(stored, time_column),
-            default_spec=spec_of(meta.layout.granularity, types[time_column]),
+            default_spec=spec_of(meta.layout.granularity, time_type),
             times={s.version: effective_time(meta.clock, s.version, s.time) for s in listed},
             tags=tags_of(meta),
             time_column=time_column,
@@ -210,6 +210,7 @@ class IcebergVersions:
         return None
 
 
-def _time_column(snapshot: Snapshot) -> int:
+def _time_column(snapshot: Snapshot) -> int | None:
     assert snapshot.meta.layout is not None  # noqa: S101 - `problem` comes first
-    return snapshot.meta.layout.time_column
+    number = snapshot.meta.layout.time_column
+    return None if isinstance(number, UnsetType) else number

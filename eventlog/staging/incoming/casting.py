@@ -47,7 +47,7 @@ FieldPath = tuple[str, ...]  # the names that lead to a column, or to a field in
 PANDAS = b"pandas"  # the key of pandas's own metadata in a schema
 
 
-def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str) -> None:
+def check_columns(incoming: pa.Schema, wanted: pa.Schema, time_column: str | None) -> None:
     """Check names and types before the first row is read.
 
     Raises:
@@ -235,14 +235,15 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def conform(
-    batch: pa.RecordBatch, wanted: pa.Schema, time_column: str, *, time_required: bool = True
+    batch: pa.RecordBatch, wanted: pa.Schema, time_column: str | None, *, time_required: bool = True
 ) -> pa.Table | Problem:
     """Return the batch as a table of exactly the wanted schema, or the first problem in it.
 
     Args:
         batch: the rows.
         wanted: the schema.
-        time_column: name of the event-time column; the schema need not have it.
+        time_column: name of the event-time column, which the schema need not have; None: the table
+            has none.
         time_required: whether each row must have an event time, even if the schema allows null.
     """
     columns = []
@@ -258,7 +259,7 @@ def conform(
             return Problem(field.name, why, cast.null_count, _example_row(batch, cast))
         columns.append(cast)
     table = pa.Table.from_arrays(columns, schema=wanted)
-    if time_column not in wanted.names:
+    if time_column is None or time_column not in wanted.names:
         return table
     return _outside_years(table, time_column) or table
 

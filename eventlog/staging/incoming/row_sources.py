@@ -26,12 +26,12 @@ class TableTypes:
 
     Attributes:
         schema: of the table.
-        time_column: its event times, which may be text.
+        time_column: its event times, which may be text; None: it has none.
         may_widen: whether the table is to get a wider type for values that do not fit.
     """
 
     schema: pa.Schema
-    time_column: str
+    time_column: str | None
     may_widen: bool = False
 
     def kind_of(self, name: str, values: Sequence[Any]) -> pa.DataType | None:

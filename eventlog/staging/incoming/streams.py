@@ -77,7 +77,7 @@ def spelled(given: pa.Schema, table: Sequence[str]) -> pa.Schema:
 
 
 def batches(
-    reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str
+    reader: pa.RecordBatchReader, wanted: pa.Schema, time_column: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream, which can be read only once, as the table spells its columns.
 
@@ -101,7 +101,7 @@ def batches(
 
 
 def _check_batch(
-    given: pa.Schema, declared: pa.Schema, wanted: pa.Schema, time_column: str
+    given: pa.Schema, declared: pa.Schema, wanted: pa.Schema, time_column: str | None
 ) -> None:
     """Check a batch against the schema of its stream; pyarrow does not compare them."""
     if given.names != declared.names:

@@ -226,6 +226,8 @@ def _set_granularity(action: SetGranularity, meta: Meta) -> Meta | str:
     now = meta.layout.granularity if meta.layout else None
     if meta.layout is None or now != action.old:  # against granularity-changed-unseen
         return f"the granularity was changed meanwhile: it is {now!r}"
+    if isinstance(meta.layout.time_column, UnsetType):  # against granularity-without-times
+        return "the table has no time column: all of its rows are in the chunk all"
     layout = msgspec.structs.replace(meta.layout, granularity=action.new)
     return msgspec.structs.replace(meta, layout=layout)
 
@@ -297,6 +299,9 @@ def add_problem(
         return (
             f"segment {add.id} was written with schema {add.schema}, which the table does not have"
         )
+    timeless = meta.layout is not None and isinstance(meta.layout.time_column, UnsetType)
+    if timeless and add.chunk != "all":  # against chunk-without-times
+        return f"segment {add.id} lies in chunk {add.chunk}, and the table has no time column"
     try:
         keys.segment_key(add.epoch, add.chunk, add.id)
         keys.check_object(add)

@@ -120,14 +120,23 @@ def test_a_merge_lies_in_buckets_that_are_there_and_so_do_its_outputs(table):
     ],
 )
 def test_buckets_are_doubled_and_nothing_else(keyed, old, new):
-    meta = Meta(layout=Layout(1, "all", (), msgspec.UNSET if keyed is None else keyed))
+    meta = Meta(
+        layout=Layout(
+            time_column=1, granularity="all", keyed=msgspec.UNSET if keyed is None else keyed
+        )
+    )
     assert isinstance(small_change(SetBuckets(old, new), meta, 5, 5), str)
     assert isinstance(small_change(SetBuckets(old, new), Meta(), 5, 5), str)
 
 
 def test_each_split_is_counted():
     keyed = Keyed((2,), 2048)
-    meta = small_change(SetBuckets(2048, 4096), Meta(layout=Layout(1, "all", (), keyed)), 5, 5)
+    meta = small_change(
+        SetBuckets(2048, 4096),
+        Meta(layout=Layout(time_column=1, granularity="all", keyed=keyed)),
+        5,
+        5,
+    )
     assert meta.layout.keyed == Keyed((2,), 4096, 1)
 
 

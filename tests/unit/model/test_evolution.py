@@ -32,7 +32,7 @@ BASE = from_arrow(
         ]
     )
 )
-LAYOUT = Layout(1, "day", (2,))
+LAYOUT = Layout(time_column=1, granularity="day", order_by=(2,))
 change = msgspec.structs.replace
 
 

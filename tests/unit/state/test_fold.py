@@ -58,7 +58,7 @@ def test_what_is_void(table):
         ((Drop("0" * 32, "2013-01-07", HASH),), "no longer live"),
         ((again,), "no longer live"),
         ((drop_of(first), drop_of(first)), "no longer live"),
-        ((SetLayout(Layout(1, "day")),), "when the table is created"),
+        ((SetLayout(Layout(time_column=1, granularity="day")),), "when the table is created"),
         ((Fence(0),), "fence"),
         ((Fence(4),), "fence"),
         ((Fence(2), add(table, epoch=1)), "below the fence"),

@@ -113,7 +113,7 @@ def write_files(
     if done is None:
         columns, time_column = head.schema, head.layout.time_column
         if keys is not None:
-            columns, time_column = keys, time_column if time_column in keys.names else ""
+            columns, time_column = keys, time_column if time_column in keys.names else None
         elif keyed_of(head.layout) is not None:
             columns = columns.append(pa.field(OP, pa.string()))
         with rows_of(given, columns, time_column, complete=complete) as rows:

@@ -141,7 +141,7 @@ def evolve_table(table: Table, given: Input) -> int | None:
 def rows_of(
     given: Input,
     wanted: pa.Schema,
-    time_column: str,
+    time_column: str | None,
     *,
     complete: MergeRule | None = None,
     lacking: Lacking = "null",

@@ -248,7 +248,7 @@ def merge_rows(
     def write(head: Snapshot) -> RowChange:
         columns, time_column = head.schema, head.layout.time_column
         if not inserts:
-            columns, time_column = pa.schema([f.with_nullable(True) for f in columns]), ""
+            columns, time_column = pa.schema([f.with_nullable(True) for f in columns]), None
             if matched in ("delete", "ignore"):
                 columns = pa.schema([field for field in columns if field.name in names])
         with rows_of(wanted, columns, time_column, lacking="alike") as rows:

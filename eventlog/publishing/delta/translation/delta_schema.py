@@ -16,7 +16,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.columns.column_types import all_fields, inner_fields
 from eventlog.model.entries import Column, ColumnType, Schema
 from eventlog.model.records import VECTORS_FEATURE
-from eventlog.publishing.delta.translation.statistics import COLUMNS, statistics_columns
+from eventlog.publishing.delta.translation.statistics import statistics_settings
 from eventlog.publishing.positions import published_schema
 
 GUARD = "eventlog.readOnly"
@@ -89,7 +89,7 @@ def _has_vectors(snapshot: Snapshot) -> bool:
 def metadata(snapshot: Snapshot) -> dict[str, Any]:
     """Return the action `metaData` of a version; the table's id is its id."""
     table = snapshot.header.table
-    settings = {COLUMNS: statistics_columns(snapshot)} | _SETTINGS
+    settings = statistics_settings(snapshot) | _SETTINGS
     # Daft passes over the protocol, and returns deleted rows unless the settings say it, too.
     if _has_vectors(snapshot):  # against vectors-unsaid-in-settings
         settings["delta.enableDeletionVectors"] = "true"

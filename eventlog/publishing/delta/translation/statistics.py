@@ -23,8 +23,9 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import DAY_US
 from eventlog.model.entries import Column, Segment
 
-# The property of Delta that names the columns with statistics.
-COLUMNS = "delta.dataSkippingStatsColumns"
+# The properties of Delta that name the columns with statistics, and count them from the first.
+_NAMES = "delta.dataSkippingStatsColumns"
+_COUNT = "delta.dataSkippingNumIndexedCols"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
@@ -41,16 +42,16 @@ class StatisticsWriter:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._column = _time_column(snapshot)
-        self._name = _quoted(self._column.name)
+        self._name = "" if self._column is None else _quoted(self._column.name)
 
     def text(self, segment: Segment) -> str:
         """Return the statistics of a segment, as JSON: its rows, and bounds of its times if any."""
-        members = f'"numRecords":{segment.rows}'
+        members, column = f'"numRecords":{segment.rows}', self._column
         for stats in segment.stats:
-            if stats.column != self._column.id or not isinstance(stats.min, int):
+            if column is None or stats.column != column.id or not isinstance(stats.min, int):
                 continue
-            low = bound_text(self._column, stats.min, up=False)
-            high = bound_text(self._column, int(stats.max or 0), up=True)
+            low = bound_text(column, stats.min, up=False)
+            high = bound_text(column, int(stats.max or 0), up=True)
             if low is not None and high is not None:  # against half-of-the-bounds
                 members += (
                     f',"minValues":{{{self._name}:{low}}},"maxValues":{{{self._name}:{high}}}'
@@ -66,6 +67,8 @@ class StatisticsWriter:
         """
         rows = entries.column("rows").cast(pa.string()).combine_chunks()
         plain = _joined('{"numRecords":', rows, ',"tightBounds":false}')
+        if self._column is None:
+            return plain
         names = [f"{part}_{self._column.id}" for part in ("min", "max", "nulls")]
         if not {*names} <= {*entries.column_names}:
             return plain
@@ -82,15 +85,21 @@ class StatisticsWriter:
         return pc.coalesce(bounds, plain)  # a part that is null makes the whole null
 
 
-def statistics_columns(snapshot: Snapshot) -> str:
-    """Return the value of the property `COLUMNS` in a version: its time column's quoted name."""
-    name = _time_column(snapshot).name
-    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+def statistics_settings(snapshot: Snapshot) -> dict[str, str]:
+    """Return the property by which Delta finds the columns with statistics.
+
+    It names the time column; without one no column has statistics.
+    """
+    column = _time_column(snapshot)
+    if column is None:
+        return {_COUNT: "0"}
+    name = column.name
+    return {_NAMES: name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"}
 
 
-def _time_column(snapshot: Snapshot) -> Column:
+def _time_column(snapshot: Snapshot) -> Column | None:
     name = snapshot.layout.time_column
-    return next(c for c in snapshot.stored_schema.columns if c.name == name)
+    return next((c for c in snapshot.stored_schema.columns if c.name == name), None)
 
 
 def bound_text(column: Column, bound: int, *, up: bool) -> str | None:

@@ -148,7 +148,7 @@ def last_column_id(schema: Schema) -> int:
     return max((*all_ids(schema), *retired), default=0)
 
 
-def partition_specs(schema: Schema, time_column: int) -> list[dict[str, Any]]:
+def partition_specs(schema: Schema, time_column: int | None) -> list[dict[str, Any]]:
     """Return the partition specs of a table: one for each size that its time chunks may have.
 
     A segment lies in one time chunk, so the transform of its time column is one value (FORMAT.md
@@ -156,11 +156,13 @@ def partition_specs(schema: Schema, time_column: int) -> list[dict[str, Any]]:
 
     Args:
         schema: the table's.
-        time_column: id of its time column.
+        time_column: id of its time column; None: it has none, and the chunk `all` only.
     """
-    column = next(c for c in schema.columns if c.id == time_column)
     taken = {c.name.lower() for c in schema.columns}
     specs: list[dict[str, Any]] = [{"spec-id": UNPARTITIONED, "fields": []}]
+    if time_column is None:
+        return specs
+    column = next(c for c in schema.columns if c.id == time_column)
     for granularity, (spec_id, field_id) in SPECS.items():
         if granularity == "hour" and column.type == "date":
             continue  # Iceberg has no such transform: `spec_of` gives none either
@@ -177,8 +179,13 @@ def partition_specs(schema: Schema, time_column: int) -> list[dict[str, Any]]:
     return specs
 
 
-def spec_of(granularity: Granularity, time_type: ColumnType) -> int:
-    """Return the id of the partition spec of segments whose time chunks have this granularity."""
+def spec_of(granularity: Granularity, time_type: ColumnType | None) -> int:
+    """Return the id of the partition spec of segments whose time chunks have this granularity.
+
+    Args:
+        granularity: of the chunks.
+        time_type: the type of the time column; None: the table has none.
+    """
     if granularity == "all" or (granularity == "hour" and time_type == "date"):
         return UNPARTITIONED
     return SPECS[granularity][0]

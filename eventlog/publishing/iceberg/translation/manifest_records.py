@@ -47,7 +47,7 @@ class Translation:
         schema: of the version, in Iceberg's form.
         types: the types of its columns, by id.
         specs: the partition specs, by id.
-        time_type: the type of the time column.
+        time_type: the type of the time column; None: the table has none.
         place: returns the URI of an object, by its key.
         seed: a text that differs between translations.
     """
@@ -56,7 +56,7 @@ class Translation:
     schema: Mapping[str, Any]
     types: Mapping[int, ColumnType]
     specs: Mapping[int, Mapping[str, Any]]
-    time_type: ColumnType
+    time_type: ColumnType | None
     place: Callable[[str], str]
     seed: str
 
@@ -64,7 +64,7 @@ class Translation:
     def of(
         cls,
         stored: Schema,
-        time_column: int,
+        time_column: int | None,
         shown: Mapping[str, Any],
         place: Callable[[str], str],
         format_version: int,
@@ -73,7 +73,7 @@ class Translation:
 
         Args:
             stored: its schema.
-            time_column: the id of its time column.
+            time_column: the id of its time column; None: it has none.
             shown: its schema in Iceberg's form.
             place: returns the URI of an object, by its key.
             format_version: of Iceberg.
@@ -82,7 +82,8 @@ class Translation:
         types = {column.id: column.type for column in stored.columns}
         seed = compact_json([TRANSLATION, format_version, place("metadata"), shown, specs])
         by_id = {spec["spec-id"]: spec for spec in specs}
-        return cls(format_version, shown, types, by_id, types[time_column], place, seed)
+        time_type = None if time_column is None else types[time_column]
+        return cls(format_version, shown, types, by_id, time_type, place, seed)
 
     def name(self, key: str) -> str:
         """Return the part of an object's name that stands for what it has."""
