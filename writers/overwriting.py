@@ -106,20 +106,22 @@ def overwrite(  # noqa: PLR0913 - the public API
     with evolving(t, data, app, evolve=evolve, dry_run=dry_run) as rows:
         before = read_at(t, read_version)
         of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
-        span, exact = _span_of(of, start, end), read_version is not None
+        span, exact = _span_of(of, start, end, before), read_version is not None
         request = dataclasses.replace(of, span=span, dry_run=dry_run, exact=exact)
         replace_rows = _overwrite_range if where is None else overwrite_where
         return replace_rows(t, rows, request, before, missing)
 
 
-def _span_of(request: Request, start: Moment | None, end: Moment | None) -> tuple[int, int]:
+def _span_of(
+    request: Request, start: Moment | None, end: Moment | None, head: Snapshot
+) -> tuple[int, int]:
     """Return the range [start, end) ms of an overwrite; with a predicate that of its rows.
 
     Raises:
         InvalidInput: both are given, or a bound is wrong.
     """
     if request.where is None:
-        return to_range(start, end)
+        return to_range(start, end, head)
     if start is not None or end is not None:
         raise InvalidInput("give either a range of time or where")
     return request.span
@@ -210,12 +212,23 @@ def read_at(t: Table, version: int | None) -> Snapshot:
     return before
 
 
-def to_range(start: Moment | None, end: Moment | None) -> tuple[int, int]:
+def to_range(start: Moment | None, end: Moment | None, head: Snapshot) -> tuple[int, int]:
     """Return [start, end) in ms UTC.
 
+    Args:
+        start: the first time; None: unbounded.
+        end: its end, exclusive; None: unbounded.
+        head: the table.
+
     Raises:
-        InvalidInput: a bound is not a time in whole milliseconds, or the range is empty.
+        InvalidInput: a bound is not a time in whole milliseconds, the range is empty, or the table
+            has no time column and a bound.
     """
+    if head.layout.time_column is None and not (start is None and end is None):
+        raise InvalidInput(
+            "the table has no time column, so no range of time selects its rows: leave the range "
+            "out to overwrite all of them, or give where"
+        )
     low = MIN_MS if start is None else to_ms(start, whole=True)
     high = MAX_MS if end is None else to_ms(end, whole=True)
     if not low < high:

@@ -30,8 +30,8 @@ def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:
     time_column = snapshot.layout.time_column
     if time_column is None:
         raise InvalidInput(
-            "replaceWhere names a range of the time column, and the table has none: overwrite it "
-            "as a whole, or call eventlog.writers.spark.overwrite(..., where=...)"
+            "replaceWhere must be a range of the time column, and the table has none: overwrite "
+            "all of it, or delete keys and upsert others"
         )
     if not isinstance(where, SqlPredicate) or not _is_range(where.condition, time_column):
         raise InvalidInput(

@@ -98,11 +98,8 @@ def rewrite(
         OSError: the disk is full.
     """
     head = t.session.head()
-    recipe = Recipe.of(head)
-    if recipe.layout.time_column is None:
-        check_timeless(granularity)
-    layout = msgspec.structs.replace(recipe.layout, granularity=granularity)
-    recipe = replace(recipe, layout=layout)
+    recipe = _recut(Recipe.of(head), granularity)
+    layout = recipe.layout
     by = layout.order_by if sort_by is None else sort_by
     check_sort(recipe, by)
     schema = to_arrow(recipe.schema)
@@ -123,6 +120,18 @@ def rewrite(
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
     size = sum(add.bytes for add in adds)
     return Rewritten(adds, written.rows, size, written, recipe.schema, layout, tuple(by))
+
+
+def _recut(recipe: Recipe, granularity: Granularity) -> Recipe:
+    """Return a recipe with another granularity.
+
+    Raises:
+        InvalidInput: the table has no time column to cut smaller chunks by.
+    """
+    if recipe.layout.time_column is None:
+        check_timeless(granularity)
+    layout = msgspec.structs.replace(recipe.layout, granularity=granularity)
+    return replace(recipe, layout=layout)
 
 
 def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Reading:

@@ -94,8 +94,7 @@ class Table(Described):
         Args:
             uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
             schema: the Arrow schema of the rows.
-            time_column: the event-time column, a timestamp or a date; None: the table has none, and
-                its rows are in one chunk.
+            time_column: the event-time column, a timestamp or a date; None: the table has none.
             granularity: of the time chunks: hour, day, month, year or all; `day` if None, and in a
                 table with a key or without a time column `all`. A key is unique within its chunk,
                 so in a keyed table with smaller chunks the event time of a key must never change.

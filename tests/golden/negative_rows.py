@@ -70,6 +70,9 @@ def fits() -> list[Value]:
     def timed(name: str) -> Any:
         return lambda parts: parts["layout"].update(time_column=ids(parts, [name])[0])
 
+    def timeless(parts: Value) -> None:
+        del parts["layout"]["time_column"]
+
     def merge(rule: str, *, function: Any = None, group: Any = None) -> Any:
         def change(parts: Value) -> None:
             old = parts["layout"]["keyed"].pop("merge", {"rule": "last"})
@@ -136,6 +139,7 @@ def fits() -> list[Value]:
         ("two fields of one id", "R7.2", "year", column("n", type=pairs(9, 9, "y"))),
         ("two fields of one name", "R7.2", "year", column("n", type=pairs(8, 9, "X"))),
         ("a time column that is not there", "4.3", "year", timed("nothing")),
+        ("years without a time column", "R7.14", "year", timeless),
         ("a key without columns", "R15.2", "keyed", keyed(key=[])),
         ("a key that names a column twice", "R15.2", "keyed", keyed(key=["id", "id"])),
         ("a key of a column that is not there", "R15.2", "keyed", keyed(key=["nothing"])),

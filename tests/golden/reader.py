@@ -363,7 +363,7 @@ merge_rule = record(
     groups=absent_or(many(record(order=count, columns=many(count)))),
 )
 layout = record(
-    time_column=count,
+    time_column=absent_or(count),
     granularity=granularity,
     order_by=many(count),
     keyed=record(key=many(count), buckets=count, splits=splits, merge=absent_or(merge_rule)),
@@ -1085,7 +1085,9 @@ class Reader:
         need({*columns.get("retired", [])}.isdisjoint(numbers), "R7.2")
         need(all(0 < number < VERSION_ID for number in numbers), "R7.2")
         known = {column["id"] for column in columns["columns"]}
-        need({arranged["time_column"], *arranged["order_by"]} <= known, "4.3")
+        timed = [arranged["time_column"]] if "time_column" in arranged else []
+        need({*timed, *arranged["order_by"]} <= known, "4.3")
+        need(timed or arranged["granularity"] == "all", "R7.14")
         structs = [one["type"].get("struct") for one in inner if isinstance(one["type"], dict)]
         structs += [
             c["type"].get("struct") for c in columns["columns"] if isinstance(c["type"], dict)
@@ -1541,7 +1543,7 @@ def check_fit(arranged, columns):
     for one in functions:
         check_function(one["column"], one["function"], kinds, key, ordered)
     if rule in ("partial", "aggregate"):
-        free_of = {*key, ordered, arranged["time_column"]}
+        free_of = {*key, ordered, arranged.get("time_column")}
         need(kinds.keys() - nullable <= free_of, "5.2")
 
 

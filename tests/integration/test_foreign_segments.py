@@ -227,6 +227,8 @@ def _schemas(table):
     yield replaced(layout, time_column=99), stored, "no column has id 99"
     yield replaced(layout, time_column=3), stored, "'seen' has type int64"
     yield replaced(layout, order_by=(99,)), stored, "no column has id 99"
+    days = replaced(layout, time_column=UNSET, granularity="day")
+    yield days, stored, "without a time column has one chunk"
 
 
 def _begun(monkeypatch, layout, schema):
@@ -237,7 +239,7 @@ def _begun(monkeypatch, layout, schema):
         return table_of()
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("number", range(10))
 def test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt(number, monkeypatch):
     layout, schema, words = list(_schemas(table_of()))[number]
     table = _begun(monkeypatch, layout, schema)

@@ -127,7 +127,7 @@ COMPACTIONS = (
         "values-that-change-places",
         "K6",
         "a value that ends up in another row is noticed",
-        becomes("pc.add(pc.multiply(times, 0), 1)"),
+        becomes("pc.add(pc.multiply(words, 0), 1)"),
         "test_the_digest_notices_another_value",
         "test_a_digest_adds_up_in_any_order_and_misses_no_row",
         "test_k6_a_rewrite_that_changes_rows_is_refused",

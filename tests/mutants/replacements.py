@@ -213,6 +213,20 @@ REPLACEMENTS = (
         "test_granularity_is_changed_as_it_was_seen",
     ),
     mutant(
+        "granularity-without-times",
+        "F9 R14.4",
+        "nothing says which smaller chunk a row without an event time belongs to",
+        never,
+        "test_what_is_void_without_a_time_column",
+    ),
+    mutant(
+        "chunk-without-times",
+        "F6 R7.14",
+        "rows without event times lie in the one chunk",
+        never,
+        "test_what_is_void_without_a_time_column",
+    ),
+    mutant(
         "analysis-over-another",
         "F9 K8 R14.6",
         "an analysis is compared with the one on which it is based",

@@ -333,6 +333,14 @@ RULES = (
         "test_what_is_void_of_pins_replicas_and_marks",
     ),
     mutant(
+        "chunks-without-times",
+        "R7.14",
+        "no rows are read, or cut, by a layout without a time column and with smaller chunks",
+        never,
+        "test_a_log_whose_layout_and_schema_do_not_fit_is_corrupt",
+        "test_chunks_by_time_need_a_time_column",
+    ),
+    mutant(
         "ids-that-a-new-column-gets",
         "R7.2",
         "no rows are read by a first schema with ids that no column can have",

@@ -41,9 +41,11 @@ def overwrite_where(
     """
     head = t.session.head()
     if keyed_of(head.layout) is not None:
+        timed = head.layout.time_column is not None
         raise InvalidInput(
-            "a keyed table is overwritten by a range of time: `where` would leave the older rows "
-            "of the keys that it selects. Use start and end, or delete the keys and upsert"
+            f"a keyed table is overwritten {'by a range of time' if timed else 'as a whole'}: "
+            "`where` would leave the older rows of the keys that it selects. "
+            f"{'Use start and end' if timed else 'Leave it out'}, or delete the keys and upsert"
         )
     reader = to_reader(data, types_of(head))
     columns = spelled(reader.schema, head.schema.names)

@@ -471,6 +471,6 @@ def _selection_of(
                 raise
         parse_predicate(replacement.where, head.stored_schema)  # before any task runs
         return replacement.where, None
-    low, high = to_range(replacement.start, replacement.end)
+    low, high = to_range(replacement.start, replacement.end, head)
     check_aligned(low, high, head)
     return None, (low, high)

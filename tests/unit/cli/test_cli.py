@@ -108,6 +108,22 @@ def test_create_tells_that_a_table_has_one_time_chunk(tmp_path):
     assert "2 columns, one time chunk" in done(*words, "--key", "id").output
 
 
+def test_a_table_without_a_time_column_is_made_filled_and_read(tmp_path):
+    uri, rows = tmp_path / "t", tmp_path / "rows.csv"
+    assert "one time chunk" in done("create", uri, "--schema", "id:int64, name:string").output
+    rows.write_text("id,name\n1,a\n2,\n")
+    done("append", uri, rows)
+    assert done("scan", uri, "--where", "id = 2", "--json").stdout == '{"id":2,"name":null}\n'
+    assert done("sql", uri, "SELECT count(*) AS n FROM t", "--json").stdout == '{"n":2}\n'
+    assert "time column" not in done("show", uri).output
+    for words, reason in (
+        (("overwrite", uri, rows, "--start", "2013-01-01"), "no time column"),
+        (("compact", uri, "--granularity", "day"), "cannot have chunks by day"),
+    ):
+        answer = run(*words)
+        assert (answer.exit_code, reason in answer.output) == (2, True)
+
+
 def test_create_answers_json(tmp_path):
     answer = done(*("create", tmp_path / "t", "--schema", "t:date", "--time-column", "t", "--json"))
     document = json.loads(answer.stdout)

@@ -11,6 +11,7 @@ from support.deleting import delete_rows
 from support.replacements import read
 from support.updating import some_positions
 
+from eventlog.errors import InvalidInput
 from eventlog.rewriting import translation
 from eventlog.rewriting.translation import Rewriting, translate
 from eventlog.state.fold import segment_of
@@ -114,6 +115,18 @@ def test_deletes_are_found_in_the_outputs(case, granularity, before):
     for _ in range(3):  # each sees what the earlier ones deleted
         delete_some(table, chance)
         rewrite.check()
+
+
+@pytest.mark.parametrize("sort_by", [None, ("v",)])
+def test_deletes_are_found_without_a_time_column(sort_by):
+    table = table_of(time_column=None)
+    for part in range(3):
+        append(table, rows(100 * part, 20))
+    rewrite = Rewrite(table, policy(sort_by=sort_by))
+    delete_some(table, random.Random(5))
+    assert any(add.vector for add in rewrite.check())
+    with pytest.raises(InvalidInput, match="cannot have chunks by day"):
+        Rewrite(table, granularity="day")
 
 
 def test_columns_may_get_other_names_before_deletes_are_found():

@@ -275,3 +275,15 @@ def test_a_granularity_is_changed_as_it_was_seen(table, old, new, void):
     assert (judged(table, SetGranularity(old, new)) is not None) == void
     again = Transaction("b" * 32, "test", "test", 2, actions=(SetGranularity("day", "year"),))
     assert judged_text(judged(table, SetGranularity(old, new), others=[again]), "'year'")
+
+
+def test_what_is_void_without_a_time_column():
+    table = create(time_column=None)
+    commit(table, add(table, "all"))
+    assert judged(table, add(table, "all"), read_version=1) is None
+    for chunk in ("2013", "2013-01-07"):
+        reason = judged(table, add(table, chunk), read_version=1)
+        assert judged_text(reason, f"lies in chunk {chunk}, and the table has no time column")
+    for new in ("day", "all"):
+        reason = judged(table, SetGranularity("all", new), read_version=1)
+        assert judged_text(reason, "the table has no time column")
