@@ -63,15 +63,15 @@ def make_timeless(clock: ManualClock) -> None:
     delete(t, where="n = 2")
     put(t, voids(t))
     t.rename_column("n", "number")
-    overwrite(t, rows(t.head().schema.names, ams=5), where="code = 'ams'")
-    head = t.head()
+    overwrite(t, rows(t.session.head().schema.names, ams=5), where="code = 'ams'")
+    head = t.session.head()
     live: list[Segment] = head.segments()
     adds = staged(t, scan(t, version=head.version).to_table())
     actions = [Replace(head.version, 0), *(drop_of(segment) for segment in live), *adds]
     t.commit(t.transaction("compact", actions))
-    overwrite(t, rows(t.head().schema.names, osl=7))
+    overwrite(t, rows(t.session.head().schema.names, osl=7))
     t.restore(head.version)
-    append(t, rows(t.head().schema.names, sto=8))
+    append(t, rows(t.session.head().schema.names, sto=8))
 
 
 def make_timeless_keys(clock: ManualClock) -> None:
@@ -80,7 +80,7 @@ def make_timeless_keys(clock: ManualClock) -> None:
     upsert(t, rows(SCHEMA.names, ams=1, ber=2, cph=3))
     upsert(t, rows(SCHEMA.names, ber=4, osl=None))
     delete(t, keys=pa.table({"code": ["cph", "nowhere"]}))
-    merged(t, "all", (0, 1), (1, t.head().version))
+    merged(t, "all", (0, 1), (1, t.session.head().version))
     upsert(t, rows(SCHEMA.names, cph=5, ams=6))
     t.write_keyframe()
 

@@ -28,7 +28,7 @@ KEYS = [(), ("code",)]
 
 def stations(table=None, **heights):
     """A row for each station."""
-    schema = SCHEMA if table is None else table.head().schema
+    schema = SCHEMA if table is None else table.session.head().schema
     return pa.table([[*heights], [*heights.values()]], schema=schema)
 
 
@@ -37,13 +37,13 @@ def made(store=None, key=(), **options):
 
 
 def add(table, **heights):
-    write = append if keyed_of(table.head().layout) is None else upsert
+    write = append if keyed_of(table.session.head().layout) is None else upsert
     return write(table, stations(table, **heights))
 
 
 def described(table):
     """Iceberg's metadata of the newest version."""
-    return json.loads(pathlib.Path(metadata_path(table, table.head().version)).read_text())
+    return json.loads(pathlib.Path(metadata_path(table, table.session.head().version)).read_text())
 
 
 def found(table, **question):
@@ -62,19 +62,19 @@ def table(request):
 
 
 def test_its_rows_are_in_one_chunk_and_its_segments_are_pruned_by_values(table):
-    layout = reopen(table.store).head().layout
+    layout = reopen(table.store).snapshot().layout
     assert (layout.time_column, layout.granularity) == (None, "all")
-    assert {segment.chunk for segment in table.head().segments()} == {"all"}
+    assert {segment.chunk for segment in table.session.head().segments()} == {"all"}
     assert found(table) == {"ams": 1.0, "ber": 2.0, "cph": 3.0, "osl": None}
     assert found(table, where="height > 2.5 OR code = 'osl'") == {"cph": 3.0, "osl": None}
-    assert len(table.head().segments("code < 'bz'")) == 1
-    assert len(table.head().segments("code < 'bz'", chunks="all")) == 1
+    assert len(table.session.head().segments("code < 'bz'")) == 1
+    assert len(table.session.head().segments("code < 'bz'", chunks="all")) == 1
     check_sound(table.store)
     assert not fsck(table, checksums=True).findings
 
 
 def test_rows_are_deleted_overwritten_and_followed(table):
-    start = table.head().version
+    start = table.session.head().version
     delete(table, where="code = 'ber'")
     add(table, sto=5.0)
     with pytest.raises(errors.InvalidInput, match="no time column, so no range of time selects"):
@@ -127,7 +127,7 @@ def test_compaction_joins_its_segments_and_cuts_none(table):
         compaction.plan(table, Policy(granularity="month"))
     report = compaction.run(table)
     assert [outcome.status for outcome in report.outcomes] == ["done"]
-    assert len(table.head().segments()) == 1
+    assert len(table.session.head().segments()) == 1
     assert found(table) == before
     with pytest.raises(errors.InvalidInput, match=r"fixed at its creation|cannot have chunks by"):
         table.set_granularity("day")
@@ -149,7 +149,7 @@ def test_columns_are_renamed_and_dropped(table):
     table.rename_column("height", "metres")
     table.add_columns(pa.schema([("name", pa.string())]))
     table.drop_columns(["metres"])
-    assert table.head().schema.names == ["code", "name"]
+    assert table.session.head().schema.names == ["code", "name"]
     assert scan(table).to_table().num_rows == 4
 
 
@@ -203,4 +203,4 @@ def test_chunks_by_time_need_a_time_column(granularity):
     with pytest.raises(errors.InvalidInput, match=f"cannot have chunks by {granularity}"):
         made(store, granularity=granularity)
     assert not [*store.list("")]
-    assert made(store, granularity="all").head().layout.time_column is None
+    assert made(store, granularity="all").snapshot().layout.time_column is None

@@ -24,7 +24,7 @@ def test_a_table_is_made_without_a_time_column(spark, stations, local_uri):
     with pytest.raises(TableNotFound, match="without a time column give granularity all, or a key"):
         append(stations(ams=1.0), local_uri)
     append(stations(ams=1.0, ber=2.0).coalesce(1), local_uri, granularity="all")
-    layout = Table.open(local_uri).head().layout
+    layout = Table.open(local_uri).snapshot().layout
     assert (layout.time_column, layout.granularity) == (None, "all")
     for engine in ("arrow", "jvm"):
         rows = read(spark, local_uri, engine=engine, where="height > 1.5")

@@ -91,10 +91,9 @@ def append(  # noqa: PLR0913 - the public API
     Args:
         uri: the table's root.
         df: the rows. Its tasks need eventlog installed.
-        time_column: the event-time column; creates the table if it is absent. An existing table
-            must agree with it, and with the other arguments for a new table, except `properties`.
+        time_column: the event-time column; it, a key, or granularity `all` creates an absent table.
+            An existing one must agree with the arguments for a new one, except `properties`.
         granularity: hour, day, month, year or all, of a new table; None: `day`, if keyed `all`.
-            With `all` or a key a new table needs no time column.
         order_by: columns by which rows are sorted inside a segment of a new table.
         key: makes a new table a keyed one; see `upsert`, and there for `buckets` and `merge`.
         buckets: see `upsert`.
@@ -113,8 +112,7 @@ def append(  # noqa: PLR0913 - the public API
     Raises:
         InvalidInput: an argument or the DataFrame's columns do not fit; no task ran. Rows that do
             not fit fail the task that has them: Spark raises its own error, which quotes this one.
-        TableNotFound: the table is absent, and neither `time_column` nor a key nor granularity
-            `all` is given.
+        TableNotFound: the table is absent, and the arguments are not those of a new one.
         CommitConflict: the schema that the rows were written with is no longer valid.
         CommitUnknown: it is not known whether the commit landed. Append again with the same app id
             and sequence, or call `Table.find_transaction`.
