@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Sequence
 
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog.errors import InvalidInput, VersionNotReplicated
 from eventlog.format.frames.entry_columns import to_segments
