@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from eventlog.errors import InvalidInput
 
@@ -109,17 +108,6 @@ def mapping(value: Any, name: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return value
     raise InvalidInput(f"{name} must map names to values, not {shown(value)}")
-
-
-def schema(value: Any) -> pa.Schema:
-    """Return an Arrow schema.
-
-    Raises:
-        InvalidInput: it is not one.
-    """
-    if isinstance(value, pa.Schema):
-        return value
-    raise InvalidInput(f"schema must be a pyarrow.Schema, not {shown(value)}")
 
 
 def seconds(value: Any, name: str) -> float:

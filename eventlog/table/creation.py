@@ -5,36 +5,54 @@ No I/O: arguments are checked here, before any request is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from eventlog import arguments
-from eventlog.errors import InvalidInput
+from eventlog.errors import AlreadyExists, InvalidInput
 from eventlog.keyed.rule import (
     DEFAULT_BUCKETS,
     MergeRule,
     NamedMerge,
     check_keyed,
     check_values,
+    keyed_of,
     rule_of,
+    splits_of,
+    stored_rule,
     undecided_problem,
 )
+from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, PropertyChange, SetLayout, SetProperties, SetSchema
 from eventlog.model.chunks import check_granularity
-from eventlog.model.columns.named_checks import checks_problem, with_checks
-from eventlog.model.columns.named_layout import NamedKey, NamedLayout, layout_by_id
+from eventlog.model.columns.named_checks import checks_of, checks_problem, with_checks
+from eventlog.model.columns.named_layout import (
+    NamedKey,
+    NamedLayout,
+    columns_text,
+    layout_by_id,
+    named_layout,
+)
 from eventlog.model.entries import Check, Schema
 from eventlog.model.properties import check_property, is_merge
-from eventlog.model.schema import check_order, check_time_column, check_timeless, from_arrow
+from eventlog.model.schema import (
+    check_order,
+    check_time_column,
+    check_timeless,
+    from_arrow,
+    list_names,
+)
+from eventlog.model.schema_text import schema_of, type_text
 from eventlog.model.stats import PROPERTY, stored_setting
 from eventlog.query.row_checks import new_check
 
 
 def creation(
-    schema: pa.Schema,
+    given: Any,
     time_column: str | None,
     granularity: str | None,
     order_by: str | Iterable[str] | None,
@@ -46,7 +64,8 @@ def creation(
 ) -> list[Action]:
     """Return the actions of version 0.
 
-    The columns of a key, and the column that orders its rows, cannot be null.
+    The columns of a key, and the column that orders its rows, cannot be null. See `Table.create`
+    for the arguments.
 
     Raises:
         InvalidInput: an argument is wrong.
@@ -54,7 +73,7 @@ def creation(
     listed = [order_by] if isinstance(order_by, str) else order_by
     order = tuple([] if listed is None else arguments.name_list(listed, "order_by"))
     keyed = _keyed(key, buckets)
-    schema = arguments.schema(schema)
+    schema = schema_of(given)
     if keyed is not None:
         schema = _required(schema, (*keyed.key, *order))
     stored = from_arrow(schema)
@@ -81,6 +100,112 @@ def creation(
         by_id = msgspec.structs.replace(by_id, keyed=with_merge)
     actions: list[Action] = [SetLayout(by_id), SetSchema(stored)]
     return [*actions, SetProperties(changes)] if changes else actions
+
+
+def check_fits(
+    there: Snapshot,
+    actions: Sequence[Action],
+    granularity: str | None,
+    buckets: int | None,
+    uri: str,
+) -> None:
+    """Check that a table is as good as the one that some actions would create.
+
+    Args:
+        there: the table.
+        actions: what `creation` returned.
+        granularity: as it was given; None: any will do.
+        buckets: as they were given; None: any will do.
+        uri: the table's root, for the error.
+
+    Raises:
+        AlreadyExists: it is not; the message names the difference.
+    """
+    schema = next(a.schema for a in actions if isinstance(a, SetSchema))
+    stored = next(a.layout for a in actions if isinstance(a, SetLayout))
+    named = named_layout(stored, schema)
+    problem = _other_layout(named, there.layout, granularity, buckets)
+    problem = problem or _other_columns(schema, there.stored_schema)
+    if problem is None and _merging(stored_rule(stored, schema)) != _merging(there.merge_rule):
+        problem = "it merges the rows of a key by another rule (properties `merge…`)"
+    known = {check.name: check.expression for check in checks_of(there.stored_schema)}
+    for check in () if problem else checks_of(schema):
+        found = known.get(check.name)
+        if found is None:
+            problem = f"it has no check {check.name!r}"
+        elif found != check.expression:
+            problem = f"check {check.name!r} is {found} there, and {check.expression} here"
+    if problem is not None:
+        raise AlreadyExists(
+            f"there is another table here: {problem}. Open it as it is (Table.open), or choose "
+            "another path",
+            table=uri,
+        )
+
+
+def _other_columns(wanted: Schema, there: Schema) -> str | None:
+    """Return why rows of a schema do not fit into a table's columns, or None."""
+    known, given = ({c.name: c for c in schema.columns} for schema in (there, wanted))
+    for name, column in given.items():
+        if name not in known:
+            return f"it has no column {name!r}; columns: {list_names(there)}"
+        kinds = [type_text(one.type) for one in (column, known[name])]
+        if kinds[0] != kinds[1]:
+            return f"column {name!r} has type {kinds[1]} there, and {kinds[0]} here"
+        if column.nullable and not known[name].nullable:
+            return f"column {name!r} is `not null` there"
+    missing = [name for name, c in known.items() if name not in given and not c.nullable]
+    return f"it has a column {missing[0]!r}, which is `not null`" if missing else None
+
+
+def _other_layout(
+    wanted: NamedLayout, there: NamedLayout, granularity: str | None, buckets: int | None
+) -> str | None:
+    """Return what of a layout differs from a table's, or None; see `check_fits`."""
+    ours, theirs = keyed_of(wanted), keyed_of(there)
+    pairs: list[tuple[str, str | None, str | None]] = [
+        ("the time column", wanted.time_column, there.time_column),
+        (
+            "the key",
+            columns_text(ours.key if ours else ()),
+            columns_text(theirs.key if theirs else ()),
+        ),
+        ("order_by", columns_text(wanted.order_by), columns_text(there.order_by)),
+    ]
+    if granularity is not None:
+        pairs.append(("the granularity", wanted.granularity, there.granularity))
+    if buckets is not None and theirs is not None:
+        known = [theirs.buckets >> n for n in range(splits_of(theirs) + 1)]  # before each split
+        here = buckets if buckets not in known else theirs.buckets
+        pairs.append(("the number of buckets", str(here), str(theirs.buckets)))
+    for what, mine, found in pairs:
+        if mine != found:
+            return f"{what} is {found or 'none'} there, and {mine or 'none'} here"
+    return None
+
+
+def _merging(rule: MergeRule | None) -> tuple[object, ...] | None:
+    return None if rule is None else (rule.kind, rule.functions, rule.orders)
+
+
+def several_rows_of_a_key(actions: Sequence[Action]) -> str | None:
+    """Return why a new table may return several rows of one key, with the remedy, or None.
+
+    Args:
+        actions: what `creation` returned.
+    """
+    schema = next(a.schema for a in actions if isinstance(a, SetSchema))
+    layout = named_layout(next(a.layout for a in actions if isinstance(a, SetLayout)), schema)
+    time = layout.time_column
+    if keyed_of(layout) is None or layout.granularity == "all" or layout.order_by != (time,):
+        return None
+    unit = layout.granularity
+    return (
+        f"a key is unique in its {unit}, and {time!r}, which orders the rows of a key, is also the "
+        f"time column: a key that is upserted with times in two {unit}s is returned twice, once "
+        f"from each {unit}. Create the table with granularity='all', or with a time column whose "
+        "value for a key never changes, such as the time at which it was created"
+    )
 
 
 def _checked(schema: Schema, checks: Mapping[str, str], rule: MergeRule | None) -> Schema:

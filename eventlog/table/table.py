@@ -9,6 +9,7 @@ can be pickled and sent to other processes.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -19,10 +20,7 @@ from eventlog.arguments import opened, text, whole
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
 from eventlog.display import Described, Description
-from eventlog.errors import (
-    InvalidInput,
-    VersionNotFound,
-)
+from eventlog.errors import AlreadyExists, InvalidInput, VersionNotFound
 from eventlog.format import keys
 from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
@@ -46,7 +44,7 @@ from eventlog.store.port import ObjectStore
 from eventlog.table import checking, evolving, pins_and_claims, restoration, settings
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
-from eventlog.table.creation import creation
+from eventlog.table.creation import check_fits, creation, several_rows_of_a_key
 from eventlog.table.leases import Lease
 from eventlog.table.restoration import RestorePlan, UndoneUnits
 
@@ -74,7 +72,7 @@ class Table(Described):
     def create(  # noqa: PLR0913 - the public API
         cls,
         uri: str | os.PathLike[str],
-        schema: pa.Schema,
+        schema: Any,
         *,
         time_column: str | None = None,
         granularity: str | None = None,
@@ -83,21 +81,20 @@ class Table(Described):
         order_by: str | Iterable[str] | None = None,
         properties: Mapping[str, str] | None = None,
         checks: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
         storage_options: Mapping[str, str] | None = None,
         store: ObjectStore | None = None,
         clock: Clock | None = None,
     ) -> Table:
-        """Create a table and return a handle to it.
-
-        The store is probed first: a store that ignores preconditions would lose commits.
+        """Create a table and return a handle to it (docs/guides/choosing.md).
 
         Args:
             uri: `s3://bucket/prefix`, a local directory, or `memory://name`.
-            schema: the Arrow schema of the rows.
+            schema: the columns: a pyarrow schema, text such as `at timestamp, id bigint not null`,
+                a dict of types by name, or something with such columns, as a frame.
             time_column: the event-time column, a timestamp or a date; None: the table has none.
             granularity: of the time chunks: hour, day, month, year or all; `day` if None, and in a
-                table with a key or without a time column `all`. A key is unique within its chunk,
-                so in a keyed table with smaller chunks the event time of a key must never change.
+                table with a key or without a time column `all`.
             key: the columns that identify a row; they make the table a keyed one, which merges rows
                 of one key (docs/guides/keyed.md). They cannot be null.
             buckets: of a keyed table: into how many parts keys are divided; 16 if None.
@@ -105,31 +102,27 @@ class Table(Described):
                 column, whose values decide which row of a key is the later one.
             properties: table properties (FORMAT.md R7.5), and of a keyed table its merge rule.
             checks: by name, the expressions of its checks; see `add_check`.
+            exist_ok: open the table if it exists, and rows of this schema can be added to it; its
+                properties and further checks may differ. Two that create it at once both get it.
             storage_options: override the AWS environment; see `eventlog.store.options`.
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
 
         Raises:
-            AlreadyExists: there is already a table at `uri`.
+            AlreadyExists: there is already a table at `uri`; with `exist_ok`, another one.
             InvalidInput: an argument is wrong, the store ignores preconditions, or there is a table
                 of Delta or Iceberg at `uri`.
         """
-        actions = creation(
-            schema,
-            time_column,
-            granularity,
-            order_by,
-            properties,
-            key=key,
-            buckets=buckets,
-            checks=checks,
-        )
+        cut = time_column, granularity, order_by
+        actions = creation(schema, *cut, properties, key=key, buckets=buckets, checks=checks)
         table = cls(store or open_store(uri, storage_options, clock), clock)
-        check_absent(table.store)
-        table_id = table.clock.random_id()
-        probe(table.store, table_id)
-        session = table.session
-        session.create(session.transaction("create", actions, read_version=-1), table_id)
+        try:
+            _begin(table, actions)
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+            table = cls(table.store, clock)
+            check_fits(table.session.head(), actions, granularity, buckets, table.uri)
         return table
 
     @classmethod
@@ -1049,3 +1042,20 @@ class Table(Described):
         if known is None:
             return Description(title, [("version", "not read yet: .refresh() reads the newest")])
         return version_description(known, title)
+
+
+def _begin(table: Table, actions: Sequence[Action]) -> None:
+    """Commit version 0, if the store keeps what it promises.
+
+    A store that ignores preconditions would lose commits.
+
+    Raises:
+        AlreadyExists, InvalidInput: see `Table.create`.
+    """
+    check_absent(table.store)
+    table_id = table.clock.random_id()
+    probe(table.store, table_id)
+    session = table.session
+    session.create(session.transaction("create", actions, read_version=-1), table_id)
+    if advice := several_rows_of_a_key(actions):
+        warnings.warn(advice, stacklevel=3)

@@ -26,7 +26,7 @@ from eventlog.model import stats
 from eventlog.model.entries import ColumnStats, Segment, Vector
 from eventlog.model.records import Leaf, Meta
 from eventlog.model.schema import from_arrow
-from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.model.schema_text import name_text, parse_schema, type_text
 from eventlog.query import predicate
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore
@@ -176,7 +176,8 @@ def schema_text(body: bytes) -> None:
     schema = parse_schema(_text(body))
     columns = from_arrow(schema).columns
     again = ", ".join(
-        f"{c.name}:{type_text(c.type)}{'' if c.nullable else ' not null'}" for c in columns
+        f"{name_text(c.name)}:{type_text(c.type)}{'' if c.nullable else ' not null'}"
+        for c in columns
     )
     try:
         same = from_arrow(parse_schema(again)).columns == columns

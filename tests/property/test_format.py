@@ -146,7 +146,12 @@ types = st.sampled_from(
 columns = st.builds(Column, small, names, types, st.booleans())
 retired = st.just(msgspec.UNSET) | st.lists(small, min_size=1, max_size=2).map(tuple)
 schemas = st.builds(Schema, small, st.lists(columns, max_size=3).map(tuple), retired)
-layouts = st.builds(Layout, small, granularities, st.lists(small, max_size=2).map(tuple))
+layouts = st.builds(
+    Layout,
+    time_column=st.just(msgspec.UNSET) | small,
+    granularity=granularities,
+    order_by=st.lists(small, max_size=2).map(tuple),
+)
 changes = st.builds(PropertyChange, texts, st.none() | texts, st.none() | texts)
 kinds = st.sampled_from(["exclusive", "shared"])
 some = st.just(msgspec.UNSET) | st.integers(1, 2**63 - 1)  # absent, and never 0

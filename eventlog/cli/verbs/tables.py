@@ -5,8 +5,10 @@ Needs the extra `cli`.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -20,7 +22,7 @@ from eventlog.cli import terminal
 from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
 from eventlog.cli.screen.paging import listing
 from eventlog.cli.verbs.settings.column_changes import columns_json, list_checks
-from eventlog.errors import InvalidInput
+from eventlog.errors import AlreadyExists, InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.placement import applied, reach, slice_of, span
 from eventlog.keyed.rule import buckets_split, keyed_of, splits_of
@@ -42,7 +44,7 @@ _ROWS = 20  # of `eventlog log`, by default
 
 @click.command()
 @common
-@click.option("--schema", "text", help="'time:timestamp, id:int64 not null, tags:list<string>, …'")
+@click.option("--schema", "text", help="'time timestamp, id bigint not null, tags list<string>, …'")
 @click.option(
     "--like",
     type=click.Path(exists=True, dir_okay=False),
@@ -73,6 +75,7 @@ _ROWS = 20  # of `eventlog log`, by default
     "--check", "checks", metavar="NAME=EXPRESSION", multiple=True, callback=pairs,
     help="A condition that no row may break. Repeatable.",
 )  # fmt: skip
+@click.option("--exist-ok", is_flag=True, help="A table that is there, and is like this, will do.")
 def create(  # noqa: PLR0913 - one argument an option
     place: Place,
     *,
@@ -85,13 +88,15 @@ def create(  # noqa: PLR0913 - one argument an option
     buckets: int | None,
     properties: dict[str, str],
     checks: dict[str, str],
+    exist_ok: bool,
 ) -> None:
     """Create a table."""
     if (text is None) == (like is None):
         raise InvalidInput("give the columns with --schema or with --like, not both")
-    table = Table.create(
+    make = partial(
+        Table.create,
         place.uri,
-        parse_schema(text) if text is not None else _schema_of(str(like)),
+        text if text is not None else _schema_of(str(like)),
         time_column=time_column,
         granularity=granularity,
         order_by=[name for part in order_by for name in parse_names(part, "--order-by")],
@@ -101,13 +106,24 @@ def create(  # noqa: PLR0913 - one argument an option
         checks=checks,
         storage_options=place.storage_options,
     )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            table, what = make(), "created"
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+            table, what = make(exist_ok=True), "there already:"
+    for warning in warned:
+        terminal.note(f"warning: {warning.message}")
+    head = table.session.head()
     if place.as_json:
-        place.answer(table, 0, "created", table_id=table.id)
+        made = what == "created"
+        place.answer(table, head.version, what, committed=made, table_id=table.id)
     else:
-        columns = count_text(len(table.session.head().schema.names), "column")
-        granularity = table.session.head().layout.granularity
+        columns, granularity = count_text(len(head.schema.names), "column"), head.layout.granularity
         chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
-        terminal.say(f"created {table.uri}: {columns}, {chunks}")
+        terminal.say(f"{what} {table.uri}: {columns}, {chunks}")
 
 
 @click.command("log")

@@ -124,6 +124,23 @@ def test_a_table_without_a_time_column_is_made_filled_and_read(tmp_path):
         assert (answer.exit_code, reason in answer.output) == (2, True)
 
 
+def test_a_table_that_is_there_will_do(tmp_path):
+    words = ["create", tmp_path / "t", "--schema", "at timestamp, id bigint", "--time-column", "at"]
+    assert done(*words, "--exist-ok").output.startswith("created")
+    assert done(*words, "--exist-ok").output.startswith("there already:")
+    assert json.loads(done(*words, "--exist-ok", "--json").stdout)["version"] == 0
+    assert run(*words).exit_code == 3
+    answer = run(*words, "--exist-ok", "--granularity", "hour")
+    assert (answer.exit_code, "the granularity is day there" in answer.output) == (3, True)
+
+
+def test_create_warns_of_a_table_that_returns_a_key_twice(tmp_path):
+    words = ["create", tmp_path / "t", "--schema", "at timestamp, id bigint", "--time-column", "at"]
+    answer = done(*words, "--key", "id", "--order-by", "at", "--granularity", "day")
+    assert answer.stderr.startswith("warning: a key is unique in its day")
+    assert answer.stdout.startswith("created")
+
+
 def test_create_answers_json(tmp_path):
     answer = done(*("create", tmp_path / "t", "--schema", "t:date", "--time-column", "t", "--json"))
     document = json.loads(answer.stdout)
