@@ -49,7 +49,7 @@ _OF_SQL = {
 _ALLOWED = f"the types are {_TYPES}; or as SQL calls them: {', '.join(_OF_SQL)}, numeric(p,s)"
 
 
-def schema_of(given: Any) -> pa.Schema:
+def given_schema(given: Any) -> pa.Schema:
     """Return the Arrow schema of what was given for a new table.
 
     Args:
@@ -68,7 +68,7 @@ def schema_of(given: Any) -> pa.Schema:
     library, name = type(given).__module__.partition(".")[0], type(given).__name__
     if library == "pyspark":
         raise InvalidInput(
-            "a frame of Spark makes its own table: eventlog.writers.spark.append(df, uri, "
+            "a frame of Spark makes its own table: eventlog.writers.spark.append(uri, df, "
             "time_column=…)"
         )
     try:

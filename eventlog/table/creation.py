@@ -46,7 +46,7 @@ from eventlog.model.schema import (
     from_arrow,
     list_names,
 )
-from eventlog.model.schema_text import schema_of, type_text
+from eventlog.model.schema_text import given_schema, type_text
 from eventlog.model.stats import PROPERTY, stored_setting
 from eventlog.query.row_checks import new_check
 
@@ -73,7 +73,7 @@ def creation(
     listed = [order_by] if isinstance(order_by, str) else order_by
     order = tuple([] if listed is None else arguments.name_list(listed, "order_by"))
     keyed = _keyed(key, buckets)
-    schema = schema_of(given)
+    schema = given_schema(given)
     if keyed is not None:
         schema = _required(schema, (*keyed.key, *order))
     stored = from_arrow(schema)

@@ -22,48 +22,48 @@ def found(frame):
 
 def test_a_table_is_made_without_a_time_column(spark, stations, local_uri):
     with pytest.raises(TableNotFound, match="without a time column give granularity all, or a key"):
-        append(stations(ams=1.0), local_uri)
-    append(stations(ams=1.0, ber=2.0).coalesce(1), local_uri, granularity="all")
+        append(local_uri, stations(ams=1.0))
+    append(local_uri, stations(ams=1.0, ber=2.0).coalesce(1), granularity="all")
     layout = Table.open(local_uri).snapshot().layout
     assert (layout.time_column, layout.granularity) == (None, "all")
     for engine in ("arrow", "jvm"):
         rows = read(spark, local_uri, engine=engine, where="height > 1.5")
         assert found(rows) == {"ber": 2.0}
     with pytest.raises(InvalidInput, match="no range of time selects"):
-        overwrite(stations(cph=4.0), local_uri, start="2013-01-01")
+        overwrite(local_uri, stations(cph=4.0), start="2013-01-01")
 
 
 @pytest.mark.long
 def test_rows_are_changed_without_a_time_column(spark, stations, local_uri):
-    append(stations(ams=1.0, ber=2.0), local_uri, granularity="all")
+    append(local_uri, stations(ams=1.0, ber=2.0), granularity="all")
     stations(cph=3.0).write.format("eventlog").mode("append").save(local_uri)
-    update(spark, local_uri, {"height": "height + 1"}, where="code = 'ber'")
-    delete(spark, local_uri, where="code = 'ams'")
-    overwrite(stations(cph=4.0), local_uri, where="code = 'cph'")
+    update(local_uri, spark, {"height": "height + 1"}, where="code = 'ber'")
+    delete(local_uri, spark, where="code = 'ams'")
+    overwrite(local_uri, stations(cph=4.0), where="code = 'cph'")
     loaded = spark.read.format("eventlog").load(local_uri)
     assert found(loaded.where("code <> 'x'")) == {"ber": 3.0, "cph": 4.0}
-    overwrite(stations(osl=5.0), local_uri)
+    overwrite(local_uri, stations(osl=5.0))
     assert found(spark.read.format("eventlog").load(local_uri)) == {"osl": 5.0}
 
 
 @pytest.mark.long
 def test_a_key_is_enough_to_make_a_table(spark, stations, local_uri):
-    upsert(stations(ams=1.0, ber=2.0), local_uri, key="code")
-    upsert(stations(ber=3.0), local_uri, key="code", granularity="all")
-    delete(spark.createDataFrame([("ams",)], "code string"), local_uri)
+    upsert(local_uri, stations(ams=1.0, ber=2.0), key="code")
+    upsert(local_uri, stations(ber=3.0), key="code", granularity="all")
+    delete(local_uri, spark.createDataFrame([("ams",)], "code string"))
     assert found(read(spark, local_uri)) == {"ber": 3.0}
     with pytest.raises(InvalidInput, match="must be a range of the time column, and the table has"):
-        overwrite(stations(ber=1.0), local_uri, where="code = 'ber'")
+        overwrite(local_uri, stations(ber=1.0), where="code = 'ber'")
     with pytest.raises(InvalidInput, match=r"option timeColumn is 'height', but .* has none"):
-        upsert(stations(ber=3.0), local_uri, time_column="height")
+        upsert(local_uri, stations(ber=3.0), time_column="height")
     with pytest.raises(InvalidInput, match="cannot have chunks by day"):
-        upsert(stations(ber=3.0), local_uri + "-2", key="code", granularity="day")
+        upsert(local_uri + "-2", stations(ber=3.0), key="code", granularity="day")
 
 
 @pytest.mark.long
 def test_its_appends_are_streamed(spark, stations, local_uri, tmp_path):
-    append(stations(ams=1.0), local_uri, granularity="all")
-    append(stations(ber=2.0), local_uri)
+    append(local_uri, stations(ams=1.0), granularity="all")
+    append(local_uri, stations(ber=2.0))
     query = (
         spark.readStream.format("eventlog")
         .load(local_uri)

@@ -35,7 +35,7 @@ from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_bitmap
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
-from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, signed_text, size_text
 from eventlog.table.table import Table
 
@@ -118,8 +118,8 @@ def create(  # noqa: PLR0913 - one argument an option
         terminal.note(f"warning: {warning.message}")
     head = table.session.head()
     if place.as_json:
-        made = what == "created"
-        place.answer(table, head.version, what, committed=made, table_id=table.id)
+        committed = what == "created"
+        place.answer(table, head.version, what, committed=committed, table_id=table.id)
     else:
         columns, granularity = count_text(len(head.schema.names), "column"), head.layout.granularity
         chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"

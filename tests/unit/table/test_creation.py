@@ -12,7 +12,7 @@ import pytest
 from support.builders import create
 
 from eventlog import Table, errors
-from eventlog.model.schema_text import schema_of
+from eventlog.model.schema_text import given_schema
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, upsert
@@ -65,12 +65,12 @@ def test_the_names_of_sql_and_the_stored_ones_mean_the_same():
             pa.struct([("x", pa.int8()), ("y", pa.map_(pa.string(), pa.date32()))])
         ),
     }.items():
-        assert schema_of(text).field("a").type == kind
-    assert not schema_of("a double NOT  NULL").field("a").nullable
-    odd = schema_of('"a: b, <c""d" bigint not null, x(m):float64, s struct<"y<,":date>')
+        assert given_schema(text).field("a").type == kind
+    assert not given_schema("a double NOT  NULL").field("a").nullable
+    odd = given_schema('"a: b, <c""d" bigint not null, x(m):float64, s struct<"y<,":date>')
     assert odd.names == ['a: b, <c"d', "x(m)", "s"]
     assert odd.field("s").type == pa.struct([("y<,", pa.date32())])
-    assert schema_of("my column:date").names == ["my column"]
+    assert given_schema("my column:date").names == ["my column"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_two_that_create_it_at_once_both_get_it():
 
         def put_if_absent(self, key, body):
             if key.startswith("_probe/") and body.startswith(b"first"):
-                start.wait(timeout=60)
+                start.wait()
             return store.put_if_absent(key, body)
 
         def get(self, key, **options):

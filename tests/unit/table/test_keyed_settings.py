@@ -107,6 +107,7 @@ def test_a_merge_rule_that_names_a_column_twice_makes_its_rows_unreadable():
         stored_rule(replaced(stored, keyed=replaced(stored.keyed, merge=merge)), head.stored_schema)
 
 
+@pytest.mark.filterwarnings("ignore:a key is unique in its day")
 @pytest.mark.parametrize("merge", ["last", "first"])
 def test_keys_are_deleted_where_the_event_time_orders_them_and_says_their_chunk(merge):
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])

@@ -12,6 +12,9 @@ from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import FaultyStore
 from eventlog.writers import delete, upsert
 
+# The time of a key never changes here.
+pytestmark = pytest.mark.filterwarnings("ignore:a key is unique in its day")
+
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("v", pa.string())])
 
 
