@@ -191,6 +191,8 @@ def test_engines_read_what_is_published(tmp_path):
             known = scan(table, version=version).to_table().sort_by(order)
             assert rows.sort_by(order).to_pylist() == known.to_pylist()
     assert [part for part in described(table)["partition-specs"] if part["fields"]] == []
+    (order,) = described(table)["sort-orders"]  # programs that look at no format refuse to insert
+    assert [field["source-id"] for field in order["fields"]] == [1]
 
 
 def test_a_dataset_has_its_rows(table):

@@ -189,7 +189,7 @@ class IcebergVersions:
             default_spec=spec_of(meta.layout.granularity, time_type),
             times={s.version: effective_time(meta.clock, s.version, s.time) for s in listed},
             tags=tags_of(meta),
-            time_column=time_column,
+            sorted_by=_sorted_by(stored, time_column),
         )
 
     def _place(self, key: str) -> str:
@@ -209,6 +209,12 @@ class IcebergVersions:
             if problem is not None:
                 return problem
         return None
+
+
+def _sorted_by(stored: Schema, time_column: int | None) -> int | None:
+    """Return the id of the time column, or of the first one that has an order; None: none has."""
+    plain = (column.id for column in stored.columns if isinstance(column.type, str))
+    return next(plain, None) if time_column is None else time_column
 
 
 def _time_column(snapshot: Snapshot) -> int | None:

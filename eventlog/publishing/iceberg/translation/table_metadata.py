@@ -164,7 +164,7 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     default_spec: int,
     times: Mapping[int, int],
     tags: Mapping[str, int],
-    time_column: int,
+    sorted_by: int | None,
 ) -> bytes:
     """Return the bytes of the metadata file of the last one of some versions.
 
@@ -178,11 +178,13 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         default_spec: the id of the one that new segments have.
         times: when each of the versions was committed, ms UTC, clock corrections applied.
         tags: versions by the names of their tags; those that are not listed are left out.
-        time_column: the id of the event-time column.
+        sorted_by: the id of the column that new files would be sorted by; None: no column has an
+            order, and programs that look at the sort order alone are not refused.
     """
     last = snapshots[-1]
     listed = [_snapshot(s, times[s.version], format_version) for s in snapshots]
     listed.append(_guard_snapshot(location, last.schema.id, format_version))  # against purges
+    order = _sort_order(sorted_by)
     document = {
         "format-version": format_version,
         "table-uuid": table_uuid,
@@ -195,9 +197,8 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
         "default-spec-id": default_spec,
         "partition-specs": [*specs],
         "last-partition-id": LAST_PARTITION_FIELD,
-        "default-sort-order-id": 1,
-        # Of new files: those that are there name none.
-        "sort-orders": [{"order-id": 1, "fields": [_by_time(time_column)]}],
+        "default-sort-order-id": order["order-id"],
+        "sort-orders": [order],  # of new files: those that are there name none
         "properties": {**GUARD, VERSION_PROPERTY: str(last.version)},
         "current-snapshot-id": snapshot_id(last.version),
         "refs": _refs(snapshots, tags),
@@ -213,9 +214,11 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     return compact_json(document).encode()
 
 
-def _by_time(column: int) -> dict[str, Any]:
+def _sort_order(column: int | None) -> dict[str, Any]:
+    if column is None:
+        return {"order-id": 0, "fields": []}
     order = {"direction": "asc", "null-order": "nulls-first"}
-    return {"transform": "identity", "source-id": column, **order}
+    return {"order-id": 1, "fields": [{"transform": "identity", "source-id": column, **order}]}
 
 
 def published_snapshots(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
