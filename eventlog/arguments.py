@@ -46,7 +46,7 @@ def opened(value: Any) -> None:
 
 def index(value: Any) -> int | None:
     """Return a whole number (NumPy's included) as an int; None for anything else and for bools."""
-    if isinstance(value, bool):
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy 1 takes its own for whole numbers
         return None
     try:
         return operator.index(value)
