@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
 .PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
-    tables docs docs-serve queue bundle build clean
+    tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
 FAILED := /dev/null
@@ -166,6 +166,9 @@ soak: $(STAMP) ## faults and kill -9, then changes of rows and compaction beside
 
 tables: $(STAMP) ## update the tables of hazards and scenarios in tests/README.md from the marks
 	@$(PYTHON) tests/tidy/coverage.py
+
+cli-page: $(STAMP) ## write docs/cli.md, the page of the program's verbs, from the program
+	@$(PYTHON) docs/make_cli.py
 
 docs: $(STAMP) ## the documentation site with an API reference: build/site
 	@$(PYTHON) docs/make_site.py build

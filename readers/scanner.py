@@ -415,10 +415,13 @@ def count(
         InvalidInput: an argument is wrong.
         VersionNotFound: there is no such version.
         VersionVacuumed: the version is below the horizon that the handle has read, or its segments
-            are needed and gone (FORMAT.md R12.7). Counts that the log alone answers are given.
+            are needed and gone (FORMAT.md R12.7).
         DataLoss: a segment is missing or damaged.
         Unavailable: the store does not answer.
     """
+    t = table_at(t, storage_options)
+    if version is not None or timestamp is not None:
+        t.refresh()  # the log alone may answer, which has rows of before the horizon as well
     query = scan(
         t,
         [],
@@ -426,6 +429,5 @@ def count(
         version,
         timestamp,
         memory_bytes=memory_bytes,
-        storage_options=storage_options,
     )
     return query.count()

@@ -21,7 +21,14 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from eventlog.cli.screen import grid
 from eventlog.cli.screen.paging import asked, echo, terminal_width
@@ -180,6 +187,42 @@ def progress() -> Iterator[Advance]:
             if what not in bars:
                 bars[what] = shown.add_task(what, total=total)
             shown.update(bars[what], completed=done, total=total)
+
+        yield advance
+
+
+@contextmanager
+def row_progress(total: int | None, size: int | None) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of the rows and the bytes read so far, which updates a bar on stderr.
+
+    The bar has the rows, the bytes, the rate, and the time that is left where it can be known.
+
+    Args:
+        total: the number of rows, if it is known.
+        size: of the input in bytes, if it is known.
+    """
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[bytes]}"),
+        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), TextColumn("left"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        whole = total if total is not None else size
+        task = shown.add_task("rows", total=whole, bytes="", rate="")
+
+        def advance(rows: int, position: int) -> None:
+            read = size * rows // total if total and size is not None else position
+            of = "" if size is None else f" of {size_text(size)}"
+            seconds = max(shown.tasks[0].elapsed or 0, 0.001)
+            shown.update(
+                task,
+                completed=rows if total is not None else position,
+                description=f"{with_thousands(rows)} rows",
+                bytes=f"{size_text(read)}{of}" if read or of else "",
+                rate=f"{with_thousands(round(rows / seconds))} rows/s",
+            )
 
         yield advance
 

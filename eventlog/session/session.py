@@ -42,6 +42,7 @@ class Session:
         log: the log of the table.
         committer: commits to the log.
         sightings: how long each claim has been seen unchanged.
+        attempted: the transaction whose commit this session began last.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -50,6 +51,7 @@ class Session:
         self.log = Log(store)
         self.committer = Committer(self.log, self.clock)
         self.sightings = ClaimSightings()
+        self.attempted: Transaction | None = None
         self._head: Snapshot | None = None
         self._lock = Lock()
 
@@ -120,6 +122,7 @@ class Session:
         """Commit a transaction and return the version that contains it; see `Table.commit`."""
         check_proposed(transaction)
         check_branch_pinned(self.store, self.head().state.header.version)
+        self.attempted = transaction
         try:
             outcome = self.committer.commit(transaction, self.head())
         except (ClaimLost, CommitConflict):

@@ -1,5 +1,6 @@
 """The tables of the reference that are written by hand name what there is, with its defaults."""
 
+import importlib.util
 import re
 
 from tidy.definitions import TESTS
@@ -72,6 +73,13 @@ def test_every_class_of_errors_has_its_section():
     # NotFound has a section for each of its kinds; no verb of a table raises the last two.
     apart = {"EventLogError", "NotFound", "KeyNotFound", "OutcomeUnknown"}
     assert classes - sections == apart
+
+
+def test_the_page_of_commands_is_what_the_program_has():
+    spec = importlib.util.spec_from_file_location("make_cli", DOCS / "make_cli.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == made.page(), "run: make cli-page"
 
 
 def literals():

@@ -72,6 +72,17 @@ class FileRows:
 
     reader: pa.RecordBatchReader
     total: int | None
+    sources: Sequence[InputFile] = ()
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of the files, or None if one is a pipe."""
+        sizes = [source.size for source in self.sources]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    def position(self) -> int:
+        """Return about how many bytes of the files of text have been read."""
+        return sum(source.position() for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +154,7 @@ def open_rows(
         raise InvalidInput("--null is for CSV only: other formats have their own null")
     if len(sources) == 1:
         part = _open(sources[0], table)
-        return FileRows(_reader(part.schema, _batches(sources[0], part)), part.rows)
+        return FileRows(_reader(part.schema, _batches(sources[0], part)), part.rows, sources)
     return _several(sources, table)
 
 
@@ -240,7 +251,7 @@ def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
                 for piece in pieces(batch):
                     yield _aligned(source, piece, schema)
 
-    return FileRows(_reader(schema, batches()), None if total < 0 else total)
+    return FileRows(_reader(schema, batches()), None if total < 0 else total, sources)
 
 
 def _check_alike(

@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,6 +60,7 @@ class InputFile:
         partition: the columns whose values are in the path.
         codec: its compression by Arrow's name; None if it is not compressed.
         stream: a pipe, which can be read only once, from its beginning.
+        opened: the file as it was opened last, so that `position` can be asked for.
     """
 
     path: str
@@ -67,12 +68,26 @@ class InputFile:
     partition: Partition
     codec: str | None = None
     stream: BinaryIO | None = None
+    opened: list[pa.OSFile] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def size(self) -> int | None:
+        """The bytes of the file, or None of a pipe."""
+        return None if self.stream is not None else Path(self.path).stat().st_size
+
+    def position(self) -> int:
+        """Return how many bytes have been read since the file was opened last; 0 of a pipe."""
+        if not self.opened:
+            return 0
+        file = self.opened[-1]
+        return (self.size or 0) if file.closed else int(file.tell())
 
     def open(self) -> Any:
         """Return the (decompressed) bytes as a file; truncated compression raises OSError."""
         if self.stream is not None:
             return self.stream
         file = open_path(self.path)
+        self.opened[:] = [file]
         return pa.CompressedInputStream(file, self.codec) if self.codec else file
 
     def refused(self, why: str) -> InvalidInput:

@@ -109,7 +109,8 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     only_plan: bool,
 ) -> None:
     """Read rows."""
-    table = place.unopened()
+    # A count may need nothing but the log, which still has what is below the horizon.
+    table = place.open() if only_count else place.unopened()
     wanted = parse_names(columns, "--columns") if columns else None
     rows_scan = scan(
         table,

@@ -15,6 +15,7 @@ from eventlog.cli.screen.paging import listing
 from eventlog.compaction.vacuum import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
+from eventlog.model.properties import setting
 from eventlog.quantities import size_text
 from eventlog.state.small.holds import Hold, holds
 
@@ -64,7 +65,12 @@ def vacuum_(
     if place.as_json:
         terminal.json_document(_json(report) | {"holds": [_hold_json(hold) for hold in held]})
         return
-    _show(report)
+    given = {"retention": retention_hours, "staging": staging_hours}
+    hours = {
+        name: setting(head.properties, f"{name}_hours") if told is None else told
+        for name, told in given.items()
+    }
+    _show(report, {why: text.format(**hours) for why, text in _KEPT.items()})
     for hold in held:
         broken = command("replicas", place.uri, "--break", hold.name)
         gone = f"; {broken} if it does not follow here"
@@ -107,8 +113,10 @@ def _sums_json(sums: Mapping[str, VacuumSums]) -> list[dict[str, Any]]:
 
 _FACTS = ("table", "dry_run", "version", "fence", "horizon")
 _KEPT = {
-    "retention": "retention: of versions that can still be read (--retention-hours)",
-    "staging": "staging: younger than an upload may take (--staging-hours)",
+    "retention": "retention: of versions that stay readable for {retention:g} hours after the next "
+    "one was committed (--retention-hours)",
+    "staging": "staging: uploads that may still be committed, and dropped segments as young as "
+    "these, for {staging:g} hours after the upload began (--staging-hours)",
 }
 _REASONS = {
     "dropped": "dropped at or below the horizon",
@@ -117,7 +125,7 @@ _REASONS = {
 }
 
 
-def _show(report: VacuumReport) -> None:
+def _show(report: VacuumReport, reasons: Mapping[str, str]) -> None:
     can = "could" if report.dry_run else "can"
     terminal.facts(
         [
@@ -129,7 +137,7 @@ def _show(report: VacuumReport) -> None:
     terminal.say()
     goes = "would be deleted" if report.dry_run else "deleted"
     rows = [(goes, _REASONS[kind], sums) for kind, sums in report.gone.items()]
-    rows += [("kept", _KEPT.get(why, why), sums) for why, sums in report.kept.items()]
+    rows += [("kept", reasons.get(why, why), sums) for why, sums in report.kept.items()]
     terminal.table(
         ("", "why", "objects", "bytes"),
         ((sign, why, *_sums(sums)) for sign, why, sums in rows),

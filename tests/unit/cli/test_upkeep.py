@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support import builders
@@ -13,7 +14,7 @@ from eventlog.format import keys
 from eventlog.model.actions import Horizon
 from eventlog.store.local import LocalStore
 from eventlog.table.leases import RENEW_S
-from eventlog.writers import append
+from eventlog.writers import append, overwrite
 
 
 def run(*arguments):
@@ -320,3 +321,26 @@ def test_wrong_branches_are_told(table):
     assert f"`eventlog branch {table.uri} none`" in missing.stderr
     done("branch", table.uri, "a")
     assert run("branch", table.uri, "a").exit_code == 3
+
+
+# ------------------------------------------------------------------------------ vacuum
+
+
+def test_vacuum_says_what_it_keeps_and_for_how_long(tmp_path):
+    schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("name", pa.string())])
+    table = Table.create(tmp_path / "now", schema, time_column="at")
+    append(table, pa.table([[0], ["a"]], schema=schema))
+    overwrite(table, pa.table([[1], ["b"]], schema=schema))
+    shown = done("vacuum", table.uri, "--retention-hours", 5, "--staging-hours", 1.5).stdout
+    assert "stay readable for 5 hours" in shown
+    later = done("vacuum", table.uri, "--retention-hours", 0, "--staging-hours", 1.5).stdout
+    assert "uploads that may still be committed" in later
+    assert "for 1.5 hours after the upload began" in later
+
+
+def test_counts_below_the_horizon_are_refused_as_their_rows_are(table):
+    overwrite(table, builders.events(1, day=20), start="1970-01-01", end="2100-01-01")
+    done("vacuum", table.uri, "--run", "--retention-hours", 0, "--staging-hours", 0)
+    refused = run("scan", table.uri, "--count", "--version", 1, "--json")
+    assert refused.exit_code == 1
+    assert json.loads(refused.stderr)["error"]["type"] == "VersionVacuumed"

@@ -3,6 +3,7 @@
 Needs the extra `cli`.
 
 file_options  the options of input files and of units of work
+interruption  what Ctrl-C left behind
 adding        append, upsert, and what deletes of keys share with them
 row_changes   delete, update, overwrite, merge-rows
 """

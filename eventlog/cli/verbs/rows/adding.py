@@ -21,6 +21,7 @@ from eventlog.cli.verbs.rows.file_options import (
     of_files,
     rows_of,
 )
+from eventlog.cli.verbs.rows.interruption import ctrl_c_explained
 from eventlog.keyed.rule import OP, MergeRule, keyed_of
 from eventlog.quantities import count_text
 from eventlog.staging.upsert_rows import MISSING, Missing
@@ -116,7 +117,8 @@ def write_files(
             columns, time_column = keys, time_column if time_column in keys.names else None
         elif keyed_of(head.layout) is not None:
             columns = columns.append(pa.field(OP, pa.string()))
-        with rows_of(given, columns, time_column, complete=complete) as rows:
+        source = rows_of(given, columns, time_column, complete=complete)
+        with ctrl_c_explained(table), source as rows:
             done = write(
                 table,
                 rows.reader,

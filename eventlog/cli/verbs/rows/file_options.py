@@ -169,11 +169,11 @@ def rows_of(
         memory_bytes=given.memory_mb * MEGABYTE,
     )
     reader = rows.reader if given.expected is None else with_row_count(rows.reader, given.expected)
-    with terminal.progress() as advance:
+    with terminal.row_progress(rows.total, rows.size) as advance:
 
         def count(number: int) -> None:
             found.read = number
-            advance("rows", number, rows.total)
+            advance(number, rows.position())
 
         found = InputRows(with_progress(reader, count))
         yield found

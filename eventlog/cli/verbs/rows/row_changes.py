@@ -27,6 +27,7 @@ from eventlog.cli.verbs.rows.file_options import (
     replaced_columns,
     rows_of,
 )
+from eventlog.cli.verbs.rows.interruption import ctrl_c_explained
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
@@ -327,7 +328,7 @@ def _write_once(
     if evolve and done is None:
         check_evolving(dry_run=dry_run)
         version = evolve_table(table, given)
-    with naming_version(version):
+    with naming_version(version), ctrl_c_explained(table):
         change = write(table.session.head()) if done is None else RowChange(done)
     _answer(place, table, change, dry_run=dry_run, app_id=given.app_id)
 
