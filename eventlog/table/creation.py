@@ -36,6 +36,7 @@ from eventlog.model.columns.named_layout import (
     columns_text,
     layout_by_id,
     named_layout,
+    naming,
 )
 from eventlog.model.entries import Check, Schema
 from eventlog.model.properties import check_property, is_merge
@@ -195,10 +196,12 @@ def several_rows_of_a_key(actions: Sequence[Action]) -> str | None:
         actions: what `creation` returned.
     """
     schema = next(a.schema for a in actions if isinstance(a, SetSchema))
-    layout = named_layout(next(a.layout for a in actions if isinstance(a, SetLayout)), schema)
-    time = layout.time_column
-    if keyed_of(layout) is None or layout.granularity == "all" or layout.order_by != (time,):
+    layout = next(a.layout for a in actions if isinstance(a, SetLayout))
+    if keyed_of(layout) is None or layout.granularity == "all":
         return None
+    if layout.order_by != (layout.time_column,):
+        return None
+    time = naming(schema)(layout.order_by[0])
     unit = layout.granularity
     return (
         f"a key is unique in its {unit}, and {time!r}, which orders the rows of a key, is also the "
