@@ -5,7 +5,9 @@ Everything that needs click or rich is imported inside `main`.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 _MISSING = "the program eventlog needs click and rich: pip install 'eventlog-tables[cli]'\n"
@@ -22,6 +24,15 @@ def main() -> NoReturn:
     except ImportError:
         sys.stderr.write(_MISSING)
         sys.exit(1)
-    from eventlog.cli.program import build  # noqa: PLC0415 - needs click
+    from eventlog.cli.program import INTERRUPTED, build  # noqa: PLC0415 - needs click
 
-    build().main(prog_name="eventlog")
+    try:
+        build().main(prog_name="eventlog")
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            # A thread of Arrow may still read a file; Python, ending around it, would abort.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, AttributeError):  # closed, or none
+                    stream.flush()
+            os._exit(INTERRUPTED)
+        raise

@@ -1,5 +1,8 @@
 """Ctrl-C in a write: the program says what was committed, and nothing is lost."""
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -82,3 +85,21 @@ def test_the_bytes_that_were_read_are_known(tmp_path, name):
     rows.reader.read_all()
     if name == "rows.csv":
         assert rows.position() == rows.size
+
+
+@pytest.mark.verify
+def test_an_interrupted_program_does_not_wait_for_threads_that_still_read():
+    program = """
+import threading
+from eventlog.cli import entry, program
+
+def interrupted(*_):
+    threading.Thread(target=threading.Event().wait).start()
+    print("said")
+    return program.INTERRUPTED
+
+program.Program._run = interrupted
+entry.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, b"said\n")
