@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
     tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -190,6 +190,9 @@ bench-clones: setup ## branches beside Delta Lake's shallow clones, from Spark (
 bench-changes: setup ## deletes and updates from Spark beside Delta Lake and Iceberg (jars from Maven)
 	@.ci/spark-matrix --install 3.5
 	@$(PYTHON) tests/bench/spark_changes.py
+
+bench-granularities: setup ## five shapes of data in tables of each granularity, and in one that follows its data: half an hour
+	@$(PYTHON) tests/bench/granularities.py
 
 queue: $(STAMP) ## a day of overload, simulated with the real planner and queue: docs/guides/queue.png
 	@$(PYTHON) tests/bench/queue_load.py --out docs/guides/queue.png

@@ -20,12 +20,14 @@ from msgspec.structs import replace
 
 from eventlog import Table
 from eventlog.compaction.execute import Outcome, perform
+from eventlog.compaction.moving import plan_to_perform
 from eventlog.compaction.planner.assessing import End, Result, record
-from eventlog.compaction.planner.planning import plan, renewed
+from eventlog.compaction.planner.planning import renewed
 from eventlog.compaction.planner.queueing import Queue
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import EventLogError, InvalidInput
+from eventlog.staging.fitting import Fit
 from eventlog.store.parallel import DriverName
 
 if TYPE_CHECKING:
@@ -50,12 +52,15 @@ class RunReport(Struct, frozen=True, kw_only=True):
         outcomes: the outcome of each task that was performed, in the order in which they ended.
         shed: tasks left for another run: the queue was full, or their predecessor failed.
         noted: the version that records the results; None if there was nothing to record.
+        fit: the granularity that the table has now, because it fits better than the one that it had
+            before the run; None if it stayed.
     """
 
     planned: int
     outcomes: tuple[Outcome, ...]
     shed: tuple[Task, ...]
     noted: int | None
+    fit: Fit | None = None
 
     def count(self, status: str) -> int:
         """Return how many tasks ended with a status; see `Outcome.status`."""
@@ -79,7 +84,7 @@ def run(
 
     Args:
         t: the table.
-        tasks: the tasks to perform; those of a new `plan` if None.
+        tasks: the tasks to perform; None: those of a new `plan`, with its granularity (`Plan.fit`).
         driver: `local`: threads of this program, which share `policy.memory_bytes`. `spark`: the
             executors of a session, one job per task (see `limits_on` for how many at once). There
             `policy.memory_bytes` is for one task: an executor needs it once for each of its slots.
@@ -95,9 +100,9 @@ def run(
     chosen = (policy or Policy()).check()
     if driver not in ("local", "spark"):
         raise InvalidInput(f"driver must be local or spark, not {driver!r}")
-    planned = plan(t, chosen, now_ms=t.clock.now_ms()).tasks if tasks is None else tuple(tasks)
+    planned, fit = _planned(t, chosen) if tasks is None else (tuple(tasks), None)
     if not planned:
-        return RunReport(planned=0, outcomes=(), shed=(), noted=record(t, chosen))
+        return RunReport(planned=0, outcomes=(), shed=(), noted=record(t, chosen), fit=fit)
     if driver == "spark":
         limits, work = _on_executors(t, chosen, spark)
         workers = _Workers(work, min(limits.max_tasks, len(planned)))
@@ -118,6 +123,7 @@ def run(
         outcomes=tuple(outcome for _, outcome in execution.ended + execution.claimed),
         shed=tuple(execution.shed),
         noted=record(t, chosen, execution.results()),
+        fit=fit,
     )
 
 
@@ -139,6 +145,12 @@ def limits_on(policy: Policy, parallelism: int | None) -> Policy:
     if running == usual.max_running_bytes:
         running = running // usual.max_tasks * at_once
     return replace(policy, max_tasks=at_once, max_running_bytes=running)
+
+
+def _planned(t: Table, policy: Policy) -> tuple[tuple[Task, ...], Fit | None]:
+    """Return the tasks of a new plan, and the granularity that the table was given for them."""
+    made = plan_to_perform(t, policy, t.clock.now_ms())
+    return made.tasks, made.fit
 
 
 def _in_threads(t: Table, policy: Policy, threads: int) -> _Work:

@@ -24,8 +24,10 @@ from eventlog.log import spills
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, Restore
 from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.entries import Granularity
 from eventlog.model.records import App, Commit
 from eventlog.staging.encoding import Recipe
+from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.casting import check_columns, left_out
 from eventlog.staging.incoming.row_sources import TableTypes, is_rows_of_python
 from eventlog.staging.incoming.streams import batches, spelled, to_reader
@@ -42,6 +44,7 @@ from eventlog.store.memory import MemoryStore
 from eventlog.store.port import Body
 from eventlog.table.evolving import evolve_for
 from eventlog.table.stage_again import commit_staged
+from eventlog.writers.granularity_choice import choose_granularity
 
 logger = logging.getLogger(__name__)
 
@@ -234,10 +237,12 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
         report_mismatch(t, head, app, rows_now)
         return done
     rows, head = _fitting_rows(t, head, data)
-    adds = stage(t, head, rows, memory_bytes, missing)
+    coarsest = coarsest_for_first_rows(head)
+    adds = stage(t, head, rows, memory_bytes, missing, coarsest=coarsest)
     version = head.state.header.version
     if not adds and app is None:
         return version
+    choose_granularity(session, head, adds, coarsest)
     transaction = session.transaction(operation, adds, read_version=version, app=app)
     return commit_staged(session, transaction)
 
@@ -424,6 +429,7 @@ def stage(
     *,
     as_given: bool = False,
     kept: bool = True,
+    coarsest: Granularity | None = None,
 ) -> list[Add]:
     """Stage rows as segments in the epoch of `head`. No commit refers to them yet.
 
@@ -435,6 +441,7 @@ def stage(
         missing: see `append`.
         as_given: keep the rows of a chunk in their order, whatever the layout's is.
         kept: store the segments; otherwise the rows are checked, and the segments only measured.
+        coarsest: see `Recipe`.
 
     Raises:
         InvalidInput: the rows do not fit the table; or without `missing` they would erase values.
@@ -443,7 +450,7 @@ def stage(
     """
     session, reader = t.session, to_reader(rows, types_of(head))
     store = session.store if kept else _Unkept()  # against dry-run-that-stores
-    recipe = Recipe.of(head, fills=missing is not None)
+    recipe = Recipe.of(head, fills=missing is not None, coarsest=coarsest)
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
     wanted = check_rows(spelled(reader.schema, head.schema.names), head, missing)

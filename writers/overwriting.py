@@ -22,6 +22,7 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import Transaction
 from eventlog.query.moments import Moment, to_ms
 from eventlog.query.predicate import Where
+from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
@@ -46,6 +47,8 @@ from eventlog.writers.changing.landing import (
     commits_between,
 )
 from eventlog.writers.changing.replacing import overwrite_where
+from eventlog.writers.granularity_choice import choose_granularity
+from eventlog.writers.replace_where import range_within_chunks
 
 _MOST_RENEWALS = 100  # each follows another writer's delete from the same segments
 
@@ -74,7 +77,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     Args:
         t: the table.
         data: see `append`; every row's chunk must lie in the range.
-        start: the first time, at a chunk boundary (`query.moments.to_ms`); unbounded if None.
+        start: the first time, at a chunk boundary if the granularity is fixed; unbounded if None.
         end: its end (exclusive), likewise.
         where: SQL text or a pyarrow expression, in the place of a range.
         isolation: `snapshot` keeps rows that came after the read version, `serializable` refuses.
@@ -105,26 +108,27 @@ def overwrite(  # noqa: PLR0913 - the public API
         return RowChange(done)
     with evolving(t, data, app, evolve=evolve, dry_run=dry_run) as rows:
         before = read_at(t, read_version)
-        of = request_of(before, "overwrite", where, isolation, app, memory_bytes)
-        span, exact = _span_of(of, start, end, before), read_version is not None
-        request = dataclasses.replace(of, span=span, dry_run=dry_run, exact=exact)
+        where, span = _selection(before, start, end, where)
+        of = request_of(before, "overwrite", where, isolation, app, memory_bytes, span)
+        request = dataclasses.replace(of, dry_run=dry_run, exact=read_version is not None)
         replace_rows = _overwrite_range if where is None else overwrite_where
         return replace_rows(t, rows, request, before, missing)
 
 
-def _span_of(
-    request: Request, start: Moment | None, end: Moment | None, head: Snapshot
-) -> tuple[int, int]:
-    """Return the range [start, end) ms of an overwrite; with a predicate that of its rows.
+def _selection(
+    before: Snapshot, start: Moment | None, end: Moment | None, where: Where | None
+) -> tuple[Where | None, tuple[int, int]]:
+    """Return the predicate of an overwrite, and its range [start, end) ms if there is none.
 
     Raises:
         InvalidInput: both are given, or a bound is wrong.
     """
-    if request.where is None:
-        return to_range(start, end, head)
+    low, high = to_range(start, end, before)
+    if where is None:
+        return range_within_chunks(low, high, before), (low, high)
     if start is not None or end is not None:
         raise InvalidInput("give either a range of time or where")
-    return request.span
+    return where, (low, high)
 
 
 def _overwrite_range(
@@ -138,7 +142,17 @@ def _overwrite_range(
         given = spelled(rows.schema, head.schema.names)
         check_rows(given, head, "null")
         check_replacing(head.schema, given, missing)
-    adds = stage(t, head, rows, request.memory_bytes, "null", kept=not request.dry_run)
+    whole = (low, high) == (MIN_MS, MAX_MS)
+    coarsest = coarsest_for_first_rows(head) if whole and not drops else None
+    adds = stage(
+        t,
+        head,
+        rows,
+        request.memory_bytes,
+        "null",
+        kept=not request.dry_run,
+        coarsest=coarsest,
+    )
     isolation = "snapshot" if request.arrivals == "ignore" else "serializable"
     seen = before.version
     actions = overwrite_actions(adds, drops, low, high, isolation=isolation, read_version=seen)
@@ -150,6 +164,7 @@ def _overwrite_range(
     }
     if request.dry_run:  # against dry-run-of-a-range-that-commits
         return RowChange(seen, committed=False, **touched)
+    choose_granularity(t.session, head, adds, coarsest)
     transaction = t.transaction("overwrite", actions, read_version=seen, app=request.app)
     version = commit_renewed(t, transaction, exact=request.exact)
     return RowChange(version, committed=True, **touched)

@@ -1,18 +1,21 @@
 """`replaceWhere`: SQL text that names the time range that an overwrite replaces.
 
-Imports eventlog only. An overwrite drops whole segments, so only a range of event time at chunk
-boundaries is accepted. Times without an offset are UTC, as everywhere in the log.
+Imports eventlog only. An overwrite of a range drops whole segments, so only a range of event time
+at chunk boundaries is accepted; another one is a predicate (`range_within_chunks`). Times without
+an offset are UTC, as everywhere in the log.
 """
 
 from __future__ import annotations
 
 from eventlog.errors import InvalidInput
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS, chunk_of
+from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS, chunk_of, parse_chunk, utc
 from eventlog.model.entries import Column
 from eventlog.query import predicate, pruning
 from eventlog.query.conditions import And, Compare, Condition
 from eventlog.query.predicate import SqlPredicate
+from eventlog.staging.fitting import follows_data
 
 
 def parse_replace_where(text: str, snapshot: Snapshot) -> tuple[int, int]:
@@ -59,6 +62,29 @@ def check_aligned(low: int, high: int, snapshot: Snapshot) -> None:
                 f"the range to overwrite must lie at boundaries of {granularity} chunks: a "
                 f"bound is inside chunk {chunk_of(bound, granularity).name}"
             )
+
+
+def range_within_chunks(low: int, high: int, snapshot: Snapshot) -> str | None:
+    """Return a range [low, high) ms as a predicate if it is not one of whole chunks, else None.
+
+    Only for tables whose granularity follows their data: chunks that a job overwrites whole today
+    may be parts of larger ones tomorrow.
+    """
+    time_column = snapshot.layout.time_column
+    if time_column is None or not follows_data(snapshot):
+        return None
+    granularity = snapshot.layout.granularity
+    live = {parse_chunk(s.chunk) for s in to_segments(snapshot.entries(low, high))}
+    chunks = {chunk_of(time, granularity) for time in (low, high - 1)} | live
+    if all(low <= chunk.start and chunk.end <= high for chunk in chunks):
+        return None
+    name = time_column.replace('"', '""')
+    ends = ((">=", low, MIN_MS), ("<", high, MAX_MS))
+    return " AND ".join(f'"{name}" {op} {_literal(at)}' for op, at, end in ends if at != end)
+
+
+def _literal(time_ms: int) -> str:
+    return f"'{utc(time_ms).isoformat(timespec='milliseconds')}'"
 
 
 def _is_range(condition: Condition, time_column: str) -> bool:

@@ -16,8 +16,8 @@ import msgspec
 from eventlog import Table
 from eventlog.compaction.aws.lambda_settings import Settings
 from eventlog.compaction.execute import Outcome, perform
+from eventlog.compaction.moving import plan_to_perform
 from eventlog.compaction.planner.assessing import Result, record
-from eventlog.compaction.planner.planning import plan
 from eventlog.compaction.policy import MIB, Policy
 from eventlog.compaction.tasks import Task
 
@@ -134,7 +134,7 @@ def compact_table(
             progress.unfinished = True
             break
         # Back-off is judged by the current time, even without a new commit.
-        planned = plan(table, policy, now_ms=table.clock.now_ms())
+        planned = plan_to_perform(table, policy, table.clock.now_ms())
         progress.version = planned.version
         full_analysis = planned.since is None
         if not _run(table, planned.tasks, policy, settings.max_bytes, budget, progress):

@@ -22,16 +22,15 @@ from msgspec import Struct, structs
 
 from eventlog import Table
 from eventlog.compaction.planner.chunk_planning import KnownChunks, known_of
-from eventlog.compaction.planner.planning import plan
+from eventlog.compaction.planner.planning import plan_as_cut
 from eventlog.compaction.planner.plans import Plan
 from eventlog.compaction.planner.scoring import ChunkVerdict
-from eventlog.compaction.planner.spans import home
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task
 from eventlog.errors import CommitConflict
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.actions import Assess, ChunkChange
-from eventlog.model.chunks import parse_chunk
+from eventlog.model.chunks import home, parse_chunk
 from eventlog.model.entries import GRANULARITIES, Analysed, ChunkState, Granularity, Segment
 from eventlog.state.small.assessment import MAX_STATES, is_current
 
@@ -75,7 +74,7 @@ def record(
     if keyed_of(t.session.head().layout) is not None:
         return None  # slices are planned from their segments alone
     now = t.clock.now_ms() if now_ms is None else now_ms
-    after = plan(t, policy, now_ms=now)
+    after = plan_as_cut(t, policy, now_ms=now)
     known = known_of(t.snapshot(after.version))
     action = noted(after, known, results)
     if action is None:

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.compaction.planner.scoring import ChunkVerdict, aged, worth
-from eventlog.compaction.planner.spans import LARGE, SPARSE, TargetChunk, groups, home, is_odd
+from eventlog.compaction.planner.spans import LARGE, SPARSE, TargetChunk, groups, is_odd
 from eventlog.compaction.policy import Policy
 from eventlog.compaction.tasks import Task, task_id
 from eventlog.format.frames.entry_columns import to_segments
-from eventlog.model.chunks import TimeChunk, parse_chunk
+from eventlog.model.chunks import TimeChunk, home, parse_chunk
 from eventlog.model.entries import Granularity
 from eventlog.quantities import count_text
 

@@ -44,7 +44,6 @@ from eventlog.compaction.planner.spans import (
     Sums,
     TargetChunk,
     classified,
-    home,
     sizes_by_chunk,
 )
 from eventlog.compaction.policy import Policy
@@ -55,11 +54,12 @@ from eventlog.format.frames.entry_columns import to_segments
 from eventlog.keyed.rule import buckets_split, keyed_of
 from eventlog.keyed.slices import Run, ineffective, readable_runs
 from eventlog.log import diff
-from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import Segment
+from eventlog.model.chunks import TimeChunk, home, parse_chunk
+from eventlog.model.entries import Granularity, Segment
 from eventlog.model.properties import setting
 from eventlog.model.records import Leaf
-from eventlog.model.schema import check_timeless
+from eventlog.model.schema import check_timeless, stored_time_column
+from eventlog.staging.fitting import Fit, fit_of, follows_data, may_be_coarser, may_be_finer
 
 Interval = tuple[int, int]
 
@@ -84,14 +84,63 @@ def plan(
     chosen = _checked(policy, snapshot)
     if keyed_of(snapshot.layout) is not None:
         return _of_slices(snapshot, chosen, now_ms)
-    known = known_of(snapshot)
+    # The rest would be told on every plan, which may have to read little else.
+    fit = better_fit(snapshot, chosen) if follows_data(snapshot) else None
+    cut = snapshot.layout.granularity if fit is None else fit.better
+    return structs.replace(_of_chunks(t, snapshot, chosen, now_ms, cut), fit=fit)
+
+
+def plan_as_cut(t: Table, policy: Policy, *, now_ms: int | None = None) -> Plan:
+    """Return the plan for the granularity that the table has, whether or not it fits.
+
+    Args: see `plan`.
+    """
+    snapshot = t.snapshot()
+    if keyed_of(snapshot.layout) is not None:
+        return _of_slices(snapshot, policy, now_ms)
+    return _of_chunks(t, snapshot, policy, now_ms, snapshot.layout.granularity)
+
+
+def _of_chunks(
+    t: Table, snapshot: Snapshot, policy: Policy, now_ms: int | None, cut: Granularity
+) -> Plan:
+    """Return the plan for a table without a key whose new rows are cut by `cut`."""
+    known = structs.replace(known_of(snapshot), granularity=cut)
     now = snapshot.header.time if now_ms is None else now_ms
-    changed = _changed(t, snapshot, known, chosen)
+    changed = _changed(t, snapshot, known, policy)
     if changed is None:
-        return plan_entries(snapshot.entries(), known, chosen, now)
-    entries = _read(snapshot, changed, chosen)
+        return plan_entries(snapshot.entries(), known, policy, now)
+    entries = _read(snapshot, changed, policy)
     since = known.analysed.version if known.analysed else None
-    return plan_entries(entries, known, chosen, now, since=since)
+    return plan_entries(entries, known, policy, now, since=since)
+
+
+def better_fit(snapshot: Snapshot, policy: Policy) -> Fit | None:
+    """Return which granularity fits a table better than its own; None: its own does.
+
+    It is None, too, if the table has a key or no time column, so that it stays, or if the policy
+    names a granularity. All segments are read, unless the table's totals suffice for the answer.
+
+    Args:
+        snapshot: the table.
+        policy: the settings.
+    """
+    if keyed_of(snapshot.layout) is not None or snapshot.layout.time_column is None:
+        return None
+    now, totals = snapshot.layout.granularity, snapshot.totals
+    target = setting(snapshot.properties, "segment_bytes")
+    coarser = may_be_coarser(totals.segments, totals.bytes, now, target)
+    finer = may_be_finer(totals.bytes, now, target)
+    if policy.granularity is not None or not (coarser or finer):
+        return None
+    entries = snapshot.entries()
+    summed = entries.group_by(["chunk_start", "chunk_end"]).aggregate([("bytes", "sum")])
+    names = ("chunk_start", "chunk_end", "bytes_sum")
+    columns = (summed.column(name).to_pylist() for name in names)
+    sizes = {TimeChunk(start, end): size for start, end, size in zip(*columns, strict=True)}
+    time_column = stored_time_column(snapshot.stored_schema, snapshot.layout)
+    finest: Granularity = "day" if time_column and time_column.type == "date" else "hour"
+    return fit_of(sizes, now, target, moves=follows_data(snapshot), finest=finest)
 
 
 def _checked(policy: Policy | None, snapshot: Snapshot) -> Policy:
@@ -157,6 +206,7 @@ def examine(
         version=snapshot.version,
         bounds=tuple(bounds),
         chunks=tuple(ChunkSizes(v, tuple(counts[target.chunk])) for target, v in scored),
+        fit=better_fit(snapshot, chosen),
     )
 
 

@@ -16,6 +16,7 @@ from eventlog.compaction.tasks import Task, chunks_text
 from eventlog.display import Described, Description
 from eventlog.model.entries import Granularity, Segment
 from eventlog.quantities import count_text, size_text
+from eventlog.staging.fitting import Fit
 
 _SHOWN_TASKS = 10
 
@@ -79,6 +80,8 @@ class Plan(Described, Struct, frozen=True, kw_only=True):
         policy: the settings.
         tasks: the tasks in the order to run, at most `policy.max_queue`.
         examined: the chunks, or the slices, that were examined.
+        fit: if the table's granularity follows its data, and another one fits better, that one. The
+            tasks are those that it needs.
     """
 
     table: str
@@ -88,6 +91,7 @@ class Plan(Described, Struct, frozen=True, kw_only=True):
     policy: Policy
     tasks: tuple[Task, ...]
     examined: ExaminedChunks | ExaminedSlices
+    fit: Fit | None = None
 
     @property
     def verdicts(self) -> tuple[ChunkVerdict, ...]:
@@ -172,11 +176,13 @@ class ChunkReport(Struct, frozen=True, kw_only=True):
         bounds: sizes in bytes by which segments are counted, ascending. A segment is good from the
             last but one on, and too large from the last one on.
         chunks: the chunks, by start, the coarser first.
+        fit: a granularity that fits better than the table's, if one does.
     """
 
     version: int
     bounds: tuple[int, ...]
     chunks: tuple[ChunkSizes, ...]
+    fit: Fit | None = None
 
 
 class SliceReport(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from eventlog.compaction.policy import Policy
 from eventlog.format.frames.entry_columns import with_live_rows
-from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
+from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of, home
 from eventlog.model.entries import Granularity
 
 # Columns that `classified` adds: at most one of the first three is true.
@@ -191,11 +191,6 @@ def sums_by_chunk(entries: pa.Table) -> list[tuple[TimeChunk, Sums]]:
     return [
         (TimeChunk(start, end), Sums(*sums)) for start, end, *sums in zip(*columns_of, strict=True)
     ]
-
-
-def home(chunk: TimeChunk, granularity: Granularity) -> TimeChunk:
-    """Return the chunk to which a stored chunk's segments belong: its own if that is coarser."""
-    return max(chunk, chunk_of(chunk.start, granularity), key=lambda c: c.end - c.start)
 
 
 def target_chunks(

@@ -109,6 +109,11 @@ def chunk_of(time_ms: int, granularity: Granularity) -> TimeChunk:
     return TimeChunk(_month_start(moment.year, 1), _month_start(moment.year + 1, 1))
 
 
+def home(chunk: TimeChunk, granularity: Granularity) -> TimeChunk:
+    """Return the chunk of a granularity that a chunk lies in, or the chunk if it is coarser."""
+    return max(chunk, chunk_of(chunk.start, granularity), key=lambda c: c.end - c.start)
+
+
 def utc(time_ms: int) -> datetime:
     """Return a time in ms UTC as a datetime; of one outside the years 0001 to 9999 the nearest.
 

@@ -17,6 +17,7 @@ USER_PREFIX = "user."
 MERGE = "merge"
 MERGE_COLUMN = "merge."
 MERGE_GROUP = "merge.group."
+AUTO = "auto_granularity"  # the granularity follows the data (`eventlog.staging.fitting`)
 _MAX_TEXT = 4096
 
 
@@ -50,6 +51,7 @@ SETTINGS: dict[str, Setting] = {
     "tombstone_hours": Setting(
         168, 0, 876_000, "hours for which a delete hides older rows that arrive later, at least"
     ),
+    AUTO: Setting(0, 0, 1, "1: the granularity follows the data; 0: it stays"),
 }
 TEXT_SETTINGS = {"stats_columns": "leading columns, or names (a,b or JSON), that get statistics"}
 

@@ -43,6 +43,7 @@ class Session:
         committer: commits to the log.
         sightings: how long each claim has been seen unchanged.
         attempted: the transaction whose commit this session began last.
+        warned_of_chunks: whether it was logged that the granularity does not fit.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock | None = None) -> None:
@@ -52,6 +53,7 @@ class Session:
         self.committer = Committer(self.log, self.clock)
         self.sightings = ClaimSightings()
         self.attempted: Transaction | None = None
+        self.warned_of_chunks = False
         self._head: Snapshot | None = None
         self._lock = Lock()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.model.chunks import DAY_MS, HOUR_MS, chunk_of
+from eventlog.model.chunks import DAY_MS, HOUR_MS, TimeChunk, chunk_of
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Granularity
 from eventlog.staging.compact_arrays import spanned
@@ -42,6 +42,19 @@ def split_by_chunk(
     for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield _bounds(value, layout), table.take(order.slice(start, end - start))
         start = end
+
+
+def chunk_sizes(table: pa.Table, layout: NamedLayout) -> dict[TimeChunk, int]:
+    """Return about how many Arrow bytes of the rows lie in each time chunk."""
+    if layout.granularity == "all" or not table.num_rows:
+        return {chunk_of(0, "all"): table.nbytes} if table.num_rows else {}
+    starts = chunk_starts(table.column(layout.time_column), layout.granularity)
+    counted = pa.table({"start": starts}).group_by("start").aggregate([([], "count_all")])
+    pairs = zip(*(counted.column(name).to_pylist() for name in counted.column_names), strict=True)
+    return {
+        TimeChunk(*_bounds(start, layout)): table.nbytes * rows // table.num_rows
+        for start, rows in pairs
+    }
 
 
 def sort_rows(table: pa.Table, by: Sequence[str]) -> pa.Table:

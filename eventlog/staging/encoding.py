@@ -28,7 +28,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model import stats
 from eventlog.model.actions import Add
 from eventlog.model.columns.named_layout import NamedKey, NamedLayout
-from eventlog.model.entries import Column, ColumnStats, Schema, Slice, Tail
+from eventlog.model.entries import Column, ColumnStats, Granularity, Schema, Slice, Tail
 from eventlog.model.properties import setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
@@ -64,6 +64,8 @@ class Recipe:
         bucket_bytes: in a keyed table: Arrow bytes above which an upsert writes a segment a bucket.
         fills: in a keyed table: whether columns that upserts lack are null even where that erases
             values (`missing="null"`).
+        coarsest: the coarsest granularity by which the rows may be cut, instead of by that of the
+            layout, if they suggest it (`eventlog.staging.fitting`); None: they may not.
     """
 
     epoch: int
@@ -74,18 +76,22 @@ class Recipe:
     rule: MergeRule | None = None
     bucket_bytes: int = 0
     fills: bool = False
+    coarsest: Granularity | None = None
 
     def tested(self, rows: pa.Table) -> pa.Table:
         """Return the rows that must meet the table's checks: not those that delete a key."""
         return rows if self.rule is None else upserts(rows)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, *, fills: bool = False) -> Recipe:
+    def of(
+        cls, snapshot: Snapshot, *, fills: bool = False, coarsest: Granularity | None = None
+    ) -> Recipe:
         """Return the recipe of a table as of a snapshot.
 
         Args:
             snapshot: the snapshot.
             fills: see the attribute.
+            coarsest: see the attribute.
 
         Raises:
             UnsupportedFormat: the table requires a newer writer.
@@ -112,6 +118,7 @@ class Recipe:
             rule=snapshot.merge_rule,
             bucket_bytes=setting(properties, "bucket_bytes"),
             fills=fills,
+            coarsest=coarsest,
         )
 
 

@@ -7,9 +7,11 @@ the writer does not delete them (hazards I1, C7).
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Self
 
+import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
@@ -26,8 +28,9 @@ from eventlog.model.schema import to_arrow
 from eventlog.query.row_checks import RowChecks
 from eventlog.staging import upsert_rows
 from eventlog.staging.compact_arrays import PIECE_BYTES, even, pieces
-from eventlog.staging.cutting import bounded, sort_rows, split_by_chunk
+from eventlog.staging.cutting import bounded, chunk_sizes, sort_rows, split_by_chunk
 from eventlog.staging.encoding import Recipe, encode_segment, make_add, put_segment
+from eventlog.staging.fitting import ARROW_TIMES, PARTS_COARSEST, coarser_fit
 from eventlog.staging.incoming.absent_columns import with_defaults, write_defaults
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
@@ -168,7 +171,7 @@ class Stager:
             Unavailable: the store does not answer.
         """
         self._refuse()
-        self._split()
+        self._split(goes_on=False)
         self._all_rows = not self._flushed
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
@@ -207,7 +210,7 @@ class Stager:
         )
         self._pending, self._open = [], {}
 
-    def _split(self) -> None:
+    def _split(self, *, goes_on: bool = True) -> None:
         """Move the pending rows into their chunks; write chunks that are full or do not fit."""
         if not self._pending:
             return
@@ -218,6 +221,7 @@ class Stager:
             copies = [part.take(pa.array(range(part.num_rows))) for part in table.to_batches()]
             table = pa.Table.from_batches(copies).combine_chunks()
         self._pending, self._pending_bytes = [], 0
+        self._recipe = _fitting(self._recipe, table, goes_on=goes_on)
         for bounds, part in split_by_chunk(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())
             chunk.parts.append(part)
@@ -272,6 +276,19 @@ class Stager:
         )
         put_segment(self._store, self._clock, add, encoded.body)
         return add
+
+
+def _fitting(recipe: Recipe, table: pa.Table, *, goes_on: bool) -> Recipe:
+    """Return the recipe with the granularity that the first rows suggest, if they may."""
+    coarsest, layout = recipe.coarsest, recipe.layout
+    if coarsest is None:
+        return recipe
+    sizes, target = chunk_sizes(table, layout), ARROW_TIMES * recipe.segment_bytes
+    if goes_on:
+        coarsest = PARTS_COARSEST
+    wanted = coarser_fit(sizes, layout.granularity, target, coarsest=coarsest)
+    cut = msgspec.structs.replace(layout, granularity=wanted)
+    return dataclasses.replace(recipe, layout=cut, coarsest=None)
 
 
 def _is_missing(given: pa.Schema, name: str) -> bool:

@@ -6,7 +6,7 @@ No I/O: arguments are checked here, before any request is sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -38,8 +38,8 @@ from eventlog.model.columns.named_layout import (
     named_layout,
     naming,
 )
-from eventlog.model.entries import Check, Schema
-from eventlog.model.properties import check_property, is_merge
+from eventlog.model.entries import Check, Granularity, Schema
+from eventlog.model.properties import AUTO, check_property, is_merge, setting
 from eventlog.model.schema import (
     check_order,
     check_time_column,
@@ -82,10 +82,11 @@ def creation(
         check_time_column(stored, time_column)
     check_order(stored, order, "order_by")
     wanted = arguments.mapping(properties, "properties")
+    first = _first_granularity(granularity, keyed, time_column)
+    if granularity in (None, "auto") and first == "day":
+        wanted = {AUTO: "1", **wanted}
     changes = property_changes(wanted, {}, stored)
-    if granularity is None:
-        granularity = "all" if time_column is None or keyed is not None else "day"
-    layout = NamedLayout(time_column, check_granularity(granularity), order, keyed or UNSET)
+    layout = NamedLayout(time_column, first, order, keyed or UNSET)
     if time_column is None:
         check_timeless(layout.granularity)
     merge = NamedMerge.of_properties(wanted)
@@ -125,6 +126,8 @@ def check_fits(
     schema = next(a.schema for a in actions if isinstance(a, SetSchema))
     stored = next(a.layout for a in actions if isinstance(a, SetLayout))
     named = named_layout(stored, schema)
+    if granularity == "auto" or setting(there.properties, AUTO):
+        granularity = None  # it may have changed since somebody created the table so
     problem = _other_layout(named, there.layout, granularity, buckets)
     problem = problem or _other_columns(schema, there.stored_schema)
     if problem is None and _merging(stored_rule(stored, schema)) != _merging(there.merge_rule):
@@ -209,6 +212,41 @@ def several_rows_of_a_key(actions: Sequence[Action]) -> str | None:
         f"from each {unit}. Create the table with granularity='all', or with a time column whose "
         "value for a key never changes, such as the time at which it was created"
     )
+
+
+def check_wish(text: str) -> Granularity | Literal["auto"]:
+    """Return how a user wants time to be cut: by a granularity, or `auto`, as the data suggests.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if isinstance(text, str) and text == "auto":
+        return "auto"
+    try:
+        return check_granularity(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.message}, auto") from None
+
+
+def _first_granularity(
+    given: str | None, keyed: NamedKey | None, time_column: str | None
+) -> Granularity:
+    """Return how the first rows of a new table are cut.
+
+    Raises:
+        InvalidInput: there is no such granularity, or `auto` is given and it must stay.
+    """
+    wish = "auto" if given is None else check_wish(given)
+    if wish != "auto":
+        return wish
+    if keyed is None and time_column is not None:
+        return "day"
+    if given is not None:
+        raise InvalidInput(
+            "auto is for tables with a time column and without a key, whose granularity stays, "
+            "because a key is unique within its time chunk: leave it out, which is all"
+        )
+    return "all"
 
 
 def _checked(schema: Schema, checks: Mapping[str, str], rule: MergeRule | None) -> Schema:

@@ -5,20 +5,30 @@ Each change is a commit of its own, and conflicts if another writer changed the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from eventlog.arguments import mapping, whole
-from eventlog.errors import CommitConflict, InvalidInput
+from eventlog.errors import CommitConflict, EventLogError, InvalidInput
 from eventlog.keyed.rule import MAX_BUCKETS, keyed_of
-from eventlog.model.actions import SetBuckets, SetClock, SetGranularity, SetProperties
-from eventlog.model.chunks import check_granularity
-from eventlog.model.properties import is_merge
+from eventlog.model.actions import (
+    Action,
+    PropertyChange,
+    SetBuckets,
+    SetClock,
+    SetGranularity,
+    SetProperties,
+)
+from eventlog.model.entries import Granularity
+from eventlog.model.properties import AUTO, is_merge
 from eventlog.model.schema import check_timeless
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.session import Session
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
-from eventlog.table.creation import property_changes
+from eventlog.table.creation import check_wish, property_changes
+
+logger = logging.getLogger(__name__)
 
 
 def set_properties(session: Session, properties: Mapping[str, str | None]) -> int:
@@ -36,22 +46,54 @@ def set_properties(session: Session, properties: Mapping[str, str | None]) -> in
 
 def set_granularity(session: Session, granularity: str) -> int:
     """See `Table.set_granularity`."""
-    wanted, layout = check_granularity(granularity), session.refresh().layout
-    now = layout.granularity
-    if wanted == now:
-        return session.head().version
-    if keyed_of(layout) is not None:
+    wish, head = check_wish(granularity), session.refresh()
+    now, following = head.layout.granularity, head.properties.get(AUTO)
+    if keyed_of(head.layout) is not None and wish != now:
+        other = "GRANULARITY" if wish == "auto" else repr(wish)
         raise InvalidInput(
             f"the granularity of a keyed table is fixed at its creation, here {now!r}: a key is "
-            "unique within its time chunk. Create a table of granularity "
-            f"{wanted!r} with Table.create(..., key=..., granularity={wanted!r}), and upsert the "
-            "rows of this one there",
+            f"unique within its time chunk. Create a table with Table.create(..., key=..., "
+            f"granularity={other}), and upsert the rows of this one there",
             table=session.uri,
         )
-    if layout.time_column is None:
-        check_timeless(wanted)
-    change = SetGranularity(now, wanted)
-    return session.commit(session.transaction("granularity", [change]))
+    if head.layout.time_column is None:
+        if wish == "auto":
+            raise InvalidInput("a table without a time column has one chunk: it cannot be auto")
+        check_timeless(wish)
+    actions: list[Action] = []
+    if wish != "auto" and wish != now:  # noqa: PLR1714 - mypy narrows this form
+        actions.append(SetGranularity(now, wish))
+    kept = "1" if wish == "auto" else None
+    if following != kept:  # against fixed-granularity-moves
+        actions.append(SetProperties((PropertyChange(AUTO, following, kept),)))
+    if not actions:
+        return head.version
+    return session.commit(session.transaction("granularity", actions))
+
+
+def move_granularity(session: Session, now: Granularity, better: Granularity) -> bool:
+    """Change the granularity of a table that follows its data; return whether that was done.
+
+    It is a wish: where another writer has changed or fixed the granularity, or the commit fails,
+    the table stays as it is, and whatever the caller does next works with it.
+
+    Args:
+        session: the table.
+        now: its granularity, as the caller has seen it.
+        better: the new one.
+    """
+    following = session.head().properties.get(AUTO)
+    # Void if somebody fixes the granularity meanwhile.
+    follows = SetProperties((PropertyChange(AUTO, following, following),))
+    # against granularity-moved-though-fixed
+    actions: list[Action] = [SetGranularity(now, better), follows]
+    try:
+        session.commit(session.transaction("granularity", actions))
+    except EventLogError as error:
+        logger.info("the granularity stays, and does not become %s: %s", better, error)
+        return False
+    logger.info("the granularity was %s, and is %s from now on", now, better)
+    return True
 
 
 def set_buckets(session: Session, buckets: int) -> int:

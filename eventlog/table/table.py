@@ -93,8 +93,8 @@ class Table(Described):
             schema: the columns: a pyarrow schema, text such as `at timestamp, id bigint not null`,
                 a dict of types by name, or something with such columns, as a frame.
             time_column: the event-time column, a timestamp or a date; None: the table has none.
-            granularity: of the time chunks: hour, day, month, year or all; `day` if None, and in a
-                table with a key or without a time column `all`.
+            granularity: of the time chunks: hour, day, month, year, all, or auto: it follows the
+                data (docs/concepts/time-chunks.md); auto if None, with a key or without times all.
             key: the columns that identify a row; they make the table a keyed one, which merges rows
                 of one key (docs/guides/keyed.md). They cannot be null.
             buckets: of a keyed table: into how many parts keys are divided; 16 if None.
@@ -972,10 +972,11 @@ class Table(Described):
         old granularity are still accepted.
 
         Args:
-            granularity: hour, day, month, year or all.
+            granularity: hour, day, month, year or all, which stays then; or auto: it stays for
+                now, and compaction changes it when another one fits the data better.
 
         Raises:
-            CommitConflict: another writer changed it in the meantime.
+            CommitConflict: another writer, or compaction, changed it in the meantime.
             InvalidInput: there is no such granularity; or the table has a key, whose granularity is
                 fixed at creation, or no time column.
         """

@@ -67,6 +67,16 @@ def test_changes_beside_compaction_are_measured_and_nothing_is_wrong(tmp_path):
     assert found["… rows that are not what was acknowledged"] == 0
 
 
+@pytest.mark.bench
+def test_a_granularity_that_follows_the_data_has_as_few_segments_as_the_best(tmp_path):
+    command = [sys.executable, str(RUN.with_name("granularities.py")), "--quick", "--only", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.split(" | ") for line in done.stdout.splitlines() if "**" not in line]
+    counts = {line[0].strip("| "): int(line[1].replace(",", "")) for line in lines[2:]}
+    assert counts["auto: year"] == counts["year"] < counts["day"] / 100
+
+
 @pytest.mark.verify
 def test_a_spark_that_is_not_there_is_not_passed_over(tmp_path):
     told, _ = quick(tmp_path, "--only", "spark", "--spark", "0.9", timeout=60)

@@ -9,6 +9,7 @@ from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.replication import follow, merge
 from eventlog.store.memory import MemoryStore
+from eventlog.table.settings import move_granularity
 from eventlog.writers import append
 
 NAME = "staging_hours"
@@ -35,6 +36,17 @@ def merged(one, two, *, turned):
         return [merge(source, target).commits for source, target in sides]
     except errors.CommitConflict:
         return None
+
+
+def following(branch):
+    """A table whose granularity follows its data, and its copy or branch."""
+    one = create(MemoryStore())
+    append(one, events(1))
+    if branch:
+        return one, one.branch("b")
+    store = MemoryStore()
+    follow(one, Table(store))
+    return one, Table(store, ManualClock(START_MS, 5))
 
 
 CASES = [
@@ -164,3 +176,29 @@ def test_a_value_that_the_other_direction_brings_is_not_named():
     assert merge(two, one).differing == ()
     assert merge(one, two).commits == 2
     assert merge(one, two).differing == ()
+
+
+def cut_of(side):
+    """A side's granularity, and whether it follows the data."""
+    head = side.refresh()
+    return head.layout.granularity, "auto_granularity" in head.properties
+
+
+@pytest.mark.parametrize("branch", [False, True], ids=["copy", "branch"])
+@pytest.mark.parametrize("turned", [False, True], ids=["there", "back"])
+def test_two_granularities_that_followed_the_data_are_no_conflict(branch, turned):
+    one, two = following(branch)
+    for side, better in ((one, "month"), (two, "year")):
+        assert move_granularity(side.session, "day", better)
+    assert merged(one, two, turned=turned) is not None
+    assert cut_of(one) == cut_of(two) == ("year", True)
+
+
+@pytest.mark.parametrize("branch", [False, True], ids=["copy", "branch"])
+@pytest.mark.parametrize("turned", [False, True], ids=["there", "back"])
+def test_a_granularity_that_was_set_counts_against_one_that_followed(branch, turned):
+    one, two = following(branch)
+    assert move_granularity(one.session, "day", "month")
+    two.set_granularity("year")
+    assert merged(one, two, turned=turned) is not None
+    assert cut_of(one) == cut_of(two) == ("year", False)

@@ -11,6 +11,7 @@ from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.iceberg_publications import ICEBERG_PUBLICATIONS
 from mutants.merges import MERGES
+from mutants.moves import MOVES
 from mutants.publications import PUBLICATIONS
 from mutants.replacements import REPLACEMENTS
 from mutants.row_changes import ROW_CHANGES
@@ -21,7 +22,7 @@ from mutants.vector_objects import VECTOR_OBJECTS
 from mutants.vectors import VECTORS
 
 MUTANTS = (
-    *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS),
+    *(*COMMITS, *RULES, *REPLACEMENTS, *COMPACTIONS, *FRAMES, *SLICES, *SWEEPS, *MOVES),
     *(
         *VECTORS,
         *BRANCHES,

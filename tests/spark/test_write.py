@@ -140,6 +140,23 @@ def test_overwrite_replaces_everything_or_a_range(events, save, ids, local_uri):
     assert ids(local_uri, version=1) == list(range(30))
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_the_first_rows_choose_the_granularity_and_days_can_still_be_replaced(
+    events, save, ids, local_uri, mode
+):
+    save(events(40 * DAY, partitions=2), local_uri, mode=mode)
+    table = Table.open(local_uri)
+    assert table.refresh().layout.granularity == "day"  # no task has rows of many days
+    table.restore(0)
+    save(events(80 * DAY, partitions=2), local_uri, mode=mode)
+    assert table.refresh().layout.granularity == "month"
+    assert {len(s.chunk) for s in table.snapshot().segments()} == {len("2013-01")}
+    day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
+    save(events(2, first=DAY), local_uri, mode="overwrite", replaceWhere=day)
+    save(events(1, first=2 * DAY), local_uri, "overwrite", start="2013-01-09", end="2013-01-10")
+    assert ids(local_uri) == [*range(DAY + 2), 2 * DAY, *range(3 * DAY, 80 * DAY)]
+
+
 def test_rows_outside_the_range_are_refused(events, save, local_uri):
     day = "ts >= '2013-01-08' AND ts < '2013-01-09'"
     message = refused(lambda: save(events(3 * DAY), local_uri, "overwrite", replaceWhere=day))

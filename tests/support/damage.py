@@ -33,6 +33,7 @@ class Damaged:
             self.store.uri,
             SCHEMA,
             time_column="time",
+            granularity="day",
             properties={"keyframe_commits": str(every)},
             store=self.store,
             clock=ManualClock(1_700_000_000_000),

@@ -63,14 +63,15 @@ def request_of(  # noqa: PLR0917 - what the verbs have in common
     isolation: str,
     app: App | None,
     memory_bytes: int,
+    span: tuple[int, int] = (MIN_MS, MAX_MS),
 ) -> Request:
-    """Return the request of a change of the rows that a predicate selects.
+    """Return the request of a change of the rows that a predicate selects, or else of a range.
 
     Raises:
         InvalidInput: the predicate or the isolation is wrong.
     """
     choice(isolation, "isolation", ISOLATIONS)
-    span, time_column = (MIN_MS, MAX_MS), start.layout.time_column
+    time_column = start.layout.time_column
     if where is not None:
         predicate = parse_predicate(where, start.stored_schema)
         span = span if time_column is None else predicate.interval(time_column)

@@ -93,7 +93,7 @@ def append(  # noqa: PLR0913 - the public API
         df: the rows. Its tasks need eventlog installed.
         time_column: the event-time column; it, a key, or granularity `all` creates an absent table.
             An existing one must agree with the arguments for a new one, except `properties`.
-        granularity: hour, day, month, year or all, of a new table; None: `day`, if keyed `all`.
+        granularity: hour, day, month, year, all or auto, of a new table; None: auto, if keyed all.
         order_by: columns by which rows are sorted inside a segment of a new table.
         key: makes a new table a keyed one; see `upsert`, and there for `buckets` and `merge`.
         buckets: see `upsert`.

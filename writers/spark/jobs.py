@@ -27,11 +27,13 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.history import find_transaction
 from eventlog.model.actions import Action, Add
+from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.records import App, Transaction
 from eventlog.model.schema import to_arrow
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import parse_predicate
 from eventlog.staging.encoding import Recipe
+from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
@@ -49,6 +51,7 @@ from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import land
 from eventlog.writers.changing.replacing import passing_rows
+from eventlog.writers.granularity_choice import choose_granularity
 from eventlog.writers.keyed import (
     as_deletes,
     check_delete_columns,
@@ -63,7 +66,11 @@ from eventlog.writers.overwriting import (
     read_at,
     to_range,
 )
-from eventlog.writers.replace_where import check_aligned, parse_replace_where
+from eventlog.writers.replace_where import (
+    check_aligned,
+    parse_replace_where,
+    range_within_chunks,
+)
 from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
 
 logger = logging.getLogger(__name__)
@@ -189,6 +196,8 @@ class Job:
         self.table.session.log.staged.vouch(adds)  # staged by the job's tasks
         if self.where is not None:
             return self._replace_selected(adds)
+        session = self.table.session
+        choose_granularity(session, session.head(), adds, self.recipe.coarsest)
         transaction = msgspec.structs.replace(self.transaction, actions=tuple(self._actions(adds)))
         try:
             return commit_renewed(self.table, transaction, exact=self.exact)
@@ -347,7 +356,7 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
     return Job(
         table=table,
         head=head.state,
-        recipe=Recipe.of(head, fills=fills is not None),
+        recipe=_recipe(head, (where, replaces), fills=fills is not None),
         names=incoming.names,
         transaction=table.transaction(verb, (), read_version=before.version, app=app),
         replaces=replaces,
@@ -359,6 +368,15 @@ def prepare(  # noqa: PLR0913 - what the ways to save pass on
         exact=replacement is not None and replacement.read_version is not None,
         evolved=evolved,
     )
+
+
+def _recipe(
+    head: Snapshot, replaced: tuple[str | None, tuple[int, int] | None], *, fills: bool
+) -> Recipe:
+    """Return how rows become segments. Rows in the place of a part choose no granularity."""
+    whole = replaced in ((None, None), (None, (MIN_MS, MAX_MS)))
+    coarsest = coarsest_for_first_rows(head, part=True) if whole else None
+    return Recipe.of(head, fills=fills, coarsest=coarsest)
 
 
 def _open(
@@ -465,12 +483,17 @@ def _selection_of(
         if replacement.start is not None or replacement.end is not None:
             raise InvalidInput("option start, end means the same as replaceWhere: give one of them")
         try:
-            return None, parse_replace_where(replacement.where, head)
+            low, high = parse_replace_where(replacement.where, head)
+            if range_within_chunks(low, high, head) is None:
+                return None, (low, high)
         except InvalidInput:
             if keyed_of(head.layout) is not None:
                 raise
         parse_predicate(replacement.where, head.stored_schema)  # before any task runs
         return replacement.where, None
     low, high = to_range(replacement.start, replacement.end, head)
+    within = range_within_chunks(low, high, head)
+    if within is not None:
+        return within, None
     check_aligned(low, high, head)
     return None, (low, high)

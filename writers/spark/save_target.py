@@ -15,6 +15,7 @@ from eventlog.errors import AlreadyExists, InvalidInput, TableNotFound
 from eventlog.keyed.rule import OP, keyed_of, splits_of
 from eventlog.model.columns.named_layout import NamedKey
 from eventlog.model.properties import MERGE
+from eventlog.staging.fitting import follows_data
 from eventlog.store.branching.branch import BranchStore
 from eventlog.store.location import open_store
 
@@ -29,7 +30,8 @@ class Creation:
     Attributes:
         time_column: the event-time column; None: none is asked for, and an absent table is an error
             unless it is to have a key or the granularity `all`.
-        granularity: of the time chunks; None: see `Table.create`.
+        granularity: of the time chunks; None: see `Table.create`. An existing table
+            of which it follows the data agrees with any.
         order_by: columns by which rows are sorted inside a segment; in a keyed table the one that
             orders the rows of a key.
         properties: table properties, for a new table only.
@@ -121,9 +123,10 @@ def check_agrees(table: Table, creation: Creation) -> Table:
             table=table.uri,
         )
     rule = head.merge_rule
+    fixed = None if follows_data(head) else creation.granularity
     for name, wanted, actual in (
         ("timeColumn", creation.time_column, layout.time_column),
-        ("granularity", creation.granularity, layout.granularity),
+        ("granularity", fixed, layout.granularity),
         ("key", _listed(creation.key), list(keyed.key) if keyed else None),
         ("buckets", creation.buckets, keyed and _buckets(keyed, creation.buckets)),
         ("orderBy", _listed(creation.order_by), list(layout.order_by)),

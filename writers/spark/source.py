@@ -15,7 +15,7 @@ Modes and options of `df.write.format("eventlog")`:
   replaced unseen. A temporary view with this option shows that version, `INSERT OVERWRITE` of it
   replaces that version, and `INSERT INTO` of it appends.
 - `tableId`: the id that the table must have (`Table.id`).
-- `timeColumn`, `granularity` (day), `orderBy`, `property.<name>`: create the table if it is absent.
+- `timeColumn`, `granularity` (auto), `orderBy`, `property.<name>`: create the table if absent.
   With granularity `all`, or a key, it needs no time column.
 - `key`, `buckets`, `merge`: make the new table a keyed one. An existing one must have the same:
   with `merge` `partial` a frame may lack columns, whose values are kept.

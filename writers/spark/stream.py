@@ -57,6 +57,7 @@ from eventlog.readers.spark.spark_options import (
 )
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.staging.encoding import Recipe
+from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.streams import spelled, spelled_names
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
@@ -68,6 +69,7 @@ from eventlog.writers.batch import (
     report_mismatch,
     warn_restored,
 )
+from eventlog.writers.granularity_choice import choose_granularity
 from eventlog.writers.spark.jobs import NO_ADDS, adds_of, stage_task
 from eventlog.writers.spark.save_target import Creation, check_agrees, open_or_create
 from eventlog.writers.spark.source import creation_of
@@ -133,7 +135,9 @@ class EventLogStreamWriter(_StreamWriter):
         self._place = place
         self._table = table
         self._table_id = table.id
-        self._recipe = Recipe.of(table.session.head(), fills=missing is not None)
+        head = table.session.head()
+        coarsest = coarsest_for_first_rows(head, part=True)
+        self._recipe = Recipe.of(head, fills=missing is not None, coarsest=coarsest)
         self._memory_bytes, self._names = memory_bytes, names
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
@@ -201,6 +205,7 @@ class EventLogStreamWriter(_StreamWriter):
                 return
             _report_missing(table, app)
             table.session.log.staged.vouch(adds)  # staged by the tasks of this batch
+            choose_granularity(table.session, table.session.head(), adds, self._recipe.coarsest)
             commit_staged(table.session, table.transaction("append", adds, app=app))
             _repeated(table, app)  # raises if a later batch came between
         except EventLogError:

@@ -18,7 +18,13 @@ from eventlog.cli import terminal
 from eventlog.cli.place import Place, common, driver_option, only_with_run, start_driver
 from eventlog.cli.screen.paging import listing
 from eventlog.compaction.planner.candidates import expected_outputs
-from eventlog.compaction.planner.planning import examine, explain, explain_slices, plan
+from eventlog.compaction.planner.planning import (
+    better_fit,
+    examine,
+    explain,
+    explain_slices,
+    plan,
+)
 from eventlog.compaction.planner.plans import (
     ChunkReport,
     ExaminedChunks,
@@ -34,6 +40,7 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
+from eventlog.staging.fitting import Fit
 from eventlog.store.parallel import DriverName
 
 if TYPE_CHECKING:
@@ -157,6 +164,7 @@ def compact(
         terminal.json_document(_plan_json(table, current_plan))
     else:
         _show_plan(current_plan)
+        _note_fit(better_fit(table.snapshot(current_plan.version), policy), table.uri)
     return 0
 
 
@@ -172,11 +180,14 @@ def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
     which segments count in which buckets. `eventlog ls --chunks` shows only the totals, also at
     older times or for a condition.
     """
-    report = examine(place.open(), policy, version=version)
+    table = place.open()
+    report = examine(table, policy, version=version)
     if isinstance(report, SliceReport):
         _show_slices(report, place)
     else:
         _show_chunks(report, policy, place)
+        if not place.as_json:
+            _note_fit(report.fit, table.uri)
 
 
 def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
@@ -318,11 +329,26 @@ def _run(table: Table, policy: Policy, driver: DriverName, place: Place) -> int:
                 "noted": report.noted,
                 "shed": [task.id for task in report.shed],
                 "outcomes": msgspec.to_builtins(report.outcomes),
+                "fit": msgspec.to_builtins(report.fit),
             }
         )
     else:
         _show_run(report)
+        _note_fit(report.fit or better_fit(table.snapshot(), policy), table.uri, run=True)
     return _exit_code(report)
+
+
+def _note_fit(fit: Fit | None, uri: str, *, run: bool = False) -> None:
+    """Note that another granularity fits better, and what is done about it, or was, or can be."""
+    if fit is None:
+        return
+    if not fit.moves:
+        ends = fit.remedy(uri)
+    elif run:
+        ends = f"the granularity was {fit.now}, and is {fit.better} now"
+    else:
+        ends = f"--run changes the granularity from {fit.now} to {fit.better} first"
+    terminal.note(f"{fit.sentence}; {ends}")
 
 
 def _exit_code(report: RunReport) -> int:
@@ -526,4 +552,5 @@ def _plan_json(table: Table, plan: Plan) -> dict[str, Any]:
         "chunks_skipped": [
             {"chunk": s.chunk, "why": s.why, "until": _until(s.until)} for s in plan.skipped
         ],
+        "fit": msgspec.to_builtins(plan.fit),
     }

@@ -37,6 +37,7 @@ from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, signed_text, size_text
+from eventlog.staging.fitting import follows_data
 from eventlog.table.table import Table
 
 _ROWS = 20  # of `eventlog log`, by default
@@ -56,8 +57,9 @@ _ROWS = 20  # of `eventlog log`, by default
 )
 @click.option(
     "--granularity",
-    type=click.Choice(GRANULARITIES),
-    help="Size of time chunks. Default: day; with --key or without --time-column: all.",
+    type=click.Choice((*GRANULARITIES, "auto")),
+    help="Size of time chunks. Default: auto, which is day at first and then follows the data; "
+    "with --key or without --time-column: all.",
 )
 @click.option(
     "--order-by",
@@ -121,9 +123,8 @@ def create(  # noqa: PLR0913 - one argument an option
         committed = what == "created"
         place.answer(table, head.version, what, committed=committed, table_id=table.id)
     else:
-        columns, granularity = count_text(len(head.schema.names), "column"), head.layout.granularity
-        chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
-        terminal.say(f"{what} {table.uri}: {columns}, {chunks}")
+        columns = count_text(len(head.schema.names), "column")
+        terminal.say(f"{what} {table.uri}: {columns}, {_cut_text(head)}")
 
 
 @click.command("log")
@@ -286,6 +287,13 @@ _ROWS_OF_LOGS = (
     "rows are those of the segments, upserts and deletes, before they are merged: `eventlog scan "
     "--count` counts keys"
 )
+
+
+def _cut_text(snapshot: Snapshot) -> str:
+    """Return how new rows are cut by time."""
+    granularity = snapshot.layout.granularity
+    chunks = "one time chunk" if granularity == "all" else f"chunks by {granularity}"
+    return f"{chunks} (auto)" if follows_data(snapshot) else chunks
 
 
 def _schema_of(path: str) -> pa.Schema:
@@ -509,7 +517,7 @@ def _show_state(snapshot: Snapshot) -> None:
     terminal.facts(
         [
             ("time column", layout.time_column),
-            ("chunks by", layout.granularity),
+            ("time", _cut_text(snapshot)),
             ("key", _key_text(layout)),
             ("ordered by", ", ".join(layout.order_by) or None),
             *((f"property {name}", value) for name, value in snapshot.properties.items()),

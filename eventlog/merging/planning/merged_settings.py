@@ -14,6 +14,8 @@ import msgspec
 
 from eventlog.merging.log_acts import Act
 from eventlog.model.actions import Action, PropertyChange, SetGranularity, SetProperties
+from eventlog.model.entries import GRANULARITIES
+from eventlog.model.properties import AUTO, setting
 from eventlog.model.records import Meta
 
 _GRANULARITY = "\0granularity"  # no property has this name
@@ -63,12 +65,12 @@ def settings_of(
     by_name: dict[str, list[SettingChange]] = {}
     for act in acts:
         for action in act.transaction.actions:
-            for setting in settings(action, act.version):
-                changes = by_name.setdefault(setting.name, [])
+            for change in settings(action, act.version):
+                changes = by_name.setdefault(change.name, [])
                 if shared(act):
                     changes.clear()
                 else:
-                    changes.append(setting)
+                    changes.append(change)
     return by_name
 
 
@@ -142,8 +144,32 @@ def decisions(
     for name, changes in source.items():
         own = target.get(name, [])
         choice = choice_of(changes, value_of(theirs, name), own, value_of(ours, name))
+        if choice == "conflict":
+            choice = choice_of_granularity(name, theirs, ours) or choice
         decided[name] = Decision(choice, own[-1].version if own else None)
     return decided
+
+
+def choice_of_granularity(name: str, theirs: Meta, ours: Meta) -> Literal["take", "keep"] | None:
+    """Return which log's granularity counts where both have set one; None: it is a conflict.
+
+    One that follows the data of a log does not count against one that somebody has set in the
+    other log, and of two that follow it the coarser counts (MERGING.md R19.6).
+
+    Args:
+        name: the setting: None is returned for properties.
+        theirs: the source's small state.
+        ours: the target's small state.
+    """
+    follow = [bool(setting(meta.properties, AUTO)) for meta in (theirs, ours)]
+    if name != _GRANULARITY or not any(follow):  # against moved-granularity-is-a-conflict
+        return None
+    if not all(follow):
+        return "keep" if follow[0] else "take"
+    coarser = max(
+        (value_of(meta, name) for meta in (theirs, ours)), key=(None, *GRANULARITIES).index
+    )
+    return "take" if coarser != value_of(ours, name) else "keep"
 
 
 class ValueChange(Protocol):

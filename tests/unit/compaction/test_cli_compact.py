@@ -108,7 +108,7 @@ def test_work_beside_what_is_claimed_is_no_conflict(table):
 def test_when_others_were_faster_everywhere_it_is_a_conflict(table, monkeypatch):
     planned = plan(table, Policy())
     overwrite(table, builders.events(1), start="1970-01-01", end="1970-01-03")
-    monkeypatch.setattr(runner, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(runner, "plan_to_perform", lambda *_, **__: planned)
     answer = compact(table, "--json")
     assert (answer.exit_code, statuses(answer)) == (3, ["superseded"])
 
@@ -116,6 +116,6 @@ def test_when_others_were_faster_everywhere_it_is_a_conflict(table, monkeypatch)
 def test_what_another_run_did_of_the_same_plan_is_done(table, monkeypatch):
     planned = plan(table, Policy())
     run(table, planned.tasks)
-    monkeypatch.setattr(runner, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(runner, "plan_to_perform", lambda *_, **__: planned)
     answer = compact(table, "--json")
     assert (answer.exit_code, statuses(answer)) == (0, ["done"])

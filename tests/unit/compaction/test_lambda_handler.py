@@ -129,6 +129,17 @@ def test_it_compacts_what_a_schedule_names(make, container, lines):
     assert all(line["reason"] and line["status"] == "done" for line in ended)
 
 
+def test_it_changes_the_granularity_of_a_table_that_follows_its_data(make, container):
+    table = make(times=1)
+    append(table, builders.events(39, day=1, days=39))
+    container.respond(look(table), Invocation())
+    assert table.refresh().layout.granularity == "month"
+    assert table.refresh().totals.segments == 2
+    head = table.refresh().version
+    container.respond(look(table), Invocation())
+    assert table.refresh().version == head
+
+
 def test_again_it_finds_nothing_and_commits_nothing(make, container):
     table = make()
     container.respond(look(table), Invocation())

@@ -414,7 +414,8 @@ def test_a_plan_at_a_past_version_never_changes():
 
 
 def test_only_what_changed_is_read_again():
-    table = create(MemoryStore("memory://changed"), properties={"keyframe_commits": "1000"})
+    properties = {"keyframe_commits": "1000"}
+    table = create(MemoryStore("memory://changed"), granularity="day", properties=properties)
     names = [f"{year}-{month:02}-{day:02}" for year in range(1990, 2000) for month in range(1, 13)
              for day in range(1, 29)]  # fmt: skip
     commit(table, *(add(table, name, rows=10**4) for name in names))

@@ -8,6 +8,7 @@ from support.builders import SCHEMA, Spy, check_sound, create, events, live, reo
 from eventlog import Ms, errors
 from eventlog.format import keys
 from eventlog.readers import count, scan
+from eventlog.table.settings import move_granularity
 from eventlog.writers import append, overwrite
 
 DAY_MS = Ms(86_400_000)
@@ -46,10 +47,43 @@ def test_overwrite_with_nothing_empties_the_range(table):
 @pytest.mark.parametrize(
     "bounds", [{"start": Ms(1)}, {"end": Ms(DAY_MS - 1)}, {"start": Ms(0), "end": Ms(5)}]
 )
-def test_bounds_inside_a_chunk_with_rows_are_refused(table, bounds):
+def test_bounds_inside_a_chunk_with_rows_are_refused(bounds):
+    table = create(granularity="day")
+    append(table, events(6, days=3))
     with pytest.raises(errors.InvalidInput, match="chunk boundaries"):
         overwrite(table, EMPTY, **bounds)
     assert table.refresh().version == 1
+
+
+@pytest.mark.parametrize("name", ["at", 'the "time"'])
+def test_a_day_is_overwritten_also_after_the_granularity_has_changed(name):
+    """A job that overwrites a day need not know how time is cut."""
+    schema = SCHEMA.set(0, SCHEMA.field(0).with_name(name))
+    table = create(schema=schema, time_column=name)
+    rows = lambda *given, **more: events(*given, **more).rename_columns(schema.names)
+    append(table, rows(80, days=40))
+    assert table.session.head().layout.granularity == "month"
+    for _ in range(2):
+        done = overwrite(table, rows(2, day=1, first=100), start=DAY_MS, end=Ms(2 * DAY_MS))
+        assert (done.deleted, done.added) == (2, 2)
+    left = {f"row {n}" for n in range(80) if n % 40 != 1}
+    assert {*row_names_of(table)} == left | {"row 100", "row 101"}
+    with pytest.raises(errors.InvalidInput, match="1 of the new rows do not pass"):
+        overwrite(table, rows(1, day=2), start=DAY_MS, end=Ms(2 * DAY_MS))
+    month = overwrite(table, rows(0), start="1970-02-01", dry_run=True)
+    assert (month.dropped, month.committed) == (1, False)
+
+
+def test_chunks_from_before_the_granularity_was_made_finer_are_not_dropped():
+    table = create(granularity="month", properties={"auto_granularity": "1"})
+    append(table, events(6, days=3))
+    move_granularity(table.session, "month", "day")
+    overwrite(table, EMPTY, start="1970-01-02", end="1970-01-03")
+    assert sorted(row_names_of(check_sound(table.store))) == names(0, 2, 3, 5)
+
+
+def row_names_of(table):
+    return scan(table).to_table().column("name").to_pylist()
 
 
 @pytest.mark.hazard("W7")

@@ -54,19 +54,24 @@ def properties(place: Place, *, given: dict[str, str], removed: Sequence[str]) -
 
 @click.command()
 @common
-@click.argument("name", type=click.Choice(GRANULARITIES))
+@click.argument("name", type=click.Choice((*GRANULARITIES, "auto")))
 def granularity(place: Place, *, name: str) -> None:
     """Set the size of time chunks for the rows to come.
 
-    Segments that exist keep their chunks until `eventlog compact --granularity NAME --run` rewrites
-    them.
+    With auto it follows the data: compaction changes it. Segments that exist keep their chunks
+    until `eventlog compact --granularity NAME --run` rewrites them.
     """
     table = place.open()
-    before = table.refresh().layout.granularity
+    before = table.refresh()
     version = table.set_granularity(name)
-    done = f"time chunks by {name}, before by {before}"
+    done = f"time chunks by {name}, before by {before.layout.granularity}"
+    if name == "auto":
+        done = f"time chunks by {before.layout.granularity}, until another granularity fits better"
+    elif name == before.layout.granularity:
+        done = f"time chunks by {name}, which stays"
     nothing = f"nothing to do: time chunks are by {name}"
-    place.answer(table, version, nothing if name == before else done, committed=name != before)
+    committed = version != before.version
+    place.answer(table, version, done if committed else nothing, committed=committed)
 
 
 @click.command()

@@ -11,6 +11,7 @@ from eventlog.merging.planning.carried import MergeConflict
 from eventlog.merging.planning.merged_settings import (
     SettingChange,
     actions_for,
+    choice_of_granularity,
     settings_of,
     value_of,
 )
@@ -60,6 +61,10 @@ def choose_settings(
         old, new = value_of(target.side.meta, name), value_of(source.side.meta, name)
         change = SettingChange(name, old, new)
         if old == new:
+            continue
+        chosen = choice_of_granularity(name, source.side.meta, target.side.meta)
+        if name in ours and chosen is not None:
+            changes += [change] if chosen == "take" else []
             continue
         if name in ours:
             left_out.append(_left_out(source, target, change, take))
