@@ -130,6 +130,8 @@ def test_a_table_that_is_there_will_do(tmp_path):
     assert done(*words, "--exist-ok").output.startswith("there already:")
     assert json.loads(done(*words, "--exist-ok", "--json").stdout)["version"] == 0
     assert run(*words).exit_code == 3
+    assert run(*words, "--exist-ok", "--granularity", "hour").exit_code == 0  # it follows the data
+    done("granularity", tmp_path / "t", "day")
     answer = run(*words, "--exist-ok", "--granularity", "hour")
     assert (answer.exit_code, "the granularity is day there" in answer.output) == (3, True)
 
