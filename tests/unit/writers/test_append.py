@@ -114,9 +114,20 @@ def test_a_handle_that_is_behind_takes_rows_without_a_column_that_need_not_be_th
     assert append(behind, events(2).select(["at"])) == 2
 
 
-@pytest.mark.parametrize("thing", [None, 5, "text", [1], {"at": [AT]}, object()])
-def test_anything_else_is_refused(thing):
-    with pytest.raises(errors.InvalidInput, match="__arrow_c_stream__"):
+@pytest.mark.parametrize(
+    ("thing", "way"),
+    [
+        (None, "__arrow_c_stream__"),
+        (5, "__arrow_c_stream__"),
+        (object(), "__arrow_c_stream__"),
+        ("text", "dataset\\('text'\\)"),
+        ([1], "pass dicts"),
+        ({"at": [AT]}, "pyarrow.table"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_anything_else_is_refused(thing, way):
+    with pytest.raises(errors.InvalidInput, match=way):
         append(create(), thing)
 
 

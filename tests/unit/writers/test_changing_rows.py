@@ -544,7 +544,7 @@ def test_a_required_column_is_not_set_to_null(where):
         (source((2, 1.0)).set_column(1, "name", [[5]]), {}, "name"),
         (source((2, 1.0)).set_column(2, "value", [["x"]]), {}, "value"),
         (source((2, 1.0)).set_column(0, "at", [pa.nulls(1, SCHEMA.field("at").type)]), {}, "at"),
-        ("rows", {}, "cannot read rows"),
+        ("rows", {}, "is a path and no rows"),
     ],
 )  # fmt: skip
 def test_wrong_sources_are_refused(table, rows, options, match):
