@@ -9,6 +9,7 @@ from eventlog import Snapshot, Table
 from eventlog.arguments import opened
 from eventlog.errors import InvalidInput
 from eventlog.query.moments import Moment
+from eventlog.session.tags import VersionOrName
 from eventlog.state.small.holds import check_kept
 from eventlog.store.location import open_store
 
@@ -30,7 +31,7 @@ def table_at(
 
 
 def kept_snapshot(
-    t: Table, version: int | None = None, timestamp: Moment | None = None
+    t: Table, version: VersionOrName | None = None, timestamp: Moment | None = None
 ) -> Snapshot:
     """Return `Table.snapshot` of a version whose rows can still be read.
 

@@ -34,6 +34,7 @@ from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import RowStream, first_rows, needed
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER, ScanPlan, project
 from eventlog.store.port import ObjectStore
@@ -354,7 +355,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
     t: Table | str | os.PathLike[str],
     columns: Sequence[str] | None = None,
     where: Where | None = None,
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     limit: int | None = None,
@@ -372,7 +373,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
         columns: names of the columns to read, in this order; all if None; may be empty.
         where: SQL text or a pyarrow expression that selects rows. An expression that casts to
             floats, tests floats against a list or compares with NaN reads every segment.
-        version: the version to read; the newest if neither this nor `timestamp` is given.
+        version: the version to read, or the name of a tag; the newest if neither this nor
+            `timestamp` is given.
         timestamp: the time whose version to read; see `Table.snapshot`.
         limit: the number of the first rows to read, in the order of a scan; all if None. Few more
             segments are read than have them.
@@ -403,7 +405,7 @@ def scan(  # noqa: PLR0913 - the parts of one query
 def count(
     t: Table | str | os.PathLike[str],
     where: Where | None = None,
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,

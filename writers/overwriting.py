@@ -22,6 +22,7 @@ from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.records import Transaction
 from eventlog.query.moments import Moment, to_ms
 from eventlog.query.predicate import Where
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
@@ -61,7 +62,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     end: Moment | None = None,
     where: Where | None = None,
     isolation: Isolation = "snapshot",
-    read_version: int | None = None,
+    read_version: VersionOrName | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -212,7 +213,7 @@ def commit_renewed(t: Table, transaction: Transaction, *, exact: bool) -> int:
     return commit_staged(t.session, transaction)
 
 
-def read_at(t: Table, version: int | None) -> Snapshot:
+def read_at(t: Table, version: VersionOrName | None) -> Snapshot:
     """Return the version that rows were computed from; the newest that is known if None.
 
     Raises:

@@ -59,13 +59,18 @@ from eventlog.model.entries import Granularity, Segment
 from eventlog.model.properties import setting
 from eventlog.model.records import Leaf
 from eventlog.model.schema import check_timeless, stored_time_column
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.fitting import Fit, fit_of, follows_data, may_be_coarser, may_be_finer
 
 Interval = tuple[int, int]
 
 
 def plan(
-    t: Table, policy: Policy | None = None, *, version: int | None = None, now_ms: int | None = None
+    t: Table,
+    policy: Policy | None = None,
+    *,
+    version: VersionOrName | None = None,
+    now_ms: int | None = None,
 ) -> Plan:
     """Return what to compact. Never writes.
 
@@ -180,7 +185,7 @@ def _of_slices(snapshot: Snapshot, policy: Policy, now_ms: int | None) -> Plan:
 
 
 def examine(
-    t: Table, policy: Policy | None = None, *, version: int | None = None
+    t: Table, policy: Policy | None = None, *, version: VersionOrName | None = None
 ) -> ChunkReport | SliceReport:
     """Return the verdicts on all chunks of a version, or on all slices of a keyed table.
 
@@ -224,7 +229,7 @@ def _slice_report(snapshot: Snapshot, policy: Policy) -> SliceReport:
 
 
 def explain(
-    t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
+    t: Table, chunk: str, policy: Policy | None = None, *, version: VersionOrName | None = None
 ) -> ChunkVerdict:
     """Return the verdict on one chunk at a version, independent of the records of other chunks.
 
@@ -265,7 +270,7 @@ def explain(
 
 
 def explain_slices(
-    t: Table, chunk: str, policy: Policy | None = None, *, version: int | None = None
+    t: Table, chunk: str, policy: Policy | None = None, *, version: VersionOrName | None = None
 ) -> tuple[SliceVerdict, ...]:
     """Return the verdicts on the slices of one chunk of a keyed table, at a version, by bucket.
 

@@ -10,14 +10,32 @@ import click
 
 from eventlog import Table
 from eventlog.cli import terminal
+from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
+from eventlog.session.tags import VersionOrName, parse_version
 from eventlog.store.location import open_store
 from eventlog.store.parallel import DriverName
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+class VersionType(click.ParamType):  # type: ignore[type-arg] # not generic in older releases
+    """The number of a version, or the name of a tag."""
+
+    name = "version"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> VersionOrName:
+        """Return the number, or the name as it is."""
+        try:
+            return value if isinstance(value, int) else parse_version(value)
+        except InvalidInput as error:
+            self.fail(error.message, param, ctx)
+
+
 at_version = click.option(
-    "--version", type=click.IntRange(min=0), help="The version to use; by default the newest."
+    "--version", type=VersionType(), help="The version or tag to use; by default the newest."
 )
 at_timestamp = click.option(
     "--timestamp",

@@ -35,6 +35,7 @@ from eventlog.publishing.iceberg.iceberg_audit import audit_iceberg
 from eventlog.recovery import fallback
 from eventlog.recovery.links import Links, past_links
 from eventlog.session.session import Session
+from eventlog.session.tags import VersionOrName, version_number
 from eventlog.state.small import timing
 from eventlog.state.small.holds import check_kept
 from eventlog.store.parallel import DriverName, executors_of
@@ -70,8 +71,8 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
     objects: bool = True,
     checksums: bool = False,
     keys: bool = False,
-    start: int | None = None,
-    version: int | None = None,
+    start: VersionOrName | None = None,
+    version: VersionOrName | None = None,
     repair: bool = False,
     driver: DriverName = "local",
     progress: Progress | None = None,
@@ -89,7 +90,7 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
             its base, lies in its bucket, in order and within the statistics, and stands in one time
             chunk only; implies `objects`. The memory does not depend on the size of the table.
         start: trust the key frame of this version and fold from there; from version 0 if None.
-        version: check the segments of this version; of the newest if None.
+        version: check the segments of this version, or of that of a tag; of the newest if None.
         repair: write missing key frames, and one for the newest version if readers would otherwise
             have to skip a damaged one. Nothing is ever overwritten or deleted.
         driver: `spark`: the executors of the active session read the segments for `checksums`.
@@ -107,11 +108,11 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
     read = _segment_reader(driver) if checksums else None
     links: Links = {}
     store = past_links(table.store, links)
-    listed = _listed(store, links)
-    _check_folded(start, version)
+    listed, session = _listed(store, links), Session(store, table.clock)
+    begin, wanted = _folded_range(session, start, version)
     progress, findings = progress or (lambda *_: None), Findings()
-    wanted = listed.head if version is None else version
-    walk = _walked(store, listed, findings, start=start, version=wanted, progress=progress)
+    wanted = listed.head if wanted is None else wanted
+    walk = _walked(store, listed, findings, start=begin, version=wanted, progress=progress)
     frames = _frame_counts(walk)  # before any repair
     columns = _key_columns(store, walk, findings) if keys else None
     segments = _Segments()
@@ -119,17 +120,25 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
         segments = _check_segments(
             store, walk, wanted, findings, columns=columns, read=read, progress=progress
         )
-    _check_publications(Session(store, table.clock), walk, findings, wanted=objects)
+    _check_publications(session, walk, findings, wanted=objects)
     _check_time(store, walk, findings, table.clock)
     _report_links(links, findings)
     repairs = repair_frames(walk, findings, table.clock) if repair else ()
-    return _report(walk, findings, repairs, start=start or 0, frames=frames, segments=segments)
+    return _report(walk, findings, repairs, start=begin or 0, frames=frames, segments=segments)
 
 
-def _check_folded(start: int | None, version: int | None) -> None:
-    """Check that the fold from `start` on comes to `version`. Raises: InvalidInput."""
-    if version is not None and version < (start or 0):
-        raise InvalidInput(f"version {version} is before version {start}, where the fold starts")
+def _folded_range(
+    session: Session, start: VersionOrName | None, version: VersionOrName | None
+) -> tuple[int | None, int | None]:
+    """Return the numbers of both versions. Raises: InvalidInput, if the fold does not come so far.
+
+    Only names of tags are looked up: the newest version may be damaged.
+    """
+    first = None if start is None else version_number(session, start, "start")
+    wanted = None if version is None else version_number(session, version)
+    if wanted is not None and wanted < (first or 0):
+        raise InvalidInput(f"version {wanted} is before version {first}, where the fold starts")
+    return first, wanted
 
 
 def _report_links(links: Links, findings: Findings) -> None:

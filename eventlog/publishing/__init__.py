@@ -17,6 +17,8 @@ from eventlog.publishing.delta.delta_removal import unpublish_delta
 from eventlog.publishing.following import FORMATS, StandingPublisher, publications
 from eventlog.publishing.iceberg.iceberg_removal import unpublish_iceberg
 from eventlog.publishing.publication import Publication
+from eventlog.session.session import Session
+from eventlog.session.tags import VersionOrName, version_number
 from eventlog.store.parallel import DriverName, executors_of
 from eventlog.table.table import Table
 
@@ -27,8 +29,8 @@ def publish(
     table: Table | str | os.PathLike[str],
     format: str,  # noqa: A002 - the word of users
     *,
-    version: int | None = None,
-    first: int | None = None,
+    version: VersionOrName | None = None,
+    first: VersionOrName | None = None,
     format_version: int | None = None,
     scheme: str | None = None,
     driver: DriverName = "local",
@@ -42,7 +44,7 @@ def publish(
     Args:
         table: the table, or its URI.
         format: `delta` or `iceberg`.
-        version: the last version to publish; the newest if None.
+        version: the last version to publish, or the name of a tag; the newest if None.
         first: where a new publication begins; at the oldest version that vacuum keeps if None.
         format_version: of Iceberg, 2 or 3; None: as it was published before, else 2.
         scheme: of Iceberg's URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was
@@ -67,10 +69,10 @@ def publish(
         VersionVacuumed: `first` is below the horizon.
     """
     choice(format, "format", FORMATS)
-    last = None if version is None else whole(version, "version", high=keys.MAX_VERSION)
-    begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
     executors = executors_of(driver)
     session = _opened(table, storage_options).session
+    last = _numbered(session, version, "version")
+    begin = _numbered(session, first, "first")
     publisher = StandingPublisher(
         session,
         format,
@@ -86,7 +88,7 @@ def follow(
     table: Table | str | os.PathLike[str],
     format: str,  # noqa: A002
     *,
-    first: int | None = None,
+    first: VersionOrName | None = None,
     every_s: float = 1.5,
     format_version: int | None = None,
     scheme: str | None = None,
@@ -120,11 +122,11 @@ def follow(
         VersionNotReplicated: this copy lacks a version.
     """
     choice(format, "format", FORMATS)
-    begin = None if first is None else whole(first, "first", high=keys.MAX_VERSION)
     if not isinstance(every_s, int | float) or not 0.1 <= every_s <= 86_400:
         raise InvalidInput(f"every_s is {every_s!r}: give the seconds, 0.1 to 86,400")
     executors = executors_of(driver)
     session = _opened(table, storage_options).session
+    begin = _numbered(session, first, "first")
     options = {"scheme": scheme, "format_version": format_version, "executors": executors}
     return publications(session, format, begin, every_s, **options)
 
@@ -162,3 +164,9 @@ def _opened(
     table: Table | str | os.PathLike[str], storage_options: Mapping[str, str] | None
 ) -> Table:
     return table if isinstance(table, Table) else Table.open(table, storage_options)
+
+
+def _numbered(session: Session, version: VersionOrName | None, name: str) -> int | None:
+    if version is None:
+        return None
+    return whole(version_number(session, version, name), name, high=keys.MAX_VERSION)

@@ -13,7 +13,7 @@ from eventlog.store.port import ObjectStore
 
 # The owner of every branch's pin: everyone who may delete the branch may remove it.
 OWNER = "eventlog branch"
-_PIN = "branch:"
+PREFIX = "branch:"  # of the names of these pins
 
 
 def pin_name(store: ObjectStore, name: str) -> str:
@@ -27,7 +27,7 @@ def pin_name(store: ObjectStore, name: str) -> str:
         name: of the branch.
     """
     above = [fork.name for fork in reversed(store.forks)]
-    return _PIN + "/".join([*above, name])
+    return PREFIX + "/".join([*above, name])
 
 
 def is_pinned(fork: Fork, pin: Pin | None) -> bool:

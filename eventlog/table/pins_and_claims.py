@@ -21,6 +21,7 @@ from eventlog.model.records import Claim
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.branch_pins import OWNER, branch_of
 from eventlog.session.session import Session
+from eventlog.session.tags import TAG_OWNER, check_tag_name, tag_versions
 from eventlog.session.writer_name import writer_name
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
@@ -49,13 +50,15 @@ def pin(
         session.verify(WINDOW_S)
         return known.version
     if known is not None:
-        raise CommitConflict(
-            f"pin {name!r} is held by {known.owner} on version {known.version}: unpin it, "
-            "or choose another name",
-            table=session.uri,
+        held = (
+            f"tag {name!r} names version {known.version}: untag it"
+            if known.owner == TAG_OWNER
+            else f"pin {name!r} is held by {known.owner} on version {known.version}: unpin it"
         )
+        raise CommitConflict(f"{held}, or choose another name", table=session.uri)
+    operation = "tag" if pin_owner == TAG_OWNER else "pin"
     try:
-        session.commit(session.transaction("pin", [SetPin(name, wanted, pin_owner)]))
+        session.commit(session.transaction(operation, [SetPin(name, wanted, pin_owner)]))
     except CommitConflict:
         newest = session.refresh()
         holds.check_kept(newest.meta, newest.version, wanted, session.uri, held=oldest)
@@ -78,6 +81,11 @@ def unpin(session: Session, name: str, *, owner: str | None = None) -> None:
             f"It protects no branch of this table: break_pin ({broken}) removes it",
             table=session.uri,
         )
+    if pin.owner == TAG_OWNER != pin_owner:
+        raise CommitConflict(
+            f"{name!r} is a tag, which `untag` removes ({command('untag', session.uri, name)})",
+            table=session.uri,
+        )
     if pin.owner != pin_owner:
         raise CommitConflict(
             f"pin {name!r} belongs to {pin.owner!r}, not to {pin_owner!r}: break_pin "
@@ -91,6 +99,23 @@ def break_pin(session: Session, name: str) -> None:
     """See `Table.break_pin`."""
     pin = holds.pin_of(session.refresh().meta, name)
     session.commit(session.transaction("break", [Break("pin", name, pin.token)]))
+
+
+def set_tag(session: Session, name: str, version: int | None = None) -> int:
+    """See `Table.tag`."""
+    check_tag_name(name)
+    return pin(session, name, version, owner=TAG_OWNER)
+
+
+def remove_tag(session: Session, name: str) -> None:
+    """See `Table.untag`."""
+    meta = session.refresh().meta
+    tags = tag_versions(meta)
+    if text(name, "a tag's name") not in tags:
+        known = ", ".join(repr(n) for n in list(tags)[:10]) or "none"
+        raise InvalidInput(f"there is no tag {name!r}; tags: {known}")
+    unpinned = Unpin(name, TAG_OWNER, meta.pins[name].token)
+    session.commit(session.transaction("untag", [unpinned]))
 
 
 def claim_action(

@@ -35,6 +35,7 @@ from eventlog.query.moments import Moment, to_ms
 from eventlog.query.predicate import Where
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
 from eventlog.session.session import Session
+from eventlog.session.tags import VersionOrName, tag_versions, version_number
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
@@ -237,7 +238,7 @@ class Table(Described):
         end: Moment | None = None,
         where: Where | None = None,
         isolation: Isolation = "snapshot",
-        read_version: int | None = None,
+        read_version: VersionOrName | None = None,
         app_id: str | None = None,
         app_seq: int | None = None,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -352,7 +353,7 @@ class Table(Described):
         self,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        version: int | None = None,
+        version: VersionOrName | None = None,
         timestamp: Moment | None = None,
         *,
         limit: int | None = None,
@@ -390,7 +391,7 @@ class Table(Described):
     def count(
         self,
         where: Where | None = None,
-        version: int | None = None,
+        version: VersionOrName | None = None,
         timestamp: Moment | None = None,
         *,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -402,8 +403,8 @@ class Table(Described):
 
     def changes(
         self,
-        start: int,
-        end: int | None = None,
+        start: VersionOrName,
+        end: VersionOrName | None = None,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         *,
@@ -425,11 +426,14 @@ class Table(Described):
             memory_bytes=memory_bytes,
         )
 
-    def snapshot(self, version: int | None = None, timestamp: Moment | None = None) -> Snapshot:
+    def snapshot(
+        self, version: VersionOrName | None = None, timestamp: Moment | None = None
+    ) -> Snapshot:
         """Return the table at its newest version, at `version`, or as it was at `timestamp`.
 
         Args:
-            version: 0 or more.
+            version: 0 or more, or the name of a tag or pin, which is looked up in the newest
+                version. So is every version that a method takes.
             timestamp: selects the newest version committed at or before it; for the accepted forms
                 see `eventlog.query.moments.to_ms`.
 
@@ -441,13 +445,13 @@ class Table(Described):
         """
         if version is not None and timestamp is not None:
             raise InvalidInput("give a version or a timestamp, not both")
-        if version is None and timestamp is None:
-            return self.refresh()
         try:
+            if version is not None:
+                return self.session.snapshot(version_number(self.session, version))
             if timestamp is not None:
                 time_ms = to_ms(timestamp)
                 return history.snapshot_at(self.session.log, self.refresh(), time_ms)
-            return self.session.snapshot(whole(version, "version"))
+            return self.refresh()
         except VersionNotFound:
             self.verify()
             raise
@@ -462,7 +466,9 @@ class Table(Described):
         """
         return self.session.refresh()
 
-    def history(self, start: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
+    def history(
+        self, start: VersionOrName | None = None, limit: int | None = None
+    ) -> Iterator[HistoryEntry]:
         """Yield the versions, newest first.
 
         Args:
@@ -475,11 +481,13 @@ class Table(Described):
             VersionNotFound: there is no version `start`.
         """
         most = None if limit is None else whole(limit, "limit")
-        first = None if start is None else whole(start, "start", high=keys.MAX_VERSION)
+        first = None if start is None else version_number(self.session, start, "start")
+        if first is not None:
+            first = whole(first, "start", high=keys.MAX_VERSION)
         top = self.refresh().version if first is None else first
         return history.history(self.session.log, top, most, self.session.head().meta.clock)
 
-    def diff(self, a: int, b: int) -> diff.Diff:
+    def diff(self, a: VersionOrName, b: VersionOrName) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.
 
         Also what changed of the columns, in words.
@@ -562,16 +570,16 @@ class Table(Described):
 
     @overload
     def restore(
-        self, version: int, *, forget_units: bool = False, dry_run: Literal[False] = False
+        self, version: VersionOrName, *, forget_units: bool = False, dry_run: Literal[False] = False
     ) -> int: ...
 
     @overload
     def restore(
-        self, version: int, *, forget_units: bool = False, dry_run: Literal[True]
+        self, version: VersionOrName, *, forget_units: bool = False, dry_run: Literal[True]
     ) -> RestorePlan: ...
 
     def restore(
-        self, version: int, *, forget_units: bool = False, dry_run: bool = False
+        self, version: VersionOrName, *, forget_units: bool = False, dry_run: bool = False
     ) -> int | RestorePlan:
         """Make the segments of `version` live again, and return the committed version.
 
@@ -604,7 +612,7 @@ class Table(Described):
             restoration.warn_undone(plan.undone, target.version)
         return committed
 
-    def undone_units(self, version: int) -> tuple[UndoneUnits, ...]:
+    def undone_units(self, version: VersionOrName) -> tuple[UndoneUnits, ...]:
         """Return the units of work that restoring a version undoes, or has undone.
 
         Those that were done since, and do not count in the restored version.
@@ -639,7 +647,9 @@ class Table(Described):
         drops = {segment.id: drop_of(segment) for segment in lost}
         return restoration.commit_drops(self.session, [*drops.values()], text(reason, "a reason"))
 
-    def pin(self, name: str, version: int | None = None, *, owner: str | None = None) -> int:
+    def pin(
+        self, name: str, version: VersionOrName | None = None, *, owner: str | None = None
+    ) -> int:
         """Protect a version from vacuum until `unpin` or `break_pin`, and return the version.
 
         Idempotent: setting the same pin again changes nothing.
@@ -654,7 +664,8 @@ class Table(Described):
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
-        return pins_and_claims.pin(self.session, name, version, owner=owner)
+        wanted = None if version is None else version_number(self.session, version)
+        return pins_and_claims.pin(self.session, name, wanted, owner=owner)
 
     def unpin(self, name: str, *, owner: str | None = None) -> None:
         """Remove a pin that `owner` set.
@@ -679,7 +690,40 @@ class Table(Described):
         """
         pins_and_claims.break_pin(self.session, name)
 
-    def branch(self, name: str, at: int | None = None) -> Table:
+    def tag(self, name: str, version: VersionOrName | None = None) -> int:
+        """Name a version, and return the version.
+
+        The name is accepted wherever a version is, and protects it from vacuum, as a pin does,
+        until `untag`. It has no owner. Idempotent: setting the same tag again changes nothing.
+
+        Args:
+            name: 1 to 255 characters without spaces, `@` and `/`; no number and no time, and not
+                beginning with `-` or `branch:`.
+            version: at or above the horizon; the newest if None.
+
+        Raises:
+            CommitConflict: the name is taken.
+            InvalidInput: no tag may have this name.
+            VersionNotFound: there is no such version.
+            VersionVacuumed: the version is below the horizon.
+        """
+        wanted = None if version is None else version_number(self.session, version)
+        return pins_and_claims.set_tag(self.session, name, wanted)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag, whoever set it.
+
+        Raises:
+            CommitConflict: it was removed in the meantime, or replaced by another of its name.
+            InvalidInput: there is no such tag.
+        """
+        pins_and_claims.remove_tag(self.session, name)
+
+    def tags(self) -> Mapping[str, int]:
+        """Return the versions of the tags, by name."""
+        return tag_versions(self.refresh().meta)
+
+    def branch(self, name: str, at: VersionOrName | None = None) -> Table:
         """Make a branch, and return a handle to it. Nothing is copied.
 
         A branch is a table that begins as this one at a version, and goes on with commits of its
@@ -701,7 +745,8 @@ class Table(Described):
             VersionVacuumed: the version is below the horizon, or below those that this branch
                 holds.
         """
-        return Table(making.make(self.session, name, at), self.clock)
+        start = None if at is None else version_number(self.session, at, "at")
+        return Table(making.make(self.session, name, start), self.clock)
 
     def branches(self) -> list[Branch]:
         """Return the branches, by name, and the remains that interrupted programs left of others.

@@ -51,6 +51,7 @@ from eventlog.segments.batches import (
 )
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS, Reading, ahead_of
 from eventlog.segments.vectors import VectorReader
+from eventlog.session.tags import VersionOrName, version_number
 from eventlog.staging.external_sort import sort_on_disk, whole_keys
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
@@ -348,8 +349,8 @@ class Changes(RowStream):
 
 def changes(  # noqa: PLR0913 - the parts of one question
     t: Table | str | os.PathLike[str],
-    start: int,
-    end: int | None = None,
+    start: VersionOrName,
+    end: VersionOrName | None = None,
     columns: Sequence[str] | None = None,
     where: Where | None = None,
     *,
@@ -401,19 +402,23 @@ def changes(  # noqa: PLR0913 - the parts of one question
     asked = change_planning.change_question(last.state, columns, where, overflow)
     versions = change_planning.read_versions(t, first, last.version)
     clock = last.meta.clock
-    plan = change_planning.plan_changes(start, last.version, versions, t.snapshot, asked, clock)
+    plan = change_planning.plan_changes(
+        first.version, last.version, versions, t.snapshot, asked, clock
+    )
     return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
 
 
-def changed_range(t: Table, start: int, end: int | None) -> tuple[Snapshot, Snapshot]:
+def changed_range(
+    t: Table, start: VersionOrName, end: VersionOrName | None
+) -> tuple[Snapshot, Snapshot]:
     """Return the versions that changes lie between; see `changes` for the arguments.
 
     Raises:
         InvalidInput: one is no number of a version, or the end is before the start.
         VersionNotFound, VersionVacuumed: see `changes`.
     """
-    start = whole(start, "start", 0)
-    last = kept_snapshot(t, None if end is None else whole(end, "end", 0))
+    start = version_number(t.session, start, "start")
+    last = kept_snapshot(t, None if end is None else version_number(t.session, end, "end"))
     if start > last.version:
         raise InvalidInput(
             f"there are no changes after version {start} up to version {last.version}: the end is "

@@ -21,6 +21,7 @@ from eventlog.model.entries import ColumnType, Schema
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.pinned import kept_snapshot, table_at
+from eventlog.session.tags import VersionOrName
 from eventlog.state.scan import ScanPlan
 from eventlog.store.branching.roots import root_of
 
@@ -45,7 +46,7 @@ class DataFile:
 def files(
     t: Table | str | os.PathLike[str],
     where: Where | None = None,
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -59,7 +60,8 @@ def files(
         t: the table, or its root; see `scan`.
         where: leave out files that have no row that passes. The others have rows that do not pass,
             too.
-        version: the version; the newest if neither this nor `timestamp` is given.
+        version: the version, or the name of a tag; the newest if neither this nor `timestamp` is
+            given.
         timestamp: the time whose version to read; see `Table.snapshot`.
         storage_options: with a root: see `eventlog.store.options`.
 

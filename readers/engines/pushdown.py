@@ -13,12 +13,13 @@ from eventlog.readers.pinned import kept_snapshot, table_at
 from eventlog.readers.row_stream import needed
 from eventlog.readers.scanner import PinnedVersion
 from eventlog.segments.fragments import ahead_of
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 
 
 def dataset(
     t: Table | str | os.PathLike[str],
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -34,7 +35,8 @@ def dataset(
 
     Args:
         t: the table, or its root; see `scan`.
-        version: the version to read; the newest if neither this nor `timestamp` is given.
+        version: the version to read, or the name of a tag; the newest if neither this nor
+            `timestamp` is given.
         timestamp: the time whose version to read; see `Table.snapshot`.
         memory_bytes: about how many bytes of Arrow data a scanner may hold, or all fragments
             together.
@@ -56,7 +58,7 @@ def dataset(
 
 def lazy(
     t: Table | str | os.PathLike[str],
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,

@@ -54,6 +54,7 @@ from eventlog.readers.spark.table_functions import register_functions
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.readers.spark.workers import explained, has_data_sources, prepare_workers
 from eventlog.segments.segment_object import check_sizes
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
 from eventlog.store.location import open_store
@@ -66,7 +67,7 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     uri: str,
     columns: Sequence[str] | None = None,
     where: Where | None = None,
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     overflow: str = "error",
@@ -126,8 +127,8 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
 def read_changes(  # noqa: PLR0913, PLR0917 - the same question as in readers.changes
     spark: SparkSession,
     uri: str,
-    start: int,
-    end: int | None = None,
+    start: VersionOrName,
+    end: VersionOrName | None = None,
     columns: Sequence[str] | None = None,
     where: str | None = None,
     *,
@@ -185,7 +186,7 @@ def choose_engine(  # noqa: PLR0917 - the same query as in read
     uri: str,
     columns: Sequence[str] | None = None,
     where: Where | None = None,
-    version: int | None = None,
+    version: VersionOrName | None = None,
     timestamp: Moment | None = None,
     *,
     branch: str | None = None,

@@ -36,6 +36,7 @@ from eventlog.readers.spark.spark_options import SparkOptions
 from eventlog.readers.spark.types import declared
 from eventlog.segments.batches import retyped
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
+from eventlog.session.tags import version_number
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import project
 from eventlog.store.location import open_store
@@ -155,7 +156,8 @@ def _first(given: SparkOptions, table: Table, last: Snapshot) -> int:
     """Return the first version whose changes are read."""
     timestamp = given.named.get("startingTimestamp")
     if timestamp is None:
-        return given.whole("startingVersion", 1) or 1
+        start = given.version("startingVersion")
+        return 1 if start is None else version_number(table.session, start) or 1
     try:
         return history.checked_version_at(table.session.log, last, to_ms(timestamp) - 1) + 1
     except VersionNotFound:

@@ -230,9 +230,9 @@ def open_snapshot(given: SparkOptions, pinned: Pinned | None) -> Snapshot:
         return table.session.head()
     table.session.log.table = given.named.get("tableId")
     if given.reads_changes:
-        last, when = given.whole("endingVersion"), given.named.get("endingTimestamp")
+        last, when = given.version("endingVersion"), given.named.get("endingTimestamp")
         return kept_snapshot(table, last, when)
-    version, read_version = given.whole("version"), given.whole(READ_VERSION)
+    version, read_version = given.version("version"), given.version(READ_VERSION)
     if version is not None and read_version is not None:
         raise InvalidInput("give option version or readVersion, not both")
     version = read_version if version is None else version

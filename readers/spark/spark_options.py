@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from eventlog.arguments import parse_names
 from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
+from eventlog.session.tags import VersionOrName, parse_version
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 
 SEGMENTS = "segmentColumns"  # of reads of a version
@@ -103,6 +104,18 @@ class SparkOptions:
                 f"option {name} must be a whole number from {low}, not {text[:40]!r}"
             )
         return int(text)
+
+    def version(self, name: str) -> VersionOrName | None:
+        """Return an option that is the number of a version, or the name of a tag.
+
+        Raises:
+            InvalidInput: it is neither.
+        """
+        given = self.named.get(name)
+        try:
+            return None if given is None else parse_version(given)
+        except InvalidInput as error:
+            raise InvalidInput(f"option {name}: {error.message}") from None
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return an option that is true or false.

@@ -225,7 +225,7 @@ def test_null_lists_of_structs_are_empty_lists_in_pyiceberg_alone(tmp_path):
 def test_tags_name_versions(tmp_path):
     table = create(LocalStore(str(tmp_path)))
     append(table, events(3))
-    table.pin("report-2013", 1)
+    table.tag("report-2013", 1)
     append(table, events(3, day=1, first=3))
     done = publish(table)
     newest = StaticTable.from_metadata(metadata_path(table, done.last))

@@ -121,10 +121,15 @@ def test_batch_reads_and_streams_have_the_changes(local_uri, keyed):
     newest = table.session.head().version
     assert counted(read(local_uri)) == expected(table, 0)
     assert counted(read(local_uri, targetBytes="1")) == expected(table, 0)
-    some = read(local_uri, startingVersion="4", endingVersion=str(newest - 1), where="n > 1")
-    assert counted(some) == expected(table, 3, newest - 1, "n > 1")
+    table.tag("fourth", 4)
+    table.tag("last", newest - 1)
+    for first, last in (("4", str(newest - 1)), ("fourth", "last")):
+        some = read(local_uri, startingVersion=first, endingVersion=last, where="n > 1")
+        assert counted(some) == expected(table, 3, newest - 1, "n > 1")
     narrow = read(local_uri, columns="id", where="n > 1", targetBytes="1")
     assert counted(narrow) == expected(table, 0, where="n > 1", columns=["id"])
+    named = Stream(local_uri, startingVersion="fourth")
+    assert counted(named.drain()) == expected(table, 3)
     stream = Stream(local_uri, startingVersion="0", maxVersionsPerTrigger="2")
     assert counted(stream.drain()) == expected(table, 0)
     assert len(stream.ends) > 2

@@ -189,6 +189,8 @@ def test_columns_that_were_changed_are_found_by_id(spark, table):
     assert read().columns == ["id", "ts", "title"]
     assert read(version=1).columns == SCHEMA.names
     assert read(version=1, engine="jvm").count() == 30
+    table.tag("first", 1)
+    assert read(version="first").columns == SCHEMA.names
 
 
 @pytest.mark.data_source

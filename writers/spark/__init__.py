@@ -27,6 +27,7 @@ from eventlog.query.moments import Moment
 from eventlog.readers.spark.spark_options import located
 from eventlog.readers.spark.types import arrow_schema
 from eventlog.readers.spark.workers import explained, prepare_workers
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.incoming.streams import spelled
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
@@ -416,7 +417,7 @@ def overwrite(  # noqa: PLR0913 - the public API
     start: Moment | None = None,
     end: Moment | None = None,
     isolation: Isolation = "snapshot",
-    read_version: int | None = None,
+    read_version: VersionOrName | None = None,
     time_column: str | None = None,
     granularity: str | None = None,
     order_by: str | Sequence[str] | None = None,

@@ -32,6 +32,7 @@ from eventlog.model.records import App, Transaction
 from eventlog.model.schema import to_arrow
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import parse_predicate
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.fitting import coarsest_for_first_rows
 from eventlog.staging.incoming.streams import spelled
@@ -100,7 +101,7 @@ class Replacement:
     start: Moment | None = None
     end: Moment | None = None
     isolation: str = "snapshot"
-    read_version: int | None = None
+    read_version: VersionOrName | None = None
 
     def __post_init__(self) -> None:
         choice(self.isolation, "isolation", ("snapshot", "serializable"))

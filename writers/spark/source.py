@@ -180,5 +180,5 @@ def _replacement(given: SparkOptions) -> Replacement:
         start=given.named.get("start"),
         end=given.named.get("end"),
         isolation=given.named.get("isolation", "snapshot"),
-        read_version=given.whole(READ_VERSION),
+        read_version=given.version(READ_VERSION),
     )

@@ -17,6 +17,7 @@ from eventlog.cli.verbs import (
     tables,
     upkeep,
     vacuum,
+    versions,
 )
 from eventlog.cli.verbs.engines import publishing, sql
 
@@ -24,7 +25,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Rows": (tables.create, *rows.VERBS, *reading.VERBS, *sql.VERBS),
     "Versions": (
         tables.log_, tables.show, tables.ls, tables.diff, upkeep.restore,
-        upkeep.pin, upkeep.unpin, upkeep.pins,
+        upkeep.pin, upkeep.unpin, upkeep.pins, *versions.VERBS,
     ),
     "Columns and settings": settings.VERBS,
     "Upkeep": (

@@ -8,9 +8,10 @@ from __future__ import annotations
 import click
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common
+from eventlog.cli.place import Place, VersionType, common
 from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
+from eventlog.session.tags import VersionOrName
 from eventlog.table.branching.names import Branch
 
 
@@ -19,11 +20,11 @@ from eventlog.table.branching.names import Branch
 @click.argument("name")
 @click.option(
     "--at",
-    type=click.IntRange(min=0),
+    type=VersionType(),
     help="The version to start from; by default the newest.",
 )
 @click.option("--delete", "deleting", is_flag=True, help="Delete the branch and its rows.")
-def branch(place: Place, *, name: str, at: int | None, deleting: bool) -> None:
+def branch(place: Place, *, name: str, at: VersionOrName | None, deleting: bool) -> None:
     """Create the branch NAME, or delete it.
 
     A branch is a table with its own commits that starts as this one; nothing is copied. Other

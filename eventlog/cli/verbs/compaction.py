@@ -15,7 +15,14 @@ import msgspec
 from eventlog import Table
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, only_with_run, start_driver
+from eventlog.cli.place import (
+    Place,
+    VersionType,
+    common,
+    driver_option,
+    only_with_run,
+    start_driver,
+)
 from eventlog.cli.screen.paging import listing
 from eventlog.compaction.planner.candidates import expected_outputs
 from eventlog.compaction.planner.planning import (
@@ -40,6 +47,7 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.entries import GRANULARITIES, ChunkState
 from eventlog.quantities import count_text, size_text
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.fitting import Fit
 from eventlog.store.parallel import DriverName
 
@@ -51,7 +59,7 @@ _SHOWN_CHUNKS = 3  # of a task; further chunks are only counted
 _SHOWN_CLAIMS = 3  # of other writers that blocked tasks
 
 at_version = click.option(
-    "--at", "--version", "version", type=click.IntRange(min=0), metavar="VERSION",
+    "--at", "--version", "version", type=VersionType(), metavar="VERSION",
     help="Plan as of this version; default: the newest.",
 )  # fmt: skip
 
@@ -136,7 +144,7 @@ def compact(
     place: Place,
     *,
     policy: Policy,
-    version: int | None,
+    version: VersionOrName | None,
     run: bool,
     chunk: str | None,
     driver: DriverName,
@@ -173,7 +181,7 @@ def compact(
 @policy_options
 @at_version
 @listing
-def chunks(place: Place, *, policy: Policy, version: int | None) -> None:
+def chunks(place: Place, *, policy: Policy, version: VersionOrName | None) -> None:
     """List the time chunks as compaction sees them.
 
     These are their segments by size, and its verdict on each. For a keyed table, show the slices:

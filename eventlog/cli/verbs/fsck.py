@@ -6,13 +6,14 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, start_driver
+from eventlog.cli.place import Place, VersionType, common, driver_option, start_driver
 from eventlog.cli.screen.paging import listing
 from eventlog.clock import SystemClock
 from eventlog.errors import Corrupt
 from eventlog.fsck import check as checks
 from eventlog.fsck.findings import Report
 from eventlog.quantities import count_text, size_text
+from eventlog.session.tags import VersionOrName
 from eventlog.store.parallel import DriverName
 
 
@@ -26,11 +27,11 @@ from eventlog.store.parallel import DriverName
 )
 @click.option("--keys", is_flag=True, help="Also check the keys of a keyed table.")
 @click.option(
-    "--from", "start", type=click.IntRange(min=0), metavar="VERSION",
+    "--from", "start", type=VersionType(), metavar="VERSION",
     help="Trust the key frame of VERSION and fold from there, not from 0.",
 )  # fmt: skip
 @click.option(
-    "--version", type=click.IntRange(min=0),
+    "--version", type=VersionType(),
     help="Check the segments of this version instead of the newest.",
 )  # fmt: skip
 @driver_option("Where --checksums reads: in this process, or on Spark's executors.")
@@ -42,8 +43,8 @@ def fsck(
     log_only: bool,
     checksums: bool,
     keys: bool,
-    start: int | None,
-    version: int | None,
+    start: VersionOrName | None,
+    version: VersionOrName | None,
     driver: DriverName,
     repair: bool,
 ) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.export import FORMATS, cell_text, format_named, limited, write_rows
-from eventlog.cli.place import Place, at_timestamp, at_version, common
+from eventlog.cli.place import Place, VersionType, at_timestamp, at_version, common
 from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
@@ -23,6 +23,7 @@ from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
 from eventlog.readers.row_stream import RowStream
 from eventlog.readers.scanner import scan
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import ScanPlan
 from eventlog.table.table import Table
@@ -98,7 +99,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
     columns: str | None,
     where: str | None,
     overflow: str,
-    version: int | None,
+    version: VersionOrName | None,
     timestamp: str | None,
     limit: int | None,
     row_format: str | None,
@@ -139,8 +140,8 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 
 @click.command("changes")
 @common
-@click.argument("start", type=click.IntRange(min=0))
-@click.argument("end", type=click.IntRange(min=0), required=False)
+@click.argument("start", type=VersionType())
+@click.argument("end", type=VersionType(), required=False)
 @_columns
 @click.option("--where", help='SQL: "id = 7"; selects rows before and after each change.')
 @_overflow
@@ -152,8 +153,8 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 def changes_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     *,
-    start: int,
-    end: int | None,
+    start: VersionOrName,
+    end: VersionOrName | None,
     columns: str | None,
     where: str | None,
     overflow: str,

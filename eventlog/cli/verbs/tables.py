@@ -19,7 +19,7 @@ from msgspec import UnsetType
 
 from eventlog.arguments import parse_names
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, at_timestamp, at_version, common, pairs
+from eventlog.cli.place import Place, VersionType, at_timestamp, at_version, common, pairs
 from eventlog.cli.screen.paging import listing
 from eventlog.cli.verbs.settings.column_changes import columns_json, list_checks
 from eventlog.errors import AlreadyExists, InvalidInput
@@ -37,6 +37,7 @@ from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, signed_text, size_text
+from eventlog.session.tags import VersionOrName, version_number
 from eventlog.staging.fitting import follows_data
 from eventlog.table.table import Table
 
@@ -138,9 +139,9 @@ def create(  # noqa: PLR0913 - one argument an option
     help="Number of versions to list.",
 )
 @click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
-@click.option("--start", type=click.IntRange(min=0), help="The version to start at.")
+@click.option("--start", type=VersionType(), help="The version to start at.")
 @listing
-def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> None:
+def log_(place: Place, *, limit: int, all_versions: bool, start: VersionOrName | None) -> None:
     """List the versions, newest first: the history of the table."""
     table = place.open()
     entries = table.history(start, None if all_versions else limit)
@@ -181,10 +182,10 @@ def log_(place: Place, *, limit: int, all_versions: bool, start: int | None) -> 
 
 @click.command()
 @common
-@click.argument("version", type=click.IntRange(min=0), required=False)
+@click.argument("version", type=VersionType(), required=False)
 @at_timestamp
 @listing
-def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
+def show(place: Place, *, version: VersionOrName | None, timestamp: str | None) -> None:
     """Show one version: commit, transactions, changes and state."""
     opened = place.open()
     snapshot = opened.snapshot(version, timestamp)
@@ -222,7 +223,7 @@ def show(place: Place, *, version: int | None, timestamp: str | None) -> None:
 def ls(
     place: Place,
     *,
-    version: int | None,
+    version: VersionOrName | None,
     timestamp: str | None,
     where: str | None,
     only: Sequence[str],
@@ -257,10 +258,10 @@ def ls(
 
 @click.command()
 @common
-@click.argument("a", type=click.IntRange(min=0))
-@click.argument("b", type=click.IntRange(min=0))
+@click.argument("a", type=VersionType())
+@click.argument("b", type=VersionType())
 @listing
-def diff(place: Place, *, a: int, b: int) -> None:
+def diff(place: Place, *, a: VersionOrName, b: VersionOrName) -> None:
     """List the segments added and dropped between versions A and B."""
     table = place.open()
     change = table.diff(a, b)
@@ -268,18 +269,19 @@ def diff(place: Place, *, a: int, b: int) -> None:
         terminal.json_document(
             {
                 "table": table.uri,
-                "from": a,
-                "to": b,
+                "from": version_number(table.session, a),
+                "to": version_number(table.session, b),
                 "schema_changes": change.columns,
                 "added": [_segment_json(segment) for segment in change.added],
                 "dropped": [_segment_json(segment) for segment in change.dropped],
             }
         )
         return
+    splits = max(buckets_split(table.snapshot(v).layout) for v in (a, b))
     for text in change.columns:
         terminal.say(text)
     signed = [("-", s) for s in change.dropped] + [("+", s) for s in change.added]
-    _table_of_segments(signed, splits=buckets_split(table.snapshot(max(a, b)).layout))
+    _table_of_segments(signed, splits=splits)
     terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
 
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, only_with_run, unless_dry
+from eventlog.cli.place import Place, VersionType, common, only_with_run, unless_dry
 from eventlog.cli.screen.paging import listing
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
@@ -23,6 +23,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Claim, Pin, Totals
 from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
+from eventlog.session.tags import VersionOrName
 from eventlog.state.small import timing
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
@@ -34,9 +35,9 @@ _owner = click.option("--owner", help="Owner of the pin; by default this user on
 @click.command()
 @common
 @click.argument("name")
-@click.argument("version", type=click.IntRange(min=0), required=False)
+@click.argument("version", type=VersionType(), required=False)
 @_owner
-def pin(place: Place, *, name: str, version: int | None, owner: str | None) -> None:
+def pin(place: Place, *, name: str, version: VersionOrName | None, owner: str | None) -> None:
     """Protect a version from vacuum with a pin called NAME.
 
     The default of VERSION is the newest one.
@@ -140,14 +141,14 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
 
 @click.command()
 @common
-@click.argument("version", type=click.IntRange(min=0))
+@click.argument("version", type=VersionType())
 @unless_dry
 @click.option(
     "--forget-units",
     is_flag=True,
     help="Let the units of work (app ids and sequences) that are undone be loaded again.",
 )
-def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) -> None:
+def restore(place: Place, *, version: VersionOrName, dry_run: bool, forget_units: bool) -> None:
     """Make the segments of VERSION live again; nothing is copied.
 
     Schema and properties stay as they are. Rows committed in the meantime are a conflict.
@@ -168,7 +169,7 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
                 "table": table.uri,
                 "version": head.version if committed is None else committed,
                 "committed": committed is not None,
-                "restored": version,
+                "restored": target.version,
                 "from": head.version,
                 "adds": len(adds),
                 "drops": drops,
@@ -184,7 +185,7 @@ def restore(place: Place, *, version: int, dry_run: bool, forget_units: bool) ->
         return
     back = Totals(len(adds), sum(add.live_rows for add in adds), sum(add.bytes for add in adds))
     terminal.say(f"from version {head.version}: {terminal.totals_text(head.totals)}")
-    terminal.say(f"back to version {version}: {terminal.totals_text(target.totals)}")
+    terminal.say(f"back to version {target.version}: {terminal.totals_text(target.totals)}")
     terminal.say(f"drops {count_text(drops, 'segment')}, brings back {terminal.totals_text(back)}")
     if again:
         terminal.say(f"exchanges the deleted rows of {count_text(len(again), 'segment')}")

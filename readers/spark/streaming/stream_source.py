@@ -67,6 +67,7 @@ from eventlog.readers.spark.spark_options import (
 from eventlog.readers.spark.streaming import progress
 from eventlog.readers.spark.streaming.progress import BEGINNING, Limits, Offset, Rules
 from eventlog.readers.spark.streaming.tail import StreamTail
+from eventlog.session.tags import version_number
 from eventlog.state import scan
 from eventlog.state.appends import Appends
 from eventlog.store.location import open_store
@@ -185,7 +186,7 @@ class Source:
         self.limits = Limits(
             given.whole("maxVersionsPerTrigger", low=1), given.whole("maxBytesPerTrigger", low=1)
         )
-        self._starting_version = given.whole("startingVersion")
+        self._starting_version = given.version("startingVersion")
         self._schema = schema
         self._pinned = pinned
         self._skip_changes = given.flag("skipChangeCommits", default=False)
@@ -199,7 +200,7 @@ class Source:
     def beginning(self) -> Offset:
         """See `EventLogStreamReader.initialOffset`."""
         head = self.tail.start
-        version = self._starting_version
+        starting = self._starting_version
         timestamp = self.given.named.get("startingTimestamp")
         if timestamp is not None:
             time_ms = to_ms(timestamp) - 1
@@ -209,8 +210,9 @@ class Source:
                 )
             except VersionNotFound:
                 return self.read_to(-1)
-        if version is None:
+        if starting is None:
             return replace(self.read_to(head.version), place=BEGINNING)
+        version = version_number(self.table.session, starting)
         if version > head.version + 1:
             raise InvalidInput(
                 f"option startingVersion is {version}, but the newest version is {head.version}: "

@@ -24,7 +24,7 @@ LINES = {"scan": 1, "changes": 2, "sql": 2}
 COMMITS = {
     "append", "branch", "claims", "clock", "columns", "create", "delete", "drop", "granularity",
     "merge", "merge-rows", "overwrite", "pin", "properties", "replicas", "restore", "split",
-    "unpin", "update", "upsert",
+    "tag", "unpin", "untag", "update", "upsert",
 }  # fmt: skip
 # Calls of these that only list something, by the number of words.
 LISTS = {("claims", 1), ("columns", 1), ("properties", 1), ("replicas", 1)}
@@ -57,7 +57,7 @@ def calls(root):
     copy = root / "copy"
     segment = next(iter(Table.open(t).snapshot().segments())).id
     claim = next(iter(Table.open(t).claims()))
-    lists = ("branches", "pins", "claims", "replicas", "chunks", "ls")
+    lists = ("branches", "pins", "tags", "claims", "replicas", "chunks", "ls")
     return [
         ("create", root / "new", "--schema", "at:timestamp", "--time-column", "at"),
         ("log", t),
@@ -102,6 +102,9 @@ def calls(root):
         ("pin", t, "other"),
         ("pins", t),
         ("unpin", t, "other"),
+        ("tag", t, "report"),
+        ("tags", t),
+        ("untag", t, "report"),
         ("claims", t),
         ("claims", t, "--break", claim, "--silent", 0),
         ("clock", t),
@@ -169,7 +172,7 @@ def test_rows_are_values_a_line_and_all_else_is_one_document(answers):
     rows = [found for verb, words, found in answers if len(words) == LINES.get(verb)]
     assert [len(found) for found in rows] == [2, 0, 2, 2]
     empty = [found for verb, words, found in answers if verb != "scan" and is_empty(words)]
-    assert empty == [[]] * 7
+    assert empty == [[]] * 8
 
 
 @pytest.mark.parametrize("name", ["table", "source", "target", "branch"])

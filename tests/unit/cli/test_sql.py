@@ -89,3 +89,13 @@ def test_a_lost_segment_is_damage_and_no_error_of_the_query(root):
     table = Table.open(root)
     table.store.delete([keys.key_of(scan(table).plan.segments()[0])])
     assert "missing" in asked(root, "SELECT sum(value) FROM t", code=4)
+
+
+def test_a_table_of_a_query_may_be_at_a_tag(root, tmp_path):
+    Table.open(root).tag("first", 1)
+    count = "SELECT count(*) AS n FROM old"
+    assert json.loads(asked(root, count, "--json", "--table", f"old={root}@first")) == {"n": 3}
+    answer = asked(root, "SELECT count(*) AS n FROM t", "--json", "--version", "first")
+    assert json.loads(answer) == {"n": 3}
+    named = Table.create(tmp_path / "t@first", events(1).schema, time_column="at")
+    assert json.loads(asked(root, count, "--json", "--table", f"old={named.uri}")) == {"n": 0}

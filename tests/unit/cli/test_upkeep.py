@@ -344,3 +344,35 @@ def test_counts_below_the_horizon_are_refused_as_their_rows_are(table):
     refused = run("scan", table.uri, "--count", "--version", 1, "--json")
     assert refused.exit_code == 1
     assert json.loads(refused.stderr)["error"]["type"] == "VersionVacuumed"
+
+
+# ------------------------------------------------------------------------------ tags
+
+
+def test_tag_untag_and_tags(table):
+    assert document("tag", table.uri, "audit", "--version", 1) == {
+        "table": table.uri, "version": 3, "committed": True, "name": "audit", "tagged": 1,
+    }  # fmt: skip
+    assert "tag newest names version 3" in done("tag", table.uri, "newest").stdout
+    found = document("tags", table.uri)
+    assert [(tag["name"], tag["tagged"]) for tag in found] == [("audit", 1), ("newest", 3)]
+    header, first, second = done("tags", table.uri).stdout.splitlines()
+    assert header.split() == ["tag", "version", "since"]
+    assert (first.split()[:2], second.split()[:2]) == (["audit", "1"], ["newest", "3"])
+    assert "is removed" in done("untag", table.uri, "audit").stdout
+    assert table.tags() == {"newest": 3}
+
+
+def test_verbs_take_a_tag_for_a_version(table):
+    table.tag("audit", 1)
+    counted = document("scan", table.uri, "--version", "audit", "--count")
+    assert (counted["version"], counted["rows"]) == (1, 2)
+    assert document("show", table.uri, "audit")["version"] == 1
+    assert {document("diff", table.uri, "audit", 2)[end] for end in ("from", "to")} == {1, 2}
+    assert document("restore", table.uri, "audit", "--dry-run")["restored"] == 1
+    assert len(done("changes", table.uri, 0, "audit", "--json").stdout.splitlines()) == 2
+    assert len(document("log", table.uri, "--start", "audit")) == 2
+    refused = run("scan", table.uri, "--version", "unknown")
+    assert refused.exit_code == 1
+    assert "tags: audit (1)" in refused.output
+    assert run("scan", table.uri, "--version", "-1").exit_code == 2

@@ -11,7 +11,14 @@ import click
 import msgspec
 
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, driver_option, only_with_run, start_driver
+from eventlog.cli.place import (
+    Place,
+    VersionType,
+    common,
+    driver_option,
+    only_with_run,
+    start_driver,
+)
 from eventlog.errors import InvalidInput
 from eventlog.publishing import Publication, follow, publish, unpublish
 from eventlog.publishing.following import published
@@ -26,13 +33,11 @@ _MOST_SPANS = 6  # of successive versions that are listed
 @click.command("publish")
 @_format
 @common
-@click.option(
-    "--version", type=click.IntRange(min=0), help="The last version; by default the newest."
-)
+@click.option("--version", type=VersionType(), help="The last version; by default the newest.")
 @click.option(
     "--from",
     "first",
-    type=click.IntRange(min=0),
+    type=VersionType(),
     help="Where a new publication begins; by default at the oldest version that vacuum keeps.",
 )
 @click.option(

@@ -24,20 +24,25 @@ from eventlog.cli.verbs.reading import (
     output_option,
     write_stream,
 )
-from eventlog.errors import InvalidInput, TableNotFound
+from eventlog.errors import InvalidInput, TableNotFound, VersionNotFound
 from eventlog.readers.engines.pushdown import dataset
 from eventlog.readers.row_stream import needed
+from eventlog.session.tags import VersionOrName
 
 _NAME = "t"
 
 
 @dataclass(frozen=True, slots=True)
 class NamedVersion:
-    """A further table of a query: `name=URI`, or `name=URI@version`."""
+    """A further table of a query: `name=URI`, or `name=URI@version`.
+
+    Attributes:
+        uri: the root of the table, or if there is none, `root@tag`.
+    """
 
     name: str
     uri: str
-    version: int | None
+    version: VersionOrName | None
 
 
 def parse_named_version(text: str) -> NamedVersion:
@@ -76,7 +81,7 @@ def sql_(  # noqa: PLR0913 - one parameter per option
     place: Place,
     query: str,
     *,
-    version: int | None,
+    version: VersionOrName | None,
     timestamp: str | None,
     tables: tuple[str, ...],
     limit: int | None,
@@ -112,17 +117,25 @@ VERBS = (sql_,)
 def _dataset(other: NamedVersion, memory_bytes: int, options: Mapping[str, str] | None) -> Any:
     """Return a further table of a query.
 
+    A table whose own root has an @ in it comes before one with a tag.
+
     Raises:
-        TableNotFound: there is none; if it may be meant as a branch, with the URI of that.
+        TableNotFound: there is none.
+        VersionNotFound: there is no such version or tag; if it may be meant as a branch, with the
+            URI of that.
     """
+    given: dict[str, Any] = {"memory_bytes": memory_bytes, "storage_options": options}
     try:
-        return dataset(other.uri, other.version, memory_bytes=memory_bytes, storage_options=options)
-    except TableNotFound as error:
+        return dataset(other.uri, other.version, **given)
+    except TableNotFound:
         root, at, name = other.uri.rpartition("@")
-        if not at or not root or "/" in name:
+        if not at or not root or not name or "/" in name:
             raise
-        raise TableNotFound(
-            f"{error.message}. After @ comes the number of a version; the URI of a branch is "
+    try:
+        return dataset(root, name, **given)
+    except VersionNotFound as error:
+        raise VersionNotFound(
+            f"{error.message}. After @ comes a version or a tag; the URI of a branch is "
             f"{root.rstrip('/')}/_branches/{name}",
             table=error.table,
         ) from None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from eventlog import Table
 from eventlog.arguments import parse_names, shown
 from eventlog.cli import terminal
-from eventlog.cli.place import Place, common, unless_dry
+from eventlog.cli.place import Place, VersionType, common, unless_dry
 from eventlog.cli.terminal import committed
 from eventlog.cli.verbs.rows.adding import done_text, write_files
 from eventlog.cli.verbs.rows.file_options import (
@@ -32,6 +32,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.quantities import count_text, size_text
+from eventlog.session.tags import VersionOrName
 from eventlog.staging.upsert_rows import Missing
 from eventlog.writers.batch import already, check_evolving, make_app, naming_version
 from eventlog.writers.changing.joining import merge
@@ -140,7 +141,7 @@ def update_(
 @click.option("--end", help="Replace the rows before this time: where a time chunk begins.")
 @click.option(
     "--read-version",
-    type=click.IntRange(min=0),
+    type=VersionType(),
     help="The version that the rows were computed from; later rows are kept.",
 )
 @_isolation
@@ -154,7 +155,7 @@ def overwrite_(  # noqa: PLR0913 - one argument an option
     where: str | None,
     start: str | None,
     end: str | None,
-    read_version: int | None,
+    read_version: VersionOrName | None,
     isolation: str,
     dry_run: bool,
     missing: Missing | None,
