@@ -46,6 +46,7 @@ from eventlog.table import checking, evolving, pins_and_claims, restoration, set
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import check_fits, creation, several_rows_of_a_key
+from eventlog.table.inspection.inspector import Inspector
 from eventlog.table.leases import Lease
 from eventlog.table.restoration import RestorePlan, UndoneUnits
 
@@ -465,6 +466,15 @@ class Table(Described):
             TableNotFound: the answer shows that another table is stored under this root now.
         """
         return self.session.refresh()
+
+    @property
+    def inspect(self) -> Inspector:
+        """What the log records, as Arrow tables: `t.inspect.history()`, `.segments()`, ….
+
+        These are `history`, `transactions`, `segments`, `chunks`, `claims`, `pins`, `tags`,
+        `replicas` and `branches`.
+        """
+        return Inspector(self.session, self.snapshot)
 
     def history(
         self, start: VersionOrName | None = None, limit: int | None = None

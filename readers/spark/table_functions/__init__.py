@@ -24,12 +24,11 @@ from pyspark.sql.functions import udtf
 from eventlog.readers.spark.table_functions.analysis import HAS_ANALYSIS
 from eventlog.readers.spark.table_functions.change_function import EventLogChanges
 from eventlog.readers.spark.table_functions.log_functions import (
-    HISTORY,
-    SEGMENTS,
     EventLogHistory,
     EventLogSegments,
 )
 from eventlog.readers.spark.types import to_spark
+from eventlog.table.inspection.columns import HISTORY, SEGMENTS
 
 _registered: WeakSet[SparkSession] = WeakSet()
 

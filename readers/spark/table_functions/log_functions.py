@@ -10,11 +10,6 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-import pyarrow as pa
-from msgspec import UnsetType
-
-from eventlog import Segment
-from eventlog.format import keys
 from eventlog.log.history import HistoryEntry
 from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark.table_functions.analysis import (
@@ -24,42 +19,10 @@ from eventlog.readers.spark.table_functions.analysis import (
     pinned_version,
 )
 from eventlog.readers.spark.types import to_spark
-from eventlog.store.branching.roots import root_of
-from eventlog.store.port import ObjectStore
+from eventlog.table.inspection.columns import HISTORY, SEGMENTS
+from eventlog.table.inspection.inspector import segment_row
 
-HISTORY = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("time", pa.timestamp("us", "UTC")),
-        ("operation", pa.string()),
-        ("writer", pa.string()),
-        *((name, pa.int64()) for name in ("adds", "drops", "rows", "bytes", "transactions")),
-        ("deletes", pa.int64()),
-    ]
-)
-# The attributes of `Segment` that have one value, then others that follow from them.
-_PLAIN = (
-    ("id", pa.string()),
-    ("chunk", pa.string()),
-    ("epoch", pa.int64()),
-    ("version", pa.int64()),
-    ("partition", pa.int64()),
-    ("rows", pa.int64()),
-    ("bytes", pa.int64()),
-    ("checksum", pa.string()),
-    ("schema", pa.int64()),
-)
-_SLICE = pa.struct(
-    [
-        ("kind", pa.string()),
-        *((name, pa.int64()) for name in ("first", "last", "low", "high", "level")),
-        ("ordinal", pa.int64()),
-        ("splits", pa.int64()),
-    ]
-)
-SEGMENTS = pa.schema([*_PLAIN, ("live_rows", pa.int64()), ("slice", _SLICE), ("uri", pa.string())])
 _history_values = attrgetter(*(field.name for field in fields(HistoryEntry)))
-_plain_values = attrgetter(*(name for name, _ in _PLAIN), "live_rows")
 
 
 class EventLogHistory:
@@ -119,14 +82,4 @@ class EventLogSegments:
         table = opened_for(uri, storage, self._analysis)
         snapshot = kept_snapshot(table, pinned_version(self._analysis, version))
         for segment in snapshot.segments():
-            yield _row_of(segment, table.store)
-
-
-def _row_of(segment: Segment, store: ObjectStore) -> tuple[Any, ...]:
-    """Return a segment as a row of `SEGMENTS`."""
-    place = None
-    if not isinstance(segment.slice, UnsetType):
-        values = (getattr(segment.slice, field.name) for field in _SLICE)
-        place = tuple(None if isinstance(one, UnsetType) else one for one in values)
-    key = keys.key_of(segment)
-    return (*_plain_values(segment), place, f"{root_of(store, key)}/{key}")
+            yield segment_row(segment, table.store)

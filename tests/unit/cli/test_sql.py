@@ -99,3 +99,18 @@ def test_a_table_of_a_query_may_be_at_a_tag(root, tmp_path):
     assert json.loads(answer) == {"n": 3}
     named = Table.create(tmp_path / "t@first", events(1).schema, time_column="at")
     assert json.loads(asked(root, count, "--json", "--table", f"old={named.uri}")) == {"n": 0}
+
+
+def test_what_the_log_records_is_tables_where_a_query_mentions_them(root):
+    def one(query, *more):
+        return json.loads(asked(root, query, "--json", *more))
+
+    assert one("SELECT count(*) AS n, max(rows) AS rows FROM history") == {"n": 3, "rows": 3}
+    assert one("SELECT count(*) AS n FROM segments", "--version", 1) == {"n": 1}
+    assert one("SELECT max(rows) AS n FROM Chunks c JOIN t ON c.version = 2") == {"n": 2}
+    named = "SELECT (SELECT count(*) FROM transactions) + (SELECT count(*) FROM pins) AS n"
+    assert one(named) == {"n": 3}
+    own = one("SELECT count(*) AS n FROM history", "--table", f"history={root}")
+    assert own == {"n": 5}
+    with_cte = "WITH history AS (SELECT 1 AS n) SELECT n FROM history"
+    assert one(with_cte) == {"n": 1}

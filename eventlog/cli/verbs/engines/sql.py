@@ -28,8 +28,13 @@ from eventlog.errors import InvalidInput, TableNotFound, VersionNotFound
 from eventlog.readers.engines.pushdown import dataset
 from eventlog.readers.row_stream import needed
 from eventlog.session.tags import VersionOrName
+from eventlog.table.table import Table
 
 _NAME = "t"
+OF_A_VERSION = frozenset(("segments", "chunks"))
+RECORDED = frozenset(
+    ("history", "transactions", "claims", "pins", "tags", "replicas", "branches")
+).union(OF_A_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ def sql_(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Answer a SQL query over versions of tables.
 
-    "SELECT … FROM t", where t is the table at URI. DuckDB runs it.
+    "SELECT … FROM t", where t is the table at URI. What its log records are tables, too: history,
+    transactions, segments, chunks, claims, pins, tags, replicas, branches. DuckDB runs it.
     """
     memory = memory_mb * MEGABYTE
     others = [parse_named_version(text) for text in tables]
@@ -103,6 +109,9 @@ def sql_(  # noqa: PLR0913 - one parameter per option
     with TemporaryDirectory() as spills, closing(_connection(memory, spills)) as connection:
         for name, source in sources.items():
             connection.register(name, source)
+        inspected = _names_in(connection, query).intersection(RECORDED) - sources.keys()
+        for name in sorted(inspected):
+            connection.register(name, _recorded(place.open(), name, version, timestamp))
         try:
             write_stream(place, _answer(connection, query), limit, row_format, output)
         except InvalidInput:
@@ -139,6 +148,23 @@ def _dataset(other: NamedVersion, memory_bytes: int, options: Mapping[str, str] 
             f"{root.rstrip('/')}/_branches/{name}",
             table=error.table,
         ) from None
+
+
+def _names_in(connection: Any, query: str) -> set[str]:
+    """Return the names of tables that a query mentions, in small letters; none of a wrong query."""
+    duckdb = needed("duckdb", "eventlog-tables[duckdb]")
+    try:
+        return {name.lower() for name in connection.get_table_names(query)}
+    except duckdb.Error:
+        return set()
+
+
+def _recorded(
+    table: Table, name: str, version: VersionOrName | None, timestamp: str | None
+) -> pa.Table:
+    """Return what the log records under a name of `RECORDED`."""
+    recorded = getattr(table.inspect, name)
+    return recorded(version, timestamp) if name in OF_A_VERSION else recorded()
 
 
 def _connection(memory_bytes: int, spills: str) -> Any:
