@@ -122,6 +122,14 @@ def version_at(log: Log, head: Snapshot, time_ms: int, known: int = -1) -> int:
     return _bisected(log, head, time_ms, known)[0]
 
 
+def newest_before(log: Log, head: Snapshot, time_ms: int) -> int:
+    """Return `version_at`; -1 if all versions are later, or this replica lacks the others."""
+    try:
+        return version_at(log, head, time_ms)
+    except VersionNotFound:
+        return -1
+
+
 def checked_version_at(log: Log, head: Snapshot, time_ms: int) -> int:
     """Return `version_at`, and read its commit and the next one: headers may be of another log.
 

@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from eventlog.log.snapshot import Snapshot, version_description
 from eventlog.merging.merger import Merged, publish
 from eventlog.merging.planning.by_state.sides import Take
 from eventlog.model.actions import Action
+from eventlog.model.chunks import parse_chunk
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction
@@ -46,6 +48,7 @@ from eventlog.table import checking, evolving, pins_and_claims, restoration, set
 from eventlog.table.branching import deleting, making, names
 from eventlog.table.branching.names import Branch
 from eventlog.table.creation import check_fits, creation, several_rows_of_a_key
+from eventlog.table.inspection.choosing import Wanted, chosen
 from eventlog.table.inspection.inspector import Inspector
 from eventlog.table.leases import Lease
 from eventlog.table.restoration import RestorePlan, UndoneUnits
@@ -477,25 +480,56 @@ class Table(Described):
         return Inspector(self.session, self.snapshot)
 
     def history(
-        self, start: VersionOrName | None = None, limit: int | None = None
+        self,
+        start: VersionOrName | None = None,
+        limit: int | None = None,
+        *,
+        operation: str | None = None,
+        writer: str | None = None,
+        app: str | None = None,
+        chunk: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> Iterator[HistoryEntry]:
-        """Yield the versions, newest first.
+        """Yield the versions, newest first: all, or those that one of their transactions chooses.
 
         Args:
             start: the version to start at; the head if None.
             limit: the maximum number of versions; all if None. Headers are read in pages, as the
-                iterator is consumed.
+                iterator is consumed. For `app` and `chunk`, and where writers were combined, also
+                commits.
+            operation: only versions with this operation, such as `append`.
+            writer: only those with a writer whose name contains this text.
+            app: only those with a unit of work of this app.
+            chunk: only those that added, dropped or deleted rows of this time chunk, or of one that
+                overlaps it.
+            since: only those committed at this time or later.
+            until: only those committed at this time or before.
 
         Raises:
-            InvalidInput: `start` is not a number of a version, or `limit` is negative.
+            InvalidInput: an argument is wrong.
             VersionNotFound: there is no version `start`.
         """
         most = None if limit is None else whole(limit, "limit")
         first = None if start is None else version_number(self.session, start, "start")
         if first is not None:
             first = whole(first, "start", high=keys.MAX_VERSION)
+        wanted = Wanted(
+            operation,
+            writer,
+            app,
+            None if chunk is None else parse_chunk(text(chunk, "chunk")),
+            None if since is None else to_ms(since),
+        )
+        until_ms = None if until is None else to_ms(until)
         top = self.refresh().version if first is None else first
-        return history.history(self.session.log, top, most, self.session.head().meta.clock)
+        head = self.session.head()
+        if until_ms is not None:
+            top = min(top, history.newest_before(self.session.log, head, until_ms))
+        if wanted == Wanted():
+            return history.history(self.session.log, top, most, head.meta.clock)
+        entries = history.history(self.session.log, top, None, head.meta.clock)
+        return islice(chosen(self.session.log, entries, wanted), most)
 
     def diff(self, a: VersionOrName, b: VersionOrName) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.

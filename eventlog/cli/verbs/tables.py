@@ -21,6 +21,7 @@ from eventlog.arguments import parse_names
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, VersionType, at_timestamp, at_version, common, pairs
 from eventlog.cli.screen.paging import listing
+from eventlog.cli.verbs.reading import write_stream
 from eventlog.cli.verbs.settings.column_changes import columns_json, list_checks
 from eventlog.errors import AlreadyExists, InvalidInput
 from eventlog.format import keys
@@ -28,6 +29,7 @@ from eventlog.keyed.placement import applied, reach, slice_of, span
 from eventlog.keyed.rule import buckets_split, keyed_of, splits_of
 from eventlog.keyed.slices import runs
 from eventlog.log import spills
+from eventlog.log.diff import Diff
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
@@ -37,6 +39,7 @@ from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, signed_text, size_text
+from eventlog.readers.changefeed import changes
 from eventlog.session.tags import VersionOrName, version_number
 from eventlog.staging.fitting import follows_data
 from eventlog.table.table import Table
@@ -140,11 +143,28 @@ def create(  # noqa: PLR0913 - one argument an option
 )
 @click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
 @click.option("--start", type=VersionType(), help="The version to start at.")
+@click.option("--operation", help="Only versions with this operation, such as append.")
+@click.option("--writer", help="Only those with a writer whose name contains this text.")
+@click.option("--app", help="Only those with a unit of work of this app id.")
+@click.option("--chunk", metavar="NAME", help="Only those that changed rows of this time chunk.")
+@click.option("--since", metavar="TIME", help="Only those committed at this time or later.")
+@click.option("--until", metavar="TIME", help="Only those committed at this time or before.")
 @listing
-def log_(place: Place, *, limit: int, all_versions: bool, start: VersionOrName | None) -> None:
-    """List the versions, newest first: the history of the table."""
+def log_(
+    place: Place,
+    *,
+    limit: int,
+    all_versions: bool,
+    start: VersionOrName | None,
+    **chosen: str | None,
+) -> None:
+    """List the versions, newest first: the history of the table.
+
+    A version is listed if one of its transactions is of the operation, writer, app and chunk that
+    are given.
+    """
     table = place.open()
-    entries = table.history(start, None if all_versions else limit)
+    entries = table.history(start, None if all_versions else limit, **chosen)
     if place.as_json:
         terminal.json_list(_entry_json(entry) | _columns_json(table, entry) for entry in entries)
         return
@@ -260,11 +280,21 @@ def ls(
 @common
 @click.argument("a", type=VersionType())
 @click.argument("b", type=VersionType())
+@click.option("--chunks", "by_chunk", is_flag=True, help="Sum by time chunk.")
+@click.option("--rows", "by_row", is_flag=True, help="List the changes of rows, as `changes` does.")
 @listing
-def diff(place: Place, *, a: VersionOrName, b: VersionOrName) -> None:
+def diff(place: Place, *, a: VersionOrName, b: VersionOrName, by_chunk: bool, by_row: bool) -> None:
     """List the segments added and dropped between versions A and B."""
+    if by_chunk and by_row:
+        raise InvalidInput("give --chunks or --rows, not both")
     table = place.open()
+    if by_row:
+        write_stream(place, changes(table, a, b).to_reader(), None, None, None)
+        return
     change = table.diff(a, b)
+    if by_chunk:
+        _list_changed_chunks(place, change)
+        return
     if place.as_json:
         terminal.json_document(
             {
@@ -370,6 +400,33 @@ def _list_chunks(place: Place, segments: Iterable[Segment]) -> None:
         ),
         right=names,
     )
+
+
+def _list_changed_chunks(place: Place, change: Diff) -> None:
+    """Show what was added to and dropped from each chunk: segments, rows and bytes."""
+    sums: dict[str, dict[str, list[int]]] = {}
+    for side, segments in (("added", change.added), ("dropped", change.dropped)):
+        for segment in segments:
+            both = sums.setdefault(segment.chunk, {"added": [0, 0, 0], "dropped": [0, 0, 0]})
+            for at, number in enumerate((1, segment.live_rows, segment.bytes)):
+                both[side][at] += number
+    names = ("segments", "rows", "bytes")
+    if place.as_json:
+        terminal.json_list(
+            {"chunk": name}
+            | {side: dict(zip(names, total, strict=True)) for side, total in sums[name].items()}
+            for name in sorted(sums)
+        )
+        return
+    rows = []
+    for name in sorted(sums):
+        cells: list[str] = []
+        for number, count, size in (sums[name]["added"], sums[name]["dropped"]):
+            cells += [terminal.with_thousands(number), terminal.with_thousands(count)]
+            cells.append(size_text(size))
+        rows.append([name, *cells])
+    columns = ("added", "rows added", "bytes added", "dropped", "rows dropped", "bytes dropped")
+    terminal.table(("chunk", *columns), rows, right=columns)
 
 
 _Counting = Mapping[str, list[list[int]]]

@@ -11,8 +11,9 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog.arguments import whole
+from eventlog.errors import VersionNotReplicated
 from eventlog.format import keys
-from eventlog.log import history, spills
+from eventlog.log import history
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import Segment
@@ -27,6 +28,7 @@ from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 from eventlog.table.branching import names
 from eventlog.table.inspection import columns
+from eventlog.table.inspection.choosing import taken_transactions
 
 # Returns a version by its number or name, or by a time.
 Resolve: TypeAlias = "Callable[[VersionOrName | None, Moment | None], Snapshot]"
@@ -83,7 +85,13 @@ class Inspector:
         first, most = self._range(start, limit)
         last = -1 if most is None else max(-1, first - most)
         commits = each(self._session.log.read_below, range(first, last, -1))
-        rows = [row for commit, _ in commits for row in self._transactions_of(commit)]
+        rows: list[dict[str, Any]] = []
+        try:
+            for commit, _ in commits:
+                rows += self._transactions_of(commit)
+        except VersionNotReplicated:  # a copy that lacks old versions ends where it starts
+            if not rows:
+                raise
         return pa.Table.from_pylist(rows, columns.TRANSACTIONS)
 
     def segments(
@@ -218,14 +226,9 @@ class Inspector:
         return pa.Table.from_pylist(rows, schema)
 
     def _transactions_of(self, commit: Commit) -> Iterator[dict[str, Any]]:
-        log, header = self._session.log, commit.header
-        listed = spills.unpack(commit, log.spill).transactions
-        # Only a commit with a void transaction is folded, for which the version before it is read.
-        some_void = header.changes.transactions < len(listed)
-        void = dict(log.effect(commit).void) if some_void else {}
+        header = commit.header
         time_ms = effective_time(self._session.head().meta.clock, header.version, header.time)
-        for transaction in listed:
-            why = void.get(transaction.id)
+        for transaction, why in taken_transactions(self._session.log, commit):
             yield _transaction_row(transaction, header.version, time_ms, why)
 
 

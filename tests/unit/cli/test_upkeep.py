@@ -376,3 +376,38 @@ def test_verbs_take_a_tag_for_a_version(table):
     assert refused.exit_code == 1
     assert "tags: audit (1)" in refused.output
     assert run("scan", table.uri, "--version", "-1").exit_code == 2
+
+
+# ------------------------------------------------------------------------------ log, diff
+
+
+def test_log_lists_the_versions_that_are_asked_for(table):
+    def listed(*options):
+        return [entry["version"] for entry in document("log", table.uri, *options)]
+
+    assert listed("--operation", "append") == [2, 1]
+    assert listed("--chunk", "1970-01-07", "--limit", 5) == [2]
+    assert listed("--app", "none") == []
+    assert listed("--until", "2000-01-01") == []
+    assert run("log", table.uri, "--chunk", "x").exit_code == 2
+
+
+def test_diff_lists_changed_rows(table):
+    lines = done("diff", table.uri, 1, 2, "--rows", "--json").stdout.splitlines()
+    found = [(row["_change"], row["_version"]) for row in map(json.loads, lines)]
+    assert found == [("insert", 2)] * 2
+    assert run("diff", table.uri, 0, 1, "--rows", "--chunks").exit_code == 2
+
+
+def test_diff_sums_by_chunk(table):
+    found = document("diff", table.uri, 0, 2, "--chunks")
+    assert [row["chunk"] for row in found] == [
+        "1970-01-01", "1970-01-02", "1970-01-06", "1970-01-07",
+    ]  # fmt: skip
+    assert found[0]["added"]["rows"] == found[0]["added"]["segments"] == 1
+    assert found[0]["dropped"] == {"segments": 0, "rows": 0, "bytes": 0}
+    back = document("diff", table.uri, 2, 1, "--chunks")
+    assert [row["dropped"]["rows"] for row in back] == [1, 1]
+    header, first, *_ = done("diff", table.uri, 0, 1, "--chunks", "--wide").stdout.splitlines()
+    assert header.split()[:2] == ["chunk", "added"]
+    assert first.split()[:3] == ["1970-01-01", "1", "1"]
