@@ -5,6 +5,7 @@
     changes   yields the changes of rows in a range of versions
     dataset   a version as an Arrow dataset, into which engines push columns and filters
     lazy      the same as a lazy frame of Polars
+    bisect    finds the first version at which a question is true
     files     the files of a version, where they alone have its rows
 
 A reader sees exactly one version. Bytes are compared with the log before they are decoded; a
@@ -14,6 +15,7 @@ Imports eventlog; never writers or compaction. The Spark source is in `eventlog.
 needs the extra `spark`.
 """
 
+from eventlog.readers.bisection import Turn, bisect
 from eventlog.readers.changefeed import Changes, changes
 from eventlog.readers.engines.file_list import DataFile, files
 from eventlog.readers.engines.pushdown import dataset, lazy
@@ -25,6 +27,8 @@ __all__ = [
     "DataFile",
     "FirstRows",
     "Scan",
+    "Turn",
+    "bisect",
     "changes",
     "count",
     "dataset",

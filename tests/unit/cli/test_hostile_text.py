@@ -51,6 +51,7 @@ def verbs(table):
     where = [[uri]]
     return {
         "append": [[uri, ESC], [uri, "/dev/null"]],
+        "bisect": [[uri, "--sql", ESC], [uri, "--sql", f'SELECT "{LINE}" FROM t']],
         "branch": [[uri, ESC], [uri, "x"], [uri, "y", "--delete"]],
         "branches": where,
         "changes": [[uri, "1"]],

@@ -102,6 +102,7 @@ def calls(root):
         ("pin", t, "other"),
         ("pins", t),
         ("unpin", t, "other"),
+        ("bisect", t, "--sql", "SELECT count(*) > 0 FROM t"),
         ("tag", t, "report"),
         ("tags", t),
         ("untag", t, "report"),

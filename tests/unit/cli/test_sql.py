@@ -114,3 +114,16 @@ def test_what_the_log_records_is_tables_where_a_query_mentions_them(root):
     assert own == {"n": 5}
     with_cte = "WITH history AS (SELECT 1 AS n) SELECT n FROM history"
     assert one(with_cte) == {"n": 1}
+
+
+def test_bisect_finds_the_first_version_at_which_a_query_is_true(root):
+    def bisected(query, *options):
+        found = CliRunner().invoke(build(), ["bisect", root, "--sql", query, *options])
+        return found.exit_code, found.output
+
+    assert "true from version 2 on: append" in bisected("SELECT count(*) > 3 FROM t")[1]
+    assert "never true" in bisected("SELECT count(*) > 9 FROM t")[1]
+    assert "already at version 1" in bisected("SELECT count(*) FROM t", "--from", "1")[1]
+    shown = json.loads(bisected("SELECT count(*) >= 3 FROM t", "--json")[1])
+    assert (shown["first"], [one["version"] for one in shown["asked"]]) == (1, [0, 2, 1])
+    assert bisected("SELECT name FROM t")[0] == 2

@@ -120,6 +120,26 @@ def sql_(  # noqa: PLR0913 - one parameter per option
             raise
 
 
+def first_value(table: Table, query: str, version: int, memory_bytes: int) -> Any:
+    """Return the first value of a query over one version, which it calls t.
+
+    Raises:
+        InvalidInput: it is not one query, it has no row, or DuckDB refuses it.
+    """
+    source = dataset(table, version, memory_bytes=memory_bytes)
+    with TemporaryDirectory() as spills, closing(_connection(memory_bytes, spills)) as connection:
+        connection.register(_NAME, source)
+        try:
+            rows = _answer(connection, query).read_all()
+        except InvalidInput:
+            for failure in source.failures:
+                raise failure from None  # not DuckDB's words for it
+            raise
+    if not rows.num_rows:
+        raise InvalidInput("the query returns no row: ask for one value, such as count(*) > 0")
+    return rows.column(0)[0].as_py()
+
+
 VERBS = (sql_,)
 
 

@@ -1,10 +1,10 @@
-"""The verbs about single versions: tag, untag and tags.
+"""The verbs about single versions: tag, untag, tags and bisect.
 
 Needs the extra `cli`.
 """
 
-from eventlog.cli.verbs.versions import tagging
+from eventlog.cli.verbs.versions import bisecting, tagging
 
-VERBS = tagging.VERBS
+VERBS = (*tagging.VERBS, *bisecting.VERBS)
 
 __all__ = ["VERBS"]
