@@ -92,6 +92,8 @@ class VacuumReport:
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
             `replica 'name' of owner`, `branch 'name'`, `versions that this copy lacks`, `staging`
             (also uploads above the fence).
+        retained: the newest version that dropped an object kept for the `retention`; 0 if none is.
+            When this version is as old as the retention, the next vacuum deletes all of these.
     """
 
     table: str
@@ -101,6 +103,7 @@ class VacuumReport:
     horizon: int
     gone: Mapping[str, VacuumSums]
     kept: Mapping[str, VacuumSums]
+    retained: int = 0
 
 
 def vacuum(
@@ -448,6 +451,7 @@ class _Sweep:
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""
         kept: dict[str, VacuumSums] = {}
+        retained = 0
         for waiting in self._candidates.waiting:
             branch = self._of_branches.get(waiting.key)
             why = f"branch {branch!r}" if branch else garbage.reason(waiting, self._marks)
@@ -456,6 +460,8 @@ class _Sweep:
             if waiting.key in self._of_ids:
                 why = "segments of the same ids"
             kept.setdefault(why, VacuumSums()).add(waiting.bytes)
+            if why == "retention":
+                retained = max(retained, waiting.version)
         if self._candidates.young.objects:
             staging = kept.setdefault("staging", VacuumSums())
             staging.objects += self._candidates.young.objects
@@ -468,6 +474,7 @@ class _Sweep:
             horizon=self._marks.horizon,
             gone=self._gone,
             kept=kept,
+            retained=retained,
         )
 
     def _left(self, last: Sweep) -> dict[str, Dropped] | None:

@@ -18,6 +18,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.properties import setting
 from eventlog.quantities import size_text
 from eventlog.state.small.holds import Hold, holds
+from eventlog.table.table import Table
 
 
 @click.command("vacuum")
@@ -61,16 +62,21 @@ def vacuum_(
             progress=advance,
         )
     head = table.refresh()
-    held = [hold for hold in holds(head.meta) if hold.version < head.version]
-    if place.as_json:
-        terminal.json_document(_json(report) | {"holds": [_hold_json(hold) for hold in held]})
-        return
     given = {"retention": retention_hours, "staging": staging_hours}
     hours = {
         name: setting(head.properties, f"{name}_hours") if told is None else told
         for name, told in given.items()
     }
-    _show(report, {why: text.format(**hours) for why, text in _KEPT.items()})
+    until = _kept_until(table, report, hours["retention"])
+    held = [hold for hold in holds(head.meta) if hold.version < head.version]
+    if place.as_json:
+        holds_json = [_hold_json(hold) for hold in held]
+        terminal.json_document(_json(report) | {"kept_until": until, "holds": holds_json})
+        return
+    reasons = {why: text.format(**hours) for why, text in _KEPT.items()}
+    if until is not None:
+        reasons["retention"] += f"; the last of these objects until {until}"
+    _show(report, reasons)
     for hold in held:
         broken = command("replicas", place.uri, "--break", hold.name)
         gone = f"; {broken} if it does not follow here"
@@ -93,6 +99,14 @@ def _hours(number: float | None) -> timedelta | None:
     if not number <= _MOST_HOURS:  # in this form it refuses NaN too
         raise InvalidInput(f"hours must be a number from 0 to {_MOST_HOURS:,}")
     return timedelta(hours=number)
+
+
+def _kept_until(table: Table, report: VacuumReport, hours: float) -> str | None:
+    """Return when the retention of the last object that it keeps ends; None if it keeps none."""
+    if not report.retained:
+        return None
+    (dropped,) = table.history(start=report.retained, limit=1)
+    return terminal.iso(int((dropped.time + timedelta(hours=hours)).timestamp() * 1000))
 
 
 def _hold_json(hold: Hold) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The verbs that keep a table: fsck with its options, pin, unpin, pins, restore."""
 
 import json
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -333,8 +334,17 @@ def test_vacuum_says_what_it_keeps_and_for_how_long(tmp_path):
     overwrite(table, pa.table([[1], ["b"]], schema=schema))
     shown = done("vacuum", table.uri, "--retention-hours", 5, "--staging-hours", 1.5).stdout
     assert "stay readable for 5 hours" in shown
+    [dropped] = table.history(limit=1)
+    until = (dropped.time + timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%S")
+    assert f"the last of these objects until {until}" in " ".join(shown.split())
+    document = json.loads(done("vacuum", table.uri, "--retention-hours", 5, "--json").stdout)
+    assert document["kept_until"].startswith(until)
+    append(table, pa.table([[2], ["c"]], schema=schema))  # drops nothing
+    again = json.loads(done("vacuum", table.uri, "--retention-hours", 5, "--json").stdout)
+    assert again["kept_until"] == document["kept_until"]
     later = done("vacuum", table.uri, "--retention-hours", 0, "--staging-hours", 1.5).stdout
     assert "uploads that may still be committed" in later
+    assert "until" not in later
     assert "for 1.5 hours after the upload began" in later
 
 
