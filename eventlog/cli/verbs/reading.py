@@ -135,6 +135,11 @@ def scan_(  # noqa: PLR0913 - one parameter per option
         else:
             terminal.say(str(count))
         return
+    wanted_rows = limit
+    if limit is None and _kind(place, row_format, output) == "table":
+        wanted_rows = _TABLE_ROWS + 1  # one more shows whether any are left
+    if wanted_rows is not None:
+        rows_scan = rows_scan.limited(wanted_rows)  # reads no more segments than these rows need
     _write(place, rows_scan, limit, row_format, output)
 
 
@@ -204,11 +209,7 @@ def write_stream(
         InvalidInput: a table was asked for in a file, whose name shows no format, or the format
             cannot hold the rows.
     """
-    kind = row_format
-    if kind is None and output is not None:
-        kind = format_named(output)
-    if kind is None:
-        kind = "json" if place.as_json else "table"
+    kind = _kind(place, row_format, output)
     if kind == "table":
         if output is not None:
             raise InvalidInput(
@@ -221,6 +222,15 @@ def write_stream(
         terminal.json_document({"output": output, "rows": rows})
     elif output is not None:
         terminal.note(f"{count_text(rows, 'row')} in {output}")
+
+
+def _kind(place: Place, row_format: str | None, output: str | None) -> str:
+    """Return the format asked for: `table`, or one of `FORMATS`."""
+    if row_format is not None:
+        return row_format
+    if output is not None:
+        return format_named(output)
+    return "json" if place.as_json else "table"
 
 
 def _explain(place: Place, table: Table, plan: ScanPlan) -> None:

@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from support.builders import create, events
 from tidy.definitions import TESTS
 
 from eventlog import DISTRIBUTION, Table
@@ -27,6 +28,7 @@ from eventlog.model.schema import from_arrow
 from eventlog.model.schema_text import parse_schema, type_text
 from eventlog.quantities import size_text
 from eventlog.readers import scan
+from eventlog.store.local import LocalStore
 from eventlog.writers import append
 
 SCHEMA = pa.schema(
@@ -360,6 +362,24 @@ def test_scan_table_says_that_there_is_more(tmp_path):
     assert len(answer.stdout.splitlines()) == 101
     assert "first 100 rows" in answer.stderr
     assert len(done("scan", tmp_path / "t", "--limit", 3).stdout.splitlines()) == 4
+
+
+@pytest.mark.parametrize("kind", ["table", "csv", "json"])
+@pytest.mark.parametrize(("limit", "reads"), [(0, 0), (3, 1), (5, 2), (None, 5)])
+def test_scan_reads_no_more_segments_than_it_shows(tmp_path, monkeypatch, kind, limit, reads):
+    table = create(LocalStore(tmp_path / "t"))
+    for day in range(5):
+        append(table, events(4, day=day))
+    read, get = set(), LocalStore.get
+
+    def counted(store, key, *arguments, **options):
+        read.add(key)
+        return get(store, key, *arguments, **options)
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    limited = () if limit is None else ("--limit", limit)
+    done("scan", tmp_path / "t", "--format", kind, *limited)
+    assert len([key for key in read if key.startswith("data/")]) == reads
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet", "arrow"])
