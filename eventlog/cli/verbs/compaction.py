@@ -217,18 +217,18 @@ def _show_chunks(report: ChunkReport, policy: Policy, place: Place) -> None:
     names = [f"<{size_text(bound)}" for bound in bounds[:-1]]
     names += ["good", f">{size_text(policy.target_bytes)}"]
     terminal.table(
-        ("chunk", "segments", "rows", *deleted, "bytes", *names, "act", "rule", "priority",
+        ("chunk", "act", "rule", "segments", "rows", *deleted, "bytes", *names, "priority",
          "noted"),
         (
             (
                 v.chunk,
+                v.act,
+                v.rule,
                 terminal.with_thousands(v.segments),
                 terminal.with_thousands(v.rows),
                 *(terminal.with_thousands(v.deleted) for _ in deleted),
                 size_text(v.bytes),
                 *(terminal.with_thousands(n) if n else "" for n in counts),
-                v.act,
-                v.rule,
                 f"{v.priority:.3f}" if v.act == "compact" else "",
                 v.state.state if v.state else "",
             )
@@ -250,17 +250,17 @@ def _show_slices(report: SliceReport, place: Place) -> None:
         terminal.json_list(map(_verdict_json, report.slices))
         return
     terminal.table(
-        ("chunk", "buckets", "bases", "late", "logs", "base bytes", "log bytes", "newest", "act",
-         "rule", "priority"),
+        ("chunk", "buckets", "act", "rule", "bases", "late", "logs", "base bytes", "log bytes",
+         "newest", "priority"),
         (
             (
                 v.chunk,
                 _bucket_text(v.first, v.last),
+                v.act,
+                v.rule,
                 *(terminal.with_thousands(count) for count in (v.bases, v.late, v.logs)),
                 *(size_text(size) for size in (v.base_bytes, v.log_bytes)),
                 v.newest,
-                v.act,
-                v.rule,
                 f"{v.priority:.3f}" if v.act == "merge" else "",
             )
             for v in report.slices

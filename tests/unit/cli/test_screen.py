@@ -227,6 +227,13 @@ def on_terminal(columns, rows, *arguments, **environment):
 
 
 @pytest.mark.verify
+def test_narrow_terminals_show_the_verdict_on_each_chunk(root):
+    code, shown = on_terminal(80, 40, "chunks", root)
+    header = next(line.split() for line in shown.decode().splitlines() if "chunk" in line)
+    assert (code, header[1:3]) == (0, ["act", "rule"])
+
+
+@pytest.mark.verify
 def test_what_is_longer_than_the_terminal_goes_through_the_pager(root):
     pager = {"PAGER": "sed s/^/paged:/"}
     code, shown = on_terminal(80, 4, "scan", root, **pager)
