@@ -54,6 +54,8 @@ from eventlog.table.leases import Lease
 from eventlog.table.restoration import RestorePlan, UndoneUnits
 
 if TYPE_CHECKING:
+    from eventlog.compaction import Policy
+    from eventlog.monitoring import TableStats
     from eventlog.readers import Changes, FirstRows, Scan
     from eventlog.writers import Isolation, Matched, RowChange
 
@@ -530,6 +532,19 @@ class Table(Described):
             return history.history(self.session.log, top, most, head.meta.clock)
         entries = history.history(self.session.log, top, None, head.meta.clock)
         return islice(chosen(self.session.log, entries, wanted), most)
+
+    def stats(
+        self,
+        policy: Policy | None = None,
+        *,
+        days: float = 7.0,
+        versions: int = 256,
+        vacuum: bool = False,
+    ) -> TableStats:
+        """Return the figures of the table for its operator; see `eventlog.monitoring.stats`."""
+        from eventlog.monitoring import stats  # noqa: PLC0415 - monitoring stands above the table
+
+        return stats(self, policy, days=days, versions=versions, vacuum=vacuum)
 
     def diff(self, a: VersionOrName, b: VersionOrName) -> diff.Diff:
         """Return the segments added and dropped between version `a` and version `b`.

@@ -130,6 +130,13 @@ COMMITS = (
         "test_no_verb_prints_what_a_terminal_obeys",
     ),
     mutant(
+        "text-of-a-log-in-an-exposition",
+        "W8",
+        "a name of a log adds no line and no label to metrics",
+        becomes("value"),
+        "test_names_of_others_stay_values_of_labels",
+    ),
+    mutant(
         "markup-of-others",
         "W8",
         "texts of a log are no markup in a notebook",

@@ -39,14 +39,21 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "writers": {"eventlog", "readers", "rewriting"},
     "compaction": {"eventlog", "readers", "rewriting"},
     "pyspark_eventlog": {"eventlog", "readers", "writers"},
-    "demo": {"eventlog", "readers", "writers", "compaction"},
-    "cli": {"eventlog", "readers", "writers", "compaction", "demo"},
+    "monitoring": {"eventlog", "compaction"},
+    "demo": {"eventlog", "readers", "writers", "compaction", "monitoring"},
+    "cli": {"eventlog", "readers", "writers", "compaction", "monitoring", "demo"},
 }
 
 # Module of the core -> (packages above it that functions of it import when they are called, why).
 LATE_IMPORTS = {
     "eventlog.store.parallel": ("readers", "executors of Spark do the work, if asked for"),
-    "eventlog.table.table": ("readers", "writers", "its methods for rows call their functions"),
+    "eventlog.table.table": (
+        "readers",
+        "writers",
+        "compaction",
+        "monitoring",
+        "its methods for rows, and for figures, call their functions",
+    ),
     "eventlog.publishing.positions": ("readers", "its merge decides which rows are hidden"),
 }
 

@@ -11,6 +11,7 @@ from eventlog.cli.verbs import (
     compaction,
     copies,
     fsck,
+    monitoring,
     reading,
     rows,
     settings,
@@ -29,7 +30,8 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     ),
     "Columns and settings": settings.VERBS,
     "Upkeep": (
-        *compaction.VERBS, *vacuum.VERBS, *fsck.VERBS, upkeep.claims, upkeep.drop, upkeep.clock,
+        *monitoring.VERBS, *compaction.VERBS, *vacuum.VERBS, *fsck.VERBS, upkeep.claims,
+        upkeep.drop, upkeep.clock,
     ),
     "Copies and branches": (*branches.VERBS, *copies.VERBS),
     "Publish": publishing.VERBS,

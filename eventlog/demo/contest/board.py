@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eventlog.demo.contest.outcome import ContestResult
-from eventlog.demo.contest.standings import PRICE_SOURCE, Lane, Team, dollars
+from eventlog.demo.contest.standings import Lane, Team, dollars
 from eventlog.demo.surroundings import Terminal, activation, is_installed
+from eventlog.monitoring.prices import S3_STANDARD
 from eventlog.quantities import count_text
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def outcome_rows(teams: Sequence[Team]) -> list[tuple[str, ...]]:
 def remarks(teams: Sequence[Team]) -> list[str]:
     """Return what a reader needs to know to judge the results, in paragraphs."""
     price = (
-        f"Dollars are {PRICE_SOURCE}: $5 a million PUT and LIST, $0.40 a million GET and HEAD. "
+        f"Dollars are {S3_STANDARD.source}: ${S3_STANDARD.write * 1e6:g} a million PUT and LIST, "
+        f"${S3_STANDARD.read * 1e6:.2f} a million GET and HEAD. "
         "Requests are those of writers and compaction, counted by the server. It answers at once "
         "and shares the processors of this machine with all programs: seconds compare the "
         "libraries, and are not those of S3."
@@ -232,7 +234,7 @@ def standings(teams: Sequence[Team], at_s: float, width: int) -> RenderableType:
     for _ in tables:
         beside.add_column(no_wrap=True)
     beside.add_row(*tables)
-    price = Text(f"dollars by {PRICE_SOURCE}", "dim")
+    price = Text(f"dollars by {S3_STANDARD.source}", "dim")
     return Group(beside, price, Text(), *(_bar(team, at_s) for team in teams))
 
 

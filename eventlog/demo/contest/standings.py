@@ -6,20 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eventlog.demo.contest.participant import ParticipantReport
+from eventlog.monitoring.prices import S3_STANDARD
 from eventlog.store.testing.tally import Counts
 
 COMPACTION = 0  # its number among the participants with one library
 
-# Amazon's list price for S3 Standard in us-east-1, in US dollars a request: PUT, COPY, POST and
-# LIST; GET and all others. DELETE is free. https://aws.amazon.com/s3/pricing/
-PRICE_SOURCE = "S3 Standard's list price in us-east-1"
-WRITE_DOLLARS, READ_DOLLARS = 5e-6, 0.4e-6
-
 
 def dollars(counts: Counts) -> float:
-    """Return the price of requests in US dollars."""
-    writes = counts.put + counts.post + counts.list
-    return WRITE_DOLLARS * writes + READ_DOLLARS * (counts.get + counts.head)
+    """Return the list price of requests in US dollars."""
+    return S3_STANDARD.requests(counts.put + counts.post + counts.list, counts.get + counts.head)
 
 
 def summed(many: Iterable[Counts]) -> Counts:

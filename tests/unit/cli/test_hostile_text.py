@@ -88,6 +88,7 @@ def verbs(table):
         "scan": [[uri, "--explain"], [uri, "--where", ESC], [uri, "--columns", LINE]],
         "show": [[uri], [uri, "2"], [uri, "0"]],
         "split": [[uri, "2"]],
+        "stats": [[uri, "--vacuum"], [uri, "--prometheus"]],
         "sql": [[uri, ESC], [uri, f'SELECT "{LINE}" FROM t'], [uri, "", "--table", ESC]],
         "tag": [[uri, ESC], [uri, LINE, "--version", ESC]],
         "tags": where,

@@ -42,6 +42,25 @@ def table(tmp_path):
     return made
 
 
+# ----------------------------------------------------------------------------- stats
+
+
+def test_stats_for_people_programs_and_prometheus(table):
+    table.pin("audit", 1)
+    shown = done("stats", table.uri, "--vacuum", "--target-mb", 1).stdout
+    for part in ("4 rows, ", "4 segments below 786 kB", "from version 0 on", "pin      audit  "):
+        assert part in shown
+    found = document("stats", table.uri)
+    assert (found["table"], found["version"], found["rows"]) == (table.uri, 3, 4)
+    assert found["holds"] == [{"kind": "pin", "name": "audit", "version": 1}]
+    assert found["vacuum"] is None
+    metrics = done("stats", table.uri, "--prometheus").stdout
+    assert f'\neventlog_version{{table="{table.uri}"}} 3\n' in metrics
+    both = run("stats", table.uri, "--prometheus", "--json")
+    assert both.exit_code == 2
+    assert "not both" in both.stderr
+
+
 # ------------------------------------------------------------------------------ pins
 
 
