@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -46,6 +47,36 @@ def test_a_job_may_have_packages_of_its_own_called_readers_and_writers(tmp_path)
     assert all(module.startswith("eventlog.") for module in modules)
 
 
+def left_out():
+    """The files of the packages that a wheel lacks, as paths in it."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    excluded = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
+    return {path.removeprefix("/") for path in excluded}
+
+
+@pytest.mark.verify
+def test_nothing_in_a_wheel_imports_what_it_lacks():
+    """The demo and the server of the guides load without it."""
+    finder = f"""
+import sys
+from importlib.abc import MetaPathFinder
+
+class Lacks(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.replace(".", "/") + ".py" in {left_out()!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Lacks())
+import eventlog.demo.contest.contest, eventlog.demo.spark.demo
+import eventlog.store.testing.local_server
+try:
+    import eventlog.store.testing.wrappers
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert run("-c", finder, folder=ROOT, path=[ROOT]).strip() == "eventlog.store.testing.wrappers"
+
+
 @pytest.mark.long
 def test_a_wheel_has_two_packages_and_works_beside_such_a_job(tmp_path):
     pip = [sys.executable, "-m", "pip"]
@@ -64,6 +95,8 @@ def test_a_wheel_has_two_packages_and_works_beside_such_a_job(tmp_path):
     for folder in ("readers", "writers", "compaction"):
         wanted = {f"eventlog/{p.relative_to(ROOT)}" for p in (ROOT / folder).rglob("*.py")}
         assert wanted <= set(names)
+    assert "eventlog/store/testing/local_server.py" in names
+    assert not left_out() & set(names)
     subprocess.run(
         [*pip, "install", "--quiet", "--no-deps", "--target", tmp_path / "site", wheel],
         check=True, timeout=280,
