@@ -101,5 +101,5 @@ def interrupted(*_):
 program.Program._run = interrupted
 entry.main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=240)
     assert (done.returncode, done.stdout) == (130, b"said\n")
