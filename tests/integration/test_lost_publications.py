@@ -137,6 +137,33 @@ def test_a_delta_version_that_is_lost_is_named_with_commands_that_put_it_again(t
     assert findings(table) == []
 
 
+@pytest.mark.parametrize(
+    ("begun", "lost", "again", "keyed"),
+    [
+        (0, [delta_commit_key(0)], 0, {"key": "name"}),
+        (0, [delta_commit_key(0), delta_commit_key(1)], 2, {}),
+        (3, [checkpoint_key(3), CHECKPOINT], 3, {"key": "name"}),
+        (3, [checkpoint_key(3), CHECKPOINT, delta_commit_key(3)], 4, {}),
+        (3, [delta_commit_key(3), delta_commit_key(4)], 3, {}),  # its checkpoint leads nowhere
+    ],
+)
+def test_a_lost_beginning_is_named_with_commands_that_lead_on(tmp_path, begun, lost, again, keyed):
+    table = create(LocalStore(str(tmp_path)), granularity="all", **keyed)
+    for number in range(5):
+        (upsert if keyed else append)(table, events(2, first=2 * number))
+    publish(table, "delta", first=begun)
+    table.store.delete(lost)
+    there = objects_of(table)
+    with pytest.raises(Corrupt, match=f"beginning .* is missing.*--from {again} --version 5"):
+        publish(table, "delta")
+    assert objects_of(table) == there
+    assert [severity for severity, _, _ in findings(table)] == ["error"]
+    follow_advice(table)
+    assert DeltaTable(path_of(table), version=max(again, 3)).count() == 2 * max(again, 3)
+    assert publish(table, "delta").first == again
+    assert findings(table) == []
+
+
 def with_large_vector(tmp_path, format_name, **options):
     table = create(LocalStore(str(tmp_path)))
     append(table, events(3000))

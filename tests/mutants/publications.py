@@ -173,6 +173,13 @@ PUBLICATIONS = (
         "test_a_gap_is_named",
     ),
     mutant(
+        "publication-without-a-beginning",
+        "V4",
+        "no version is published that no reader can open",
+        never,
+        "test_a_lost_beginning_is_named_with_commands_that_lead_on",
+    ),
+    mutant(
         "hint-of-an-older-checkpoint",
         "R2.1",
         "the hint never names an older checkpoint than before",

@@ -52,6 +52,21 @@ class DeltaListing:
                 return last + 1
         return None
 
+    def lacks_beginning(self, horizon: int) -> bool:
+        """Return whether readers find nothing to begin with at versions that vacuum keeps.
+
+        They begin at version 0, or at a checkpoint. An interrupted vacuum leaves commits below the
+        horizon without theirs.
+
+        Args:
+            horizon: of the table.
+        """
+        if not self.commits or self.is_behind(horizon):
+            return False
+        first = max((version for _, version in self._jumps()), default=self.commits[0])
+        highest = max(first, horizon)
+        return first > 0 and not any(first - 1 <= v <= highest for v in self.checkpoints)
+
     def spans(self, head: Snapshot) -> list[tuple[int, int]]:
         """Return the first and the last version that can be published again; none if none can.
 
@@ -61,7 +76,12 @@ class DeltaListing:
         if not self.commits:
             return []
         horizon = head.meta.horizon
-        first = self.commits[0] if self.gap(horizon) is not None else self.first or 0
+        if self.gap(horizon) is not None:
+            first = self.commits[0]
+        elif self.commits[0] == 1 and self.lacks_beginning(horizon):
+            first = 0  # nothing else can be lost below
+        else:
+            first = self.first or 0
         first, last = max(first, horizon), min(self.commits[-1], head.version)
         return [(first, last)] if first <= last else []
 

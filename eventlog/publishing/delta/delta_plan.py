@@ -108,7 +108,7 @@ def check_beginning(start: int, first: int | None, target: int, uri: str) -> Non
 
 
 def check_whole(listing: DeltaListing, head: Snapshot, uri: str) -> None:
-    """Check that no version is missing between the published ones.
+    """Check that no published version is missing.
 
     Args:
         listing: what lies in the Delta log.
@@ -116,15 +116,25 @@ def check_whole(listing: DeltaListing, head: Snapshot, uri: str) -> None:
         uri: of the table.
 
     Raises:
-        Corrupt: one is.
+        Corrupt: one is missing between others, or readers find no beginning.
     """
-    lost = listing.gap(head.meta.horizon)
+    horizon, mend = head.meta.horizon, made_again(_FORMAT, uri, listing.spans(head))
+    lost = listing.gap(horizon)
     if lost is not None:  # against gap-in-a-publication
         raise Corrupt(
-            f"version {lost} is missing in the publication: "
-            f"{made_again(_FORMAT, uri, listing.spans(head))}",
+            f"version {lost} is missing in the publication: {mend}",
             table=uri,
             key=delta_commits.delta_commit_key(lost),
+            version=lost,
+        )
+    if listing.lacks_beginning(horizon):  # against publication-without-a-beginning
+        first = listing.commits[0]
+        raise Corrupt(
+            f"the beginning of the publication is missing: engines need version {first - 1}, or "
+            f"the checkpoint of version {first}, to open the later ones: {mend}",
+            table=uri,
+            key=delta_commits.delta_commit_key(first - 1),
+            version=first - 1,
         )
 
 

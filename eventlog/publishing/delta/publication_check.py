@@ -10,6 +10,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
 from eventlog.publishing.delta.checkpoint_publisher import same_state
 from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta, named_checkpoint
+from eventlog.publishing.delta.delta_plan import check_whole
 from eventlog.publishing.delta.delta_removal import behind_horizon, check_publisher
 from eventlog.publishing.delta.delta_versions import DeltaVersions
 from eventlog.publishing.delta.translation import checkpoints, delta_commits
@@ -49,10 +50,10 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         yield PublicationProblem(f"the object is no part of the publication: {mend}", key, None)
     if head is None:
         return
-    lost = listing.gap(head.meta.horizon)
-    if lost is not None:
-        key = delta_commits.delta_commit_key(lost)
-        yield PublicationProblem(f"the published version is missing: {mend}", key, lost)
+    try:
+        check_whole(listing, head, session.uri)
+    except Corrupt as error:
+        yield PublicationProblem(error.message, error.key or LOG_PREFIX, error.version)
     for version in (v for v in listing.commits if v > head.version):
         key = delta_commits.delta_commit_key(version)
         yield PublicationProblem(f"{_WRONG}: {mend}", key, version)

@@ -49,6 +49,26 @@ def test_a_publication_is_behind_if_all_of_it_lies_below_the_horizon():
     assert listing(checkpoints=[3]).is_behind(4)
 
 
+@pytest.mark.parametrize(
+    ("commits", "checkpoints", "horizon", "lost"),
+    [
+        ([], [], 5, False),
+        (range(9), [], 0, False),
+        (range(1, 9), [], 0, True),
+        (range(1, 150), [100], 0, True),
+        (range(3, 9), [3], 0, False),
+        (range(4, 9), [3], 0, False),
+        (range(5, 9), [3], 0, True),
+        (range(3, 9), [5], 5, False),  # as a vacuum that was killed leaves it
+        (range(3, 9), [5], 4, True),
+        (range(3, 9), [], 9, False),  # begins again at the horizon
+        ([3, 4, 11, 12], [11], 10, False),
+    ],
+)
+def test_readers_begin_at_the_first_version_or_at_a_checkpoint(commits, checkpoints, horizon, lost):
+    assert listing(commits, checkpoints).lacks_beginning(horizon) == lost
+
+
 def test_a_beginning_above_what_is_asked_for_is_refused():
     check_beginning(3, 3, 3, "s3://b/t")
     check_beginning(3, None, 4, "s3://b/t")
