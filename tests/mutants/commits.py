@@ -137,6 +137,13 @@ COMMITS = (
         "test_names_of_others_stay_values_of_labels",
     ),
     mutant(
+        "script-that-a-name-ends",
+        "W8",
+        "a name in a log ends no script of the page of its history",
+        becomes("text"),
+        "test_names_in_a_log_are_data_of_the_page",
+    ),
+    mutant(
         "markup-of-others",
         "W8",
         "texts of a log are no markup in a notebook",

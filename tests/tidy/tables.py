@@ -9,7 +9,7 @@ import re
 # those on lower floors. `face` is `eventlog/__init__.py`; `ground` are the modules in no folder.
 FLOORS = (
     ("face",),
-    ("fsck", "replication"),
+    ("fsck", "replication", "view"),
     ("publishing",),
     ("recovery", "table"),
     ("staging",),

@@ -97,6 +97,7 @@ def verbs(table):
         "unpublish": [["delta", uri], ["delta", LINE]],
         "unpin": [[uri, name] for name in HOSTILE] + [[uri, "none" + ESC]],
         "upsert": [[uri, ESC]],
+        "view": [[uri, "-o", f"{copy}/{ESC}"], [uri, "-o", f"{copy}.html"]],
         "vacuum": [[uri], [uri, "--full", "--retention-hours", "0"]],
     }
 

@@ -128,6 +128,7 @@ def calls(root):
         ("unpublish", "delta", t, "--run"),
         ("vacuum", t),
         ("vacuum", t, "--run", "--retention-hours", 0, "--staging-hours", 0),
+        ("view", t, "-o", root / "history.html"),
         ("fsck", t),
         *((verb, empty) for verb in lists),
         ("ls", empty, "--chunks"),

@@ -1,0 +1,134 @@
+// The strip above the slider: rows added by version, rewrites, merges, and lanes of holds below.
+
+const INSET = 8; // pixels: where the thumb of a slider stands at its ends
+const BARS = 44, LANE = 16, MOST_LANES = 3;
+const LANE_KINDS = ["pin", "branch", "claim", "copy"];
+
+// Puts lanes of one kind into as few rows as they fit without overlapping; the rest is left out.
+function packed(lanes) {
+  const rows = [];
+  let left = 0;
+  for (const lane of lanes) {
+    const row = rows.find((one) => one.at(-1).end < lane.begin);
+    if (row) row.push(lane);
+    else if (rows.length < MOST_LANES) rows.push([lane]);
+    else left++;
+  }
+  return { rows, left };
+}
+
+class Lanes {
+  constructor(canvas, history) {
+    Object.assign(this, { canvas, h: history });
+    this.context = canvas.getContext("2d");
+    this.kinds = LANE_KINDS.map((kind) => packed(history.lanes.filter((lane) => lane.kind === kind)))
+      .filter((kind) => kind.rows.length);
+    this.resize();
+  }
+
+  resize() {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    this.height = BARS + 4 + this.kinds.reduce((sum, kind) => sum + LANE * (kind.rows.length + (kind.left ? 1 : 0)) + 2, 0);
+    this.canvas.style.height = `${this.height}px`;
+    this.width = this.canvas.clientWidth;
+    this.canvas.width = Math.round(this.width * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
+    this.ratio = ratio;
+    this.redraw();
+  }
+
+  x(version) {
+    const { first, last } = this.h;
+    return INSET + ((this.width - 2 * INSET) * (Math.min(version, last) - first)) / Math.max(1, last - first);
+  }
+
+  versionAt(x) {
+    const { first, last } = this.h, share = (x - INSET) / Math.max(1, this.width - 2 * INSET);
+    return Math.round(first + Math.min(1, Math.max(0, share)) * (last - first));
+  }
+
+  // The strip without the cursor changes only with its width and the colours: it is drawn once.
+  redraw() {
+    this.still = document.createElement("canvas");
+    this.still.width = this.canvas.width;
+    this.still.height = this.canvas.height;
+    const c = this.still.getContext("2d");
+    this.colors = palette(this.canvas);
+    c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    this.drawBars(c);
+    let y = BARS + 4;
+    for (const kind of this.kinds) {
+      for (const row of kind.rows) {
+        for (const lane of row) this.drawLane(c, lane, y);
+        y += LANE;
+      }
+      if (kind.left) {
+        c.fillStyle = this.colors.quiet;
+        c.font = "11px system-ui, sans-serif";
+        c.textAlign = "left";
+        c.fillText(`and ${number(kind.left)} more: see the table`, INSET, y + LANE - 4);
+        y += LANE;
+      }
+      y += 2;
+    }
+  }
+
+  drawBars(c) {
+    const h = this.h, most = Math.log1p(h.totals.rowsAdded.reduce((a, b) => Math.max(a, b), 1));
+    const wide = Math.max(1, (this.width - 2 * INSET) / (h.last - h.first + 1) - 1);
+    c.fillStyle = this.colors.dead;
+    for (let version = h.first; version <= h.last; version++) {
+      const height = (BARS * 0.8 * Math.log1p(h.totals.rowsAdded[version - h.first])) / most;
+      if (height) c.fillRect(this.x(version) - wide / 2, BARS - height, wide, height);
+    }
+    c.fillStyle = this.colors.overshadowed;
+    h.t.version.forEach((version, tx) => {
+      if (!h.t.rewrite[tx]) return;
+      const x = this.x(version);
+      c.beginPath();
+      c.moveTo(x - 4, 0); c.lineTo(x + 4, 0); c.lineTo(x, 7);
+      c.fill();
+    });
+    c.fillStyle = this.colors.found;
+    for (const [version] of h.merges) c.fillRect(this.x(version) - 2, 0, 4, 7);
+    c.fillStyle = this.colors.line;
+    c.fillRect(0, BARS, this.width, 1);
+  }
+
+  drawLane(c, lane, y) {
+    const from = this.x(lane.begin), to = Math.max(from + 3, this.x(Math.min(lane.end, this.h.last)));
+    const held = lane.held.at(-1)?.[1];
+    c.strokeStyle = c.fillStyle = this.colors.quiet;
+    if (held !== undefined && held < lane.begin) {
+      c.setLineDash([2, 3]);
+      c.beginPath();
+      c.moveTo(this.x(Math.max(held, this.h.first)), y + LANE / 2);
+      c.lineTo(from, y + LANE / 2);
+      c.stroke();
+      c.setLineDash([]);
+    }
+    c.fillStyle = this.colors.panel;
+    c.fillRect(from, y + 2, to - from, LANE - 4);
+    c.strokeRect(from + 0.5, y + 2.5, to - from - 1, LANE - 5);
+    if (to - from < 40) return;
+    c.save();
+    c.beginPath();
+    c.rect(from, y, to - from - 4, LANE);
+    c.clip();
+    c.fillStyle = this.colors.text;
+    c.font = "11px system-ui, sans-serif";
+    c.textAlign = "left";
+    c.fillText(`${lane.kind} ${lane.kind === "claim" ? lane.text : lane.name}`, from + 5, y + LANE - 4);
+    c.restore();
+  }
+
+  draw(version) {
+    const c = this.context;
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    c.drawImage(this.still, 0, 0);
+    c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    c.fillStyle = this.colors.accent;
+    c.fillRect(this.x(version) - 1, 0, 2, this.height);
+  }
+}
