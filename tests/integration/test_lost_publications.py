@@ -24,6 +24,8 @@ from eventlog.publishing.delta.translation.delta_commits import (
     delta_commit_key,
     without_files,
 )
+from eventlog.publishing.iceberg.translation.avro_files import ManifestRecord, avro_records
+from eventlog.publishing.iceberg.translation.table_metadata import MetadataFile
 from eventlog.publishing.versions import version_steps
 from eventlog.store.local import LocalStore
 from eventlog.writers import append, delete, upsert
@@ -201,6 +203,85 @@ def test_objects_of_iceberg_that_are_lost_or_strange_have_commands_that_mend(tmp
     assert {key for _, key, _ in findings(table)} == set(lost or ["metadata/stranger.avro"])
     follow_advice(table)
     assert objects_of(table, "metadata/") == whole
+    assert findings(table) == []
+
+
+def upserted(tmp_path):
+    """Publish versions of a keyed table, each of which hides rows."""
+    table = create(LocalStore(str(tmp_path)), key="name", granularity="all")
+    for number in range(4):
+        upsert(table, events(3, first=number))
+    publish(table, "iceberg")
+    table.clock.advance(10**9)
+    return table
+
+
+def named_by(table, version):
+    """The keys of the manifest list and the manifests of deletes that a version names."""
+    file = MetadataFile.of(table.store.get(metadata(version)))
+    (own,) = (s for s in file.versions if s.snapshot_id == file.current_snapshot_id)
+    key = own.manifest_list.removeprefix(f"{file.location}/")
+    manifests = avro_records(table.store.get(key), ManifestRecord)
+    return [key, *(m.manifest_path.removeprefix(f"{file.location}/") for m in manifests)]
+
+
+def spoiled(table, key, change):
+    body = change(table.store.get(key))
+    table.store.delete([key])
+    table.store.put_if_absent(key, body)
+
+
+NOW = {"retention": timedelta(0), "staging": timedelta(0), "dry_run": False}
+DAMAGES = {
+    "empty": lambda body: b"",
+    "cut": lambda body: body[: len(body) // 2],
+    "another schema": lambda body: body.replace(b'"type"', b'"tipe"', 1),
+    "other records": lambda body: body.replace(b'"manifest_path"', b'"manifest_paph"', 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_vacuum_goes_on_where_an_object_of_a_kept_version_is_damaged(tmp_path, caplog, damage):
+    table = upserted(tmp_path)
+    newest = table.refresh().version
+    key, *_ = named_by(table, newest)
+    spoiled(table, key, DAMAGES[damage])
+    assert vacuum(table, **NOW).horizon == newest
+    assert "stays: an object of the publication is damaged" in caplog.text
+    assert f"key={key}" in caplog.text
+    assert metadata(0) in objects_of(table, "metadata/")
+    assert [(k, severity) for severity, k, _ in findings(table)] == [(key, "error")]
+    follow_advice(table)
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_vacuum_takes_damaged_objects_of_old_versions(tmp_path, caplog, damage):
+    table = upserted(tmp_path)
+    newest = table.refresh().version
+    for key in {*named_by(table, 1), metadata(0)} - {*named_by(table, newest)}:
+        spoiled(table, key, DAMAGES[damage])
+    vacuum(table, **NOW)
+    assert "stays" not in caplog.text
+    assert metadata(0) not in objects_of(table, "metadata/")
+    publish(table, "iceberg")
+    assert findings(table) == []
+
+
+@pytest.mark.parametrize("field", ["sequence-number", "manifest-list", "snapshot-id"])
+@pytest.mark.parametrize("newest", [False, True], ids=["old", "newest"])
+def test_metadata_that_lacks_a_field_ends_nothing(tmp_path, caplog, field, newest):
+    table = upserted(tmp_path)
+    key = metadata(table.refresh().version if newest else 1)
+    spoiled(table, key, lambda body: body.replace(f'"{field}"'.encode(), b'"other"'))
+    vacuum(table, **NOW)
+    assert (f"key={key}" in caplog.text) == newest
+    if newest:
+        with pytest.raises(Corrupt, match="not what this table is published as"):
+            publish(table, "iceberg")
+        assert key in {found for _, found, _ in findings(table)}
+        follow_advice(table)
+    publish(table, "iceberg")
     assert findings(table) == []
 
 

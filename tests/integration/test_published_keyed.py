@@ -24,7 +24,7 @@ from eventlog.errors import DataLoss, EventLogError, InvalidInput
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
-from eventlog.publishing.iceberg.translation.avro_files import avro_records
+from eventlog.publishing.iceberg.translation.avro_files import EntryRecord, avro_records
 from eventlog.publishing.positions import ShownRows
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
@@ -195,7 +195,8 @@ def test_late_rows_below_no_log_are_in_no_manifest():
     assert kinds.keys() == {"base", "late"}, "the compaction left no late rows: this proves nothing"
     publish(t, "iceberg", first=t.session.head().version)
     manifests = [key for key in objects_under(t, "iceberg") if "/manifest-" in key]
-    listed = {e["data_file"]["file_path"] for k in manifests for e in avro_records(t.store.get(k))}
+    entries = [e for k in manifests for e in avro_records(t.store.get(k), EntryRecord)]
+    listed = {entry.data_file.file_path for entry in entries}
     assert not any(kinds["late"].id in path for path in listed)
 
 

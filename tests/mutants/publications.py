@@ -173,6 +173,27 @@ PUBLICATIONS = (
         "test_a_gap_is_named",
     ),
     mutant(
+        "errors-of-fastavro",
+        "R6.2",
+        "an object that does not decode is damaged, whatever a library raises",
+        becomes("(ValueError, EOFError)"),
+        "test_a_vacuum_goes_on_where_an_object_of_a_kept_version_is_damaged",
+    ),
+    mutant(
+        "vacuum-ended-by-a-damaged-publication",
+        "R6.2",
+        "a vacuum does not end where a publication is damaged",
+        becomes("(InvalidInput, KeyNotFound)"),
+        "test_a_vacuum_goes_on_where_an_object_of_a_kept_version_is_damaged",
+    ),
+    mutant(
+        "vacuum-stopped-by-what-it-takes",
+        "R6.2",
+        "damaged objects of vacuumed versions are deleted, and do not keep the others",
+        always,
+        "test_a_vacuum_takes_damaged_objects_of_old_versions",
+    ),
+    mutant(
         "publication-without-a-beginning",
         "V4",
         "no version is published that no reader can open",

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from eventlog.display import command
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.iceberg_listing import IcebergListing, list_iceberg
 from eventlog.publishing.iceberg.iceberg_plan import FORMATS
-from eventlog.publishing.iceberg.iceberg_removal import is_ours, metadata_document
+from eventlog.publishing.iceberg.iceberg_removal import is_ours
 from eventlog.publishing.iceberg.iceberg_versions import IcebergVersions
 from eventlog.publishing.iceberg.manifest_publisher import (
     PREFIX,
@@ -24,9 +23,16 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     mend_hint,
     metadata_key,
     parse_metadata_key,
+    read_avro,
+    read_metadata,
 )
-from eventlog.publishing.iceberg.translation.avro_files import DELETES, avro_records
-from eventlog.publishing.iceberg.translation.table_metadata import published_snapshots
+from eventlog.publishing.iceberg.translation.avro_files import (
+    DELETES,
+    EntryRecord,
+    ManifestRecord,
+    Record,
+)
+from eventlog.publishing.iceberg.translation.table_metadata import MetadataFile
 from eventlog.publishing.publication import made_again
 from eventlog.session.session import Session
 from eventlog.store.parallel import each
@@ -54,21 +60,23 @@ def cut_iceberg(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str
         The keys and sizes of the objects, in the order of their deletion.
 
     Raises:
-        Corrupt: an object does not decode.
+        Corrupt: what a publisher put meanwhile is damaged, or another program's.
         Unavailable: the store does not answer.
     """
     store = session.store
     sizes = {row.key: row.size for row in store.list(PREFIX)}
     files = {v: key for key in sizes if (v := parse_metadata_key(key)) is not None}
     old = [files[version] for version in sorted(files) if version < horizon]
-    if not old or not is_ours(store, old[0]):
+    if not any(is_ours(store, key) for key in old):
         return ()
     if max(files) < horizon:
         logger.warning("%s", behind_the_horizon(session, max(files), horizon))
         return ()
     try:
         below = _only_below(store, files, horizon, sizes)
-    except (InvalidInput, KeyNotFound) as error:  # an extra is not installed, or an object is lost
+    # against vacuum-ended-by-a-damaged-publication
+    except (Corrupt, InvalidInput, KeyNotFound) as error:
+        # An object of a version that is kept is lost or damaged, or an extra is not installed.
         logger.warning("what is published of vacuumed versions stays: %s", error)
         return ()
     # What names others goes after them, so that the next vacuum continues an interrupted one.
@@ -156,13 +164,9 @@ def put_lost_objects(session: Session, versions: Collection[int]) -> None:
 
 def _lacks(store: ObjectStore, version: int, there: Collection[str]) -> bool:
     """Return whether an object that the snapshot of a version names is not there."""
-    document = metadata_document(store, metadata_key(version))
-    location = str(document["location"])
-    own = {
-        str(snapshot["manifest-list"])
-        for snapshot in published_snapshots(document)
-        if snapshot["snapshot-id"] == document["current-snapshot-id"]
-    }
+    file = read_metadata(store, metadata_key(version))
+    location = file.location
+    own = {s.manifest_list for s in file.versions if s.snapshot_id == file.current_snapshot_id}
     present = {uri for uri in own if uri.removeprefix(f"{location}/") in there}
     named = own | _named(store, present, location, there)
     return any(uri.removeprefix(f"{location}/") not in there for uri in named)
@@ -180,24 +184,33 @@ def _only_below(
         there: the keys of the objects that are there; others are left out.
 
     Raises:
-        KeyNotFound: an object that a kept version names is missing.
+        Corrupt: an object that a kept version names is damaged.
+        KeyNotFound: one is missing.
     """
+
+    def read(version: int) -> MetadataFile | None:
+        try:
+            return read_metadata(store, files[version])
+        except Corrupt:
+            if version >= horizon:
+                raise
+        return None  # what only it names stays; `unpublish` takes it
+
     versions = sorted(files)
-    documents = dict(
-        zip(versions, each(lambda v: metadata_document(store, files[v]), versions), strict=True)
-    )
-    location = str(documents[versions[0]]["location"])
+    found = list(zip(versions, each(read, versions), strict=True))
+    location = next(file.location for _, file in reversed(found) if file is not None)
     kept = {
-        snapshot["manifest-list"]
-        for version in versions
-        for snapshot in published_snapshots(documents[version])
-        if version >= horizon and snapshot["sequence-number"] >= horizon
+        snapshot.manifest_list
+        for version, file in found
+        if file is not None and version >= horizon
+        for snapshot in file.versions
+        if snapshot.sequence_number >= horizon
     }
     lists = {
-        snapshot["manifest-list"]
-        for version in versions
-        for snapshot in published_snapshots(documents[version])
-        if version < horizon
+        snapshot.manifest_list
+        for version, file in found
+        if file is not None and version < horizon
+        for snapshot in file.versions
     } - kept
     # Those of an interrupted vacuum are gone, or of a publisher that it overtook.
     lists = {uri for uri in lists if uri.removeprefix(f"{location}/") in there}
@@ -224,18 +237,25 @@ def _named(
         store: of the table.
         lists: their URIs.
         location: the root URI.
-        there: the keys of manifests that are read; None: all.
+        there: the keys of manifests that are read, and those that are damaged are passed over;
+            None: all are read.
 
     Raises:
+        Corrupt: one of all is damaged.
         KeyNotFound: one of the others is missing.
     """
 
-    def records(uri: str) -> list[dict[str, Any]]:
-        return avro_records(store.get(uri.removeprefix(f"{location}/")))
+    def records(uri: str, kind: type[Record]) -> list[Record]:
+        try:
+            return read_avro(store, uri.removeprefix(f"{location}/"), kind)
+        except Corrupt:
+            if there is None:  # against vacuum-stopped-by-what-it-takes
+                raise
+        return []
 
     manifests = {
-        record["manifest_path"]: record["content"]
-        for found in each(records, sorted(lists))
+        record.manifest_path: record.content
+        for found in each(lambda uri: records(uri, ManifestRecord), sorted(lists))
         for record in found
     }
     deletes = sorted(
@@ -243,5 +263,5 @@ def _named(
         for uri, content in manifests.items()
         if content == DELETES and (there is None or uri.removeprefix(f"{location}/") in there)
     )
-    files = {entry["data_file"]["file_path"] for found in each(records, deletes) for entry in found}
-    return {*manifests, *files}
+    entries = each(lambda uri: records(uri, EntryRecord), deletes)
+    return {*manifests, *(entry.data_file.file_path for found in entries for entry in found)}

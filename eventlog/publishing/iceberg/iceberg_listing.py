@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventlog.log.snapshot import Snapshot
-from eventlog.publishing.iceberg.iceberg_plan import IcebergForm, check_form, iceberg_form
+from eventlog.publishing.iceberg.iceberg_plan import FORMATS, IcebergForm, check_form, iceberg_form
 from eventlog.publishing.iceberg.iceberg_removal import check_owner
 from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
@@ -93,9 +93,11 @@ def _newest_metadata(session: Session, published: Collection[int]) -> tuple[dict
     body = session.store.get(key)
     try:
         found = json.loads(body)
-        ours = found["properties"][VERSION_PROPERTY] == str(version) and found[
-            "current-snapshot-id"
-        ] == snapshot_id(version)
+        ours = (
+            found["properties"][VERSION_PROPERTY] == str(version)
+            and found["current-snapshot-id"] == snapshot_id(version)
+            and found["format-version"] in FORMATS
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         ours = False
     if not ours:  # against metadata-of-a-stranger-taken-for-ours

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from eventlog.errors import Corrupt, EventLogError, InvalidInput, KeyNotFound
 from eventlog.publishing.iceberg.manifest_publisher import (
@@ -73,19 +72,6 @@ def check_owner(
 def is_ours(store: ObjectStore, key: str) -> bool:
     """Return whether a metadata file is one that a publisher of eventlog wrote."""
     try:
-        return VERSION_PROPERTY in metadata_document(store, key)["properties"]
-    except (KeyError, TypeError, KeyNotFound):
+        return VERSION_PROPERTY in json.loads(store.get(key))["properties"]
+    except (ValueError, KeyError, TypeError, RecursionError, KeyNotFound):
         return False
-
-
-def metadata_document(store: ObjectStore, key: str) -> Mapping[str, Any]:
-    """Return a metadata file, which is empty if it is none of JSON.
-
-    Raises:
-        KeyNotFound: it is not there.
-    """
-    try:
-        found = json.loads(store.get(key))
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -5,13 +5,12 @@ The manifests and deletes that it names are put on the way, or compared (`Publis
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 
 import pyarrow.compute as pc
 from msgspec import UnsetType
 
-from eventlog.errors import InvalidInput, VersionNotReplicated
+from eventlog.errors import Corrupt, InvalidInput, VersionNotReplicated
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
@@ -35,10 +34,10 @@ from eventlog.publishing.iceberg.translation.iceberg_schema import (
 )
 from eventlog.publishing.iceberg.translation.manifest_records import Translation
 from eventlog.publishing.iceberg.translation.table_metadata import (
+    MetadataFile,
     PublishedSnapshot,
     listed_versions,
     metadata_bytes,
-    published_snapshots,
     summary_of,
     tags_of,
 )
@@ -89,8 +88,8 @@ class IcebergVersions:
         if body == self.expected(version):
             return True
         try:
-            listed = {s["sequence-number"] for s in published_snapshots(json.loads(body))}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            listed = {snapshot.sequence_number for snapshot in MetadataFile.of(body).versions}
+        except Corrupt:
             return False
         return body == self.expected(version, listed)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from eventlog.display import command
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import entry_order, keys
 from eventlog.format.deletion_vectors import vector_hash
@@ -23,6 +24,8 @@ from eventlog.model.records import Leaf
 from eventlog.publishing.iceberg.translation.avro_files import (
     DATA,
     DELETES,
+    EntryRecord,
+    Record,
     avro_records,
     compact_json,
     manifest_list_bytes,
@@ -53,6 +56,7 @@ from eventlog.publishing.iceberg.translation.position_deletes import (
     same_positions,
     vector_puffin,
 )
+from eventlog.publishing.iceberg.translation.table_metadata import MetadataFile
 from eventlog.publishing.positions import ChunkSlices, ShownRows
 from eventlog.publishing.publication import made_again
 from eventlog.segments.vectors import VectorReader
@@ -337,8 +341,8 @@ class ManifestPublisher:
         key, known = manifest.key, self._records.get(manifest.key)
         if known is None:
             if key in self.objects.sizes:
-                files = [entry["data_file"] for entry in avro_records(self._store.get(key))]
-                counts = len(files), sum(file["record_count"] for file in files)
+                entries = read_avro(self._store, key, EntryRecord)
+                counts = len(entries), sum(entry.data_file.record_count for entry in entries)
             else:
                 hidden = self._shown.with_vectors(snapshot, manifest.slices)
                 counts = len(hidden), sum(deleted_rows(s.vector) for s in hidden)
@@ -422,6 +426,48 @@ class HidingManifest(NamedTuple):
         group = hidden_group(slices.name, slices.segments)
         facts = facts_of(group, form.spec(slices.segments[0]), DELETES)
         return cls(slices, group, facts, manifest_key(form.name(group.key), facts))
+
+
+def read_avro(store: ObjectStore, key: str, kind: type[Record]) -> list[Record]:
+    """Return the records of a manifest, or of a manifest list, that lies there.
+
+    Args:
+        store: of the table.
+        key: of the object.
+        kind: what is read of each record.
+
+    Raises:
+        Corrupt: it is damaged.
+        InvalidInput: an extra is not installed.
+        KeyNotFound: it is not there.
+    """
+    try:
+        return avro_records(store.get(key), kind)
+    except Corrupt as error:
+        raise damaged_error(store, key, error) from None
+
+
+def read_metadata(store: ObjectStore, key: str) -> MetadataFile:
+    """Return a metadata file that lies there.
+
+    Raises:
+        Corrupt: it is damaged.
+        KeyNotFound: it is not there.
+    """
+    try:
+        return MetadataFile.of(store.get(key))
+    except Corrupt as error:
+        raise damaged_error(store, key, error) from None
+
+
+def damaged_error(store: ObjectStore, key: str, why: Corrupt) -> Corrupt:
+    """Return the error for an object that does not decode, with its key and what to do."""
+    return Corrupt(
+        f"an object of the publication is damaged: {why.message}. {command('fsck', store.uri)} "
+        "names the commands that make it again",
+        table=store.uri,
+        key=key,
+    )
 
 
 def stranger_error(uri: str, key: str) -> Corrupt:

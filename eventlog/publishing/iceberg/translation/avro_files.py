@@ -8,16 +8,18 @@ Source: Iceberg's spec, sections "Manifests" and "Manifest Lists", and appendix 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert
 
 from eventlog.errors import Corrupt, InvalidInput
 
 DATA, DELETES = 0, 1  # the contents of a manifest
 _SYNC = b"eventlog-iceberg"  # 16 bytes
 _ONE_BLOCK = 2**40
+Record = TypeVar("Record")
 _POSITIONS = 1  # the content of a data file: position deletes
 
 
@@ -87,20 +89,49 @@ def same_avro(one: bytes, other: bytes) -> bool:
         return False
 
 
-def avro_records(body: bytes) -> list[dict[str, Any]]:
+class ManifestRecord(Struct, frozen=True):
+    """What is read of a record of a manifest list."""
+
+    manifest_path: str
+    content: int
+
+
+class FileRecord(Struct, frozen=True):
+    """What is read of a data file, or file of deletes, of a manifest."""
+
+    file_path: str
+    record_count: int
+
+
+class EntryRecord(Struct, frozen=True):
+    """What is read of an entry of a manifest."""
+
+    data_file: FileRecord
+
+
+def avro_records(body: bytes, kind: type[Record]) -> list[Record]:
     """Return the records of an Avro file.
 
+    Args:
+        body: the file.
+        kind: what is read of each.
+
     Raises:
-        Corrupt: it does not decode.
+        Corrupt: it does not decode to such records.
     """
-    return _decoded(body)[1]
+    try:
+        return convert(_decoded(body)[1], list[kind])  # type: ignore[valid-type]
+    except ValidationError as error:
+        raise Corrupt(f"a file of Avro has other records: {error}") from None
 
 
 def _decoded(body: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    fastavro = _fastavro()
     try:
-        reader = _fastavro().reader(BytesIO(body))
+        reader = fastavro.reader(BytesIO(body))
         return dict(reader.metadata), list(reader)
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, zlib.error) as error:
+    # against errors-of-fastavro
+    except Exception as error:  # noqa: BLE001 - of damaged bytes it raises what it runs into
         raise Corrupt(f"a file of Avro does not decode: {error}") from None
 
 

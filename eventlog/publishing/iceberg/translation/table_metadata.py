@@ -7,11 +7,12 @@ Source: Iceberg's spec, section "Table Metadata".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import UnsetType
+from msgspec import DecodeError, Struct, UnsetType, json
 
+from eventlog.errors import Corrupt
 from eventlog.format.keys import MAX_VERSION
 from eventlog.model.actions import Add, DeleteRows, Drop
 from eventlog.model.entries import Schema
@@ -221,16 +222,37 @@ def _sort_order(column: int | None) -> dict[str, Any]:
     return {"order-id": 1, "fields": [{"transform": "identity", "source-id": column, **order}]}
 
 
-def published_snapshots(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the snapshots of a metadata file that are versions.
+class ListedSnapshot(Struct, frozen=True, rename="kebab"):
+    """What is read of a snapshot of a metadata file."""
 
-    Raises:
-        KeyError: a snapshot has no id.
-        TypeError: the document is no metadata file.
-    """
-    for snapshot in document.get("snapshots", ()):
-        if snapshot["snapshot-id"] != GUARD_SNAPSHOT:
-            yield snapshot
+    snapshot_id: int
+    sequence_number: int
+    manifest_list: str
+
+
+class MetadataFile(Struct, frozen=True, rename="kebab"):
+    """What is read of a metadata file."""
+
+    location: str
+    current_snapshot_id: int
+    snapshots: tuple[ListedSnapshot, ...]
+
+    @classmethod
+    def of(cls, body: bytes) -> MetadataFile:
+        """Return what a metadata file has.
+
+        Raises:
+            Corrupt: it is none of a publication.
+        """
+        try:
+            return json.decode(body, type=cls)
+        except (DecodeError, RecursionError) as error:
+            raise Corrupt(f"a metadata file does not decode: {error}") from None
+
+    @property
+    def versions(self) -> list[ListedSnapshot]:
+        """The snapshots that are versions."""
+        return [one for one in self.snapshots if one.snapshot_id != GUARD_SNAPSHOT]
 
 
 def _guard_snapshot(location: str, schema_id: int, format_version: int) -> dict[str, Any]:
