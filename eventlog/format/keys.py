@@ -156,15 +156,13 @@ def keys_of(segment: Segment) -> tuple[str, ...]:
 
 
 def check_entry(segment: Segment) -> None:
-    """Check an entry by itself: its key, schema, statistics and place in slices (R5.2, R15.3).
+    """Check an entry by itself: its key, statistics and place in slices (R5.2, R15.3).
 
     Raises:
         Corrupt: a part does not have the form that FORMAT.md requires.
     """
     key_of(segment)
     check_object(segment)
-    if segment.schema < 1:
-        raise Corrupt(f"segment {segment.id} was written with schema {segment.schema}")
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
         raise Corrupt(f"segment {segment.id} has statistics that are not in order of columns")

@@ -286,21 +286,28 @@ def find_transaction(
 def written_schema(log: Log, segment: Segment) -> Schema | None:
     """Return the schema that a segment was written with; None where this copy lacks its versions.
 
-    It is that of a version from the segment's epoch to the one that added it: mostly of the last.
+    It is mostly that of a version from the segment's epoch to the one that added it, and of one
+    before where a merge of two logs copied the segment.
 
     Raises:
         Corrupt: the log does not add up.
     """
-    low, high, version = segment.epoch, segment.version, segment.version
-    while low <= high:
+    near = _schema_of(log, segment.schema, segment.epoch, segment.version)
+    return near or _schema_of(log, segment.schema, 0, segment.epoch)
+
+
+def _schema_of(log: Log, number: int, low: int, high: int) -> Schema | None:
+    """Return the schema with a number, if a version from `low` to `high` has it."""
+    version = high
+    while low <= high and number:
         try:
             schema = log.snapshot(version).stored_schema
         except VersionNotFound:
             low = version + 1  # a copy has the later ones
         else:
-            if schema.id == segment.schema:
+            if schema.id == number:
                 return schema
-            low, high = (version + 1, high) if schema.id < segment.schema else (low, version - 1)
+            low, high = (version + 1, high) if schema.id < number else (low, version - 1)
         version = (low + high) // 2
     return None
 

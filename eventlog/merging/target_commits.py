@@ -140,7 +140,7 @@ class TargetCommits:
         if checks_of(schema):
             gone = {segment.id for segment in drops}
             self.tests.check(head, schema, adds, gone)
-            adds = [msgspec.structs.replace(add, schema=schema.id) for add in adds]
+            adds = [msgspec.structs.replace(add, tested=schema.id) for add in adds]
         rewrite = [] if carried.deletes is None else [Replace(head.version, carried.deletes)]
         actions: list[Action] = [
             *guards,

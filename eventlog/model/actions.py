@@ -29,7 +29,13 @@ from eventlog.model.entries import (
 
 
 class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fields=True):
-    """Action: make a staged segment live. The commit determines its version and partition."""
+    """Action: make a staged segment live. The commit determines its version and partition.
+
+    Attributes:
+        schema: id of the schema that the segment was written with, as in its entry.
+        tested: id of a later schema whose checks its rows meet (FORMAT.md R7.13); absent if they
+            were tested against none.
+    """
 
     id: str
     chunk: str
@@ -42,11 +48,17 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
     tail: Tail | None = None
     slice: Slice | UnsetType = UNSET
     vector: Vector | UnsetType = UNSET
+    tested: Count | UnsetType = UNSET
 
     @property
     def live_rows(self) -> int:
         """The number of rows that are not deleted."""
         return self.rows - deleted_rows(self.vector)
+
+    @property
+    def checked(self) -> int:
+        """Id of the schema whose checks its rows meet."""
+        return self.schema if isinstance(self.tested, UnsetType) else self.tested
 
 
 class DeleteRows(

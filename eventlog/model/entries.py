@@ -259,7 +259,8 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         rows: number of rows in the object, deleted ones included.
         bytes: size of the object.
         checksum: sha256 of the object's bytes, hexadecimal.
-        schema: id of the schema that the segment was written with.
+        schema: id of the schema that the segment was written with; 0: of one that this log does not
+            have (MERGING.md R19.7).
         stats: statistics of the leading columns, ordered by column id.
         tail: the tail of the object; None if it is small enough to be checked in one piece.
         slice: its place in the slices of a keyed table; absent in other tables.

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,12 +18,12 @@ from eventlog.clock import Clock
 from eventlog.errors import Corrupt
 from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.entries import Segment
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.row_digest import NOTHING, digest
 from eventlog.segments.segment_object import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode_segment, put_segment
 from eventlog.staging.uploads import Uploads
+from eventlog.state.fold import segment_of
 from eventlog.store.memory import MemoryStore
 from eventlog.store.port import ObjectStore
 
@@ -91,7 +90,7 @@ def check_opens(add: Add, body: memoryview, table: str) -> None:
     Raises:
         Corrupt: readers cannot open it, or it has another number of rows.
     """
-    segment = Segment(version=0, partition=0, **msgspec.structs.asdict(add))
+    segment = segment_of(add, 0, 0)
     source = SegmentObject(_Encoded(body, table), segment, add.epoch)
     try:
         source.open()

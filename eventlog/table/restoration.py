@@ -126,10 +126,10 @@ def _as_live(add: Add, live: Segment | None) -> Add:
 def _of_columns(add: Add, schema: Schema) -> Add:
     """Return an add with the statistics of columns that the table has now.
 
-    Its schema is one by which its rows are known to meet the table's checks: see `check_restored`.
+    Its rows are known to meet the table's checks: see `check_restored`.
     """
-    number = schema.id if add.schema < newest_check(schema) else add.schema
-    return msgspec.structs.replace(add, stats=live_stats(add.stats, schema), schema=number)
+    tested = schema.id if add.schema < newest_check(schema) else UNSET
+    return msgspec.structs.replace(add, stats=live_stats(add.stats, schema), tested=tested)
 
 
 def check_restored(

@@ -167,7 +167,7 @@ def untested_adds(actions: Sequence[Action], head: Snapshot) -> list[Add]:
     if any(isinstance(action, Replace | Merge) for action in actions):
         return []  # of rows that are live
     newest = newest_check(head.stored_schema)
-    return [a for a in actions if isinstance(a, Add) and a.schema < newest]
+    return [a for a in actions if isinstance(a, Add) and a.checked < newest]
 
 
 def tested_actions(
@@ -182,7 +182,7 @@ def tested_actions(
     untested, schema = untested_adds(actions, head), head.stored_schema
     if not untested:
         return tuple(actions)
-    oldest = min(add.schema for add in untested)
+    oldest = min(add.checked for add in untested)
     # against staged-rows-never-tested
     checks = [check for check in checks_of(schema) if check.schema > oldest]
     segments = [segment_of(add, head.version, 0) for add in untested]
@@ -197,7 +197,7 @@ def tested_actions(
     tested.refuse("the check was added while these rows were written, and nothing was committed")
     ids = {add.id for add in untested}
     return tuple(
-        msgspec.structs.replace(a, schema=schema.id) if isinstance(a, Add) and a.id in ids else a
+        msgspec.structs.replace(a, tested=schema.id) if isinstance(a, Add) and a.id in ids else a
         for a in actions
     )
 

@@ -102,6 +102,8 @@ def typed_rows(first: int, count: int) -> pa.Table:
 
 def open_at(name: str, schema: pa.Schema, clock: ManualClock, **options: object) -> Table:
     """Create one golden table."""
+    if "key" not in options:
+        options = {"granularity": "day"} | options
     store = LocalStore(TABLES / name, ManualClock(seed=1))  # names of temporary files
     return Table.create("", schema, time_column="at", store=store, clock=clock, **options)
 

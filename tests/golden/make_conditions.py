@@ -201,7 +201,7 @@ def segments(t: Table) -> list[Transaction]:
         void(t, "F6", [fresh(t, tail=Tail(1001, HASH))]),
         good(t, fresh(t, tail=Tail(1000, HASH))),
         void(t, "F6", [fresh(t, stats=(stats, stats))]),
-        void(t, "F6", [fresh(t, schema=0)]),
+        void(t, "F6", [fresh(t, tested=99)]),
         void(t, "F10", [planned]),
         void(t, "F10", [planned, fresh(t, rows=0)]),
         void(t, "F3", [*rewrite, SetProperties(())], until=until),

@@ -34,7 +34,7 @@ def rows(*numbers: int) -> pa.Table:
 def make_copied(clock: ManualClock) -> None:
     """A copy that began late, fell behind the horizon of its source, and began again."""
     store = MemoryStore()
-    options = {"time_column": "at", "store": store, "clock": clock}
+    options = {"time_column": "at", "granularity": "day", "store": store, "clock": clock}
     t = Table.create("", make.PLAIN, properties={"keyframe_commits": "3"}, **options)
     for number in range(4):
         append(t, rows(number))

@@ -53,6 +53,7 @@ def _store():
         store.uri,
         _SCHEMA,
         time_column="at",
+        granularity="day",
         store=store,
         clock=clock,
         properties={"user.owner": "weather"},

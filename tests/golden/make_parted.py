@@ -64,7 +64,8 @@ def store_of(name: str) -> MemoryStore:
 
 def created(name: str, schema: pa.Schema, clock: ManualClock, **options: object) -> Table:
     """Create one of the tables."""
-    options |= {"time_column": "at", "properties": {"keyframe_commits": "3"}}
+    options = {"granularity": "day", "time_column": "at"} | options
+    options["properties"] = {"keyframe_commits": "3"}
     store = store_of(name)
     return Table.create(store.uri, schema, store=store, clock=clock, **options)
 

@@ -123,7 +123,6 @@ def entries() -> list[Value]:
     cases = [
         ("an entry of no time chunk", "R3.2", {"chunk": "1970-13"}),
         ("an epoch of 13 digits", "R3.2", {"epoch": 10**12}),
-        ("an entry without a schema", "2.6", {"schema": 0}),
         ("an id in upper case", "R5.2", {"id": "AB" * 16}),
         ("a checksum that is no hash", "R5.2", {"checksum": "zz"}),
         ("statistics in another order", "2.6", {"stats": stats[::-1]}),
@@ -275,12 +274,6 @@ def roots() -> list[Value]:
 
     made.append(Forge(*YEAR).edit_root(1, swapped).case("entries of a root swapped", "R9.1", OLDER))
 
-    def schemaless(root: Value) -> None:
-        root["segments"][0]["schema"] = 0
-
-    made.append(
-        Forge(*YEAR).edit_root(1, schemaless).case("an entry of a root, no schema", "2.6", OLDER)
-    )
     return [*made, _moved_out(), _empty_leaf(), *_own_roots()]
 
 
@@ -399,7 +392,6 @@ def leaves() -> list[Value]:
     kept = ("leaves", 7)  # which drops nothing of its key frame
     own = [
         ("a count of a leaf below 0", "R5.2", with_cell("partition", -1)),
-        ("an entry of a leaf without a schema", "2.6", with_cell("schema", 0)),
     ]
     made += [
         Forge(*kept).leaf(6, change, own=True).case(name, rule, REFUSE)

@@ -381,7 +381,7 @@ analysed = record(version=count, policy=text)
 ACTIONS = {
     "add": fields(
         id=text, chunk=text, epoch=count, rows=count, bytes=count, checksum=text, schema=count,
-        stats=stats, tail=maybe(tail), slice=place, vector=vector,
+        stats=stats, tail=maybe(tail), slice=place, vector=vector, tested=absent_or(count),
     ),
     "delete_rows": fields(id=text, chunk=text, hash=text, vector=vector),
     "drop": fields(id=text, chunk=text, hash=text),
@@ -561,7 +561,6 @@ def check_entry(one):
     need(interval(one["chunk"]) is not None, "R3.2")
     need(one["epoch"] <= TOP, "R3.2")
     hex64(one["checksum"])
-    need(one["schema"] >= 1, "2.6")
     columns = [s[0] for s in one["stats"]]
     need(columns == sorted(set(columns)), "2.6")
     need(len(dict(kinds_of(one["stats"]))) == len(kinds_of(one["stats"])), "R7.4")

@@ -376,6 +376,13 @@ RULES = (
         "test_rows_are_deleted_in_one_log_and_a_column_is_dropped_in_one",
     ),
     mutant(
+        "written-schema-of-another-log",
+        "R7.2",
+        "what a log wrote with is looked up among the schemas of the log that it was merged into",
+        becomes("entry"),
+        "test_both_logs_have_other_columns_than_the_files_of_a_branch",
+    ),
+    mutant(
         "columns-of-later-commits-dropped",
         "G3",
         "what two logs made of their schemas is compared with that of their fork point",

@@ -46,6 +46,7 @@ class SmallStatePlan:
         self._pair, self._meta = pair, meta
         self._schemas = _schema_histories(pair, meta, past)
         self._is_schema_merged, self._later = False, past.later
+        self._steps: tuple[Schema, ...] = ()
         self._decisions = _decisions(pair, meta, past)
 
     @property
@@ -56,8 +57,9 @@ class SmallStatePlan:
         return schema
 
     def translated(self, segment: Segment) -> Segment:
-        """Return an entry of the source with the schema of the target."""
-        return translated(segment, self.schema)
+        """Return an entry of the source with the number that its schema has at the target."""
+        source, target = self._schemas
+        return translated(segment, source, (*target.schemas, *self._steps))
 
     def changes(self, act: Act) -> list[Action]:
         """Return the changes that the target makes for a transaction of the source, and note them.
@@ -87,6 +89,7 @@ class SmallStatePlan:
             return []
         self._is_schema_merged = True
         steps = merge_schemas(*self._schemas).steps
+        self._steps = steps
         if steps:
             self._meta = msgspec.structs.replace(self._meta, schema=steps[-1])
         return [SetSchema(schema) for schema in steps]

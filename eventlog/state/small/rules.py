@@ -283,10 +283,9 @@ def add_problem(
         before: the live entry of the segment, if the transaction drops it and may add it again.
     """
     if before is not None:
-        # Its rows may have been tested again: its schema is a newer one then. An add has no
-        # statistics of columns that were dropped.
+        # Its rows may have been tested again; columns that were dropped have no statistics.
         stats = () if meta.schema is None else live_stats(before.stats, meta.schema)
-        exchanged = {"vector": add.vector, "schema": max(add.schema, before.schema)}
+        exchanged = {"vector": add.vector, "tested": add.tested}
         same = msgspec.structs.replace(add_of(before), **exchanged, stats=stats) == add
         if not same or add.vector == before.vector:  # against exchanged-for-another-object
             return f"segment {add.id} is live, and only its vector can be exchanged"
@@ -295,9 +294,10 @@ def add_problem(
         return f"segment {add.id} was staged at epoch {add.epoch}, below the fence {meta.fence}"
     if add.epoch >= version:  # against epoch-in-the-future
         return f"segment {add.id} was staged at epoch {add.epoch}, a version not yet in the log"
-    if meta.schema is None or not 1 <= add.schema <= meta.schema.id:
+    if meta.schema is None or max(add.schema, add.checked) > meta.schema.id:
         return (
-            f"segment {add.id} was written with schema {add.schema}, which the table does not have"
+            f"segment {add.id} was written or tested with schema "
+            f"{max(add.schema, add.checked)}, which the table does not have"
         )
     timeless = meta.layout is not None and isinstance(meta.layout.time_column, UnsetType)
     if timeless and add.chunk != "all":  # against chunk-without-times
@@ -334,11 +334,11 @@ def tested_problem(txn: Transaction, added: list[Add], before: Meta, meta: Meta)
     if before.schema is not None and newest > known and not compares:
         return "it adds a check, and does not name the segments whose rows were tested"
     rewrites = any(isinstance(action, Replace | Merge) for action in txn.actions)
-    late = next((add for add in added if add.schema < newest), None)
+    late = next((add for add in added if add.checked < newest), None)
     if late is not None and not rewrites:  # against rows-of-before-a-check-added
         return (
-            f"segment {late.id} was written with schema {late.schema}, and schema {newest} added "
-            "a check that its rows may break"
+            f"segment {late.id} was tested by schema {late.checked}, and schema {newest} added a "
+            "check that its rows may break"
         )
     return None
 

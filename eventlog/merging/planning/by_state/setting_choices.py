@@ -28,12 +28,14 @@ class SettingChoices:
 
     Attributes:
         changes: the actions.
-        schema: the target's schema after them.
+        theirs: how the source came to its schema.
+        ours: the schemas of the target since the fork point, the new ones included.
         left_out: the values that are left out, since somebody chose the other log's.
     """
 
     changes: tuple[Action, ...]
-    schema: Schema
+    theirs: SchemaHistory
+    ours: tuple[Schema, ...]
     left_out: tuple[LeftOut, ...]
 
 
@@ -54,7 +56,7 @@ def choose_settings(
     theirs_schemas, our_schemas = (_schema_history(log, forked) for log in (source, target))
     merged = merge_schemas(theirs_schemas, our_schemas, take)
     actions: list[Action] = [SetSchema(schema) for schema in merged.steps]
-    *_, schema = target.side.schema, *merged.steps
+    schemas = (*our_schemas.schemas, *merged.steps)
     theirs, ours = settings_of(source.acts), settings_of(target.acts)
     changes, left_out = [], [_left_part(source, target, part) for part in merged.left_out]
     for name in sorted(theirs):
@@ -71,7 +73,8 @@ def choose_settings(
         if name not in ours or take == "source":
             changes.append(change)
     actions += actions_for(changes)
-    return SettingChoices((*actions, *_splits(source.side, target.side)), schema, tuple(left_out))
+    actions += _splits(source.side, target.side)
+    return SettingChoices(tuple(actions), theirs_schemas, schemas, tuple(left_out))
 
 
 def _schema_history(log: LogDifference, forked: Schema) -> SchemaHistory:

@@ -24,6 +24,7 @@ from eventlog.merging.planning.by_state.sides import LeftOut, LogDifference, Sid
 from eventlog.merging.planning.by_state.united_segments import UnitedSegments
 from eventlog.merging.planning.carried import Carried, MergeConflict
 from eventlog.merging.planning.keyed.ties import Ties
+from eventlog.merging.planning.schemas.merged_schema import translated
 from eventlog.merging.sequences import Runs, joined_runs
 from eventlog.model.chunks import parse_chunk
 
@@ -71,8 +72,9 @@ def unite(
     """
     theirs, ours = differences(source, target)
     settings = choose_settings(theirs, ours, take)
+    as_ours = partial(translated, source=settings.theirs, target=settings.ours)
     changed = partial(
-        UnitedSegments, theirs, ours, schema=settings.schema, common=common, renamed=renamed
+        UnitedSegments, theirs, ours, translated=as_ours, common=common, renamed=renamed
     )
     expected = ExpectedRows(theirs, ours, once=ties is None)
     is_right = partial(_is_right, expected, changed)

@@ -14,8 +14,7 @@ from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
 from eventlog.merging.planning.forms import object_key
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
-from eventlog.merging.planning.schemas.merged_schema import translated
-from eventlog.model.entries import Schema, Segment, Slice
+from eventlog.model.entries import Segment, Slice
 
 
 class UnitedSegments:
@@ -25,7 +24,7 @@ class UnitedSegments:
         source: what the source did, compared with the target.
         target: what the target did, compared with the source.
         states: the rows of the target after the union, in some chunks.
-        schema: the target's schema after the union.
+        translated: returns an entry of the source as the target has it.
         common: the last version that both share.
         renamed: returns the id of a segment that is added in another place, too; its arguments are
             the segment's id and the reason.
@@ -45,12 +44,12 @@ class UnitedSegments:
         target: LogDifference,
         states: Iterable[UnitedChunks],
         *,
-        schema: Schema,
+        translated: Callable[[Segment], Segment],
         common: int,
         renamed: Callable[[str, str], str],
     ) -> None:
         self._source, self._target = source, target
-        self._schema, self._common, self._renamed = schema, common, renamed
+        self._translated, self._common, self._renamed = translated, common, renamed
         layout = target.side.meta.layout
         self._keyed = layout is not None and keyed_of(layout) is not None
         self._live = [by_chunk(side.live.values()) for side in (source.side, target.side)]
@@ -137,7 +136,7 @@ class UnitedSegments:
         self._add(segment, ((row.mine, object_key(row.segment)),), was=row.segment.slice)
 
     def _of_source(self, segment: Segment) -> Segment:
-        entry = translated(segment, self._schema)
+        entry = self._translated(segment)
         return as_new_rows(entry) if self._keyed else entry
 
     def _add(

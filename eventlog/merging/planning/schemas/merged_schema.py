@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -111,9 +112,33 @@ def merge_schemas(
     return MergedSchema(steps, left_out)
 
 
-def translated(entry: Segment, ours: Schema) -> Segment:
-    """Return an entry of the source with the id of the target's schema."""
-    return msgspec.structs.replace(entry, schema=ours.id)
+def translated(entry: Segment, source: SchemaHistory, target: Sequence[Schema]) -> Segment:
+    """Return an entry of the source with the number that its schema has at the target (R19.7).
+
+    Readers by name go by the schema that a segment was written with. So it gets no other number
+    than that of a schema with the same columns, and 0 if the target has none.
+
+    Args:
+        entry: the entry.
+        source: how the source came to its schema.
+        target: the schemas of the target since the fork point, those of the merge included.
+    """
+    shared = source.steps[0].old if source.steps else source.end
+    if entry.schema <= shared.id:
+        return entry
+    written = next((step.new for step in source.steps if step.new.id == entry.schema), None)
+    alike = (
+        schema.id
+        for schema in reversed(target)
+        if written is not None and _in_files(schema) == _in_files(written)
+    )
+    # against written-schema-of-another-log
+    return msgspec.structs.replace(entry, schema=next(alike, 0))
+
+
+def _in_files(schema: Schema) -> dict[int, tuple[Any, ...]]:
+    """Return what decides how readers by name read files of a schema: its columns by their ids."""
+    return {column.id: (column.name, column.type, column.initial) for column in schema.columns}
 
 
 def _follows(theirs: Schema, ours: Schema) -> bool:

@@ -64,6 +64,11 @@ class SchemaHistory:
     steps: Sequence[SchemaStep]
 
     @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """Its schemas since the fork point."""
+        return (*(step.old for step in self.steps), self.end)
+
+    @property
     def own(self) -> list[SchemaStep]:
         """The changes that the other log does not have."""
         return [step for step in self.steps if not step.is_shared]
