@@ -45,7 +45,7 @@ def test_the_reference_has_the_docstrings(site):
     text = (site / "api" / "table.html").read_text(encoding="utf-8")
     for name in ("eventlog.Table.create", "eventlog.Table.pin", "eventlog.Snapshot.segments"):
         assert f'id="{name}"' in text
-    assert "Create a table and return a handle to it." in text
+    assert "Create a table and return a handle to it" in text
 
 
 @needs_docs

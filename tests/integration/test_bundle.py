@@ -114,6 +114,7 @@ def test_what_goes_in_is_the_base_of_what_is_installed_here():
         "msgspec",
         "pyarrow",
         "pyroaring",
+        "sqlglot",
         "tenacity",
     }
     assert all(line.partition("==")[2] for line in wanted)

@@ -111,7 +111,7 @@ OPERATIONS = {
         {1: 7.0, 20: 8.0},
     ),
     "delete from Spark": (
-        from_spark(lambda uri: spark.delete(SPARK, uri, where=SOME, **JOB)),
+        from_spark(lambda uri: spark.delete(uri, SPARK, where=SOME, **JOB)),
         without(1, 2, 5, 8),
     ),
     "update from Spark": (
@@ -121,7 +121,7 @@ OPERATIONS = {
     "overwrite from Spark": (
         from_spark(
             lambda uri: spark.overwrite(
-                SPARK.frame_of(source((1, 7.0), (2, 8.0))), uri, where=SOME, **JOB
+                uri, SPARK.frame_of(source((1, 7.0), (2, 8.0))), where=SOME, **JOB
             )
         ),
         without(5, 8) | {1: 7.0, 2: 8.0},

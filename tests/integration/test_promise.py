@@ -156,7 +156,7 @@ def test_w10_creating_a_table_is_proof_for_its_program():
         ("https://s3-fips.dualstack.us-east-1.amazonaws.com", True),
         ("https://s3-accelerate.amazonaws.com", True),
         ("https://bucket.vpce-0a1b-1c.s3.us-east-1.vpce.amazonaws.com:443", True),
-        ("http://127.0.0.1:9000", False),
+        ("http://minio.example.com:9000", False),
         ("https://minio.example.com", False),
         ("https://s3.amazonaws.com.example.com", False),
         ("https://ec2-1-2-3-4.compute-1.amazonaws.com", False),

@@ -57,7 +57,7 @@ def events(count, first=0, per_day=10):
 @pytest.fixture
 def table(local_uri):
     """A table with 30 rows in three days."""
-    table = Table.create(local_uri, SCHEMA, time_column="ts")
+    table = Table.create(local_uri, SCHEMA, time_column="ts", granularity="day")
     append(table, events(30))
     return table
 
@@ -346,7 +346,7 @@ def test_columns_are_a_list_or_json(text, names):
         ({"columns": "[1]"}, InvalidInput, "option columns must be a,b or a JSON list"),
         ({"columns": "nobody"}, InvalidInput, "unknown columns: 'nobody'"),
         ({"version": "99"}, NotFound, ""),
-        ({"version": "-1"}, InvalidInput, "option version must be a whole number from 0"),
+        ({"version": "-1"}, InvalidInput, "a version must be a whole number from 0"),
         ({"version": "0", "timestamp": "2013-01-01"}, InvalidInput, "not both"),
         ({"timestamp": "1999-01-01"}, NotFound, "after the requested time"),
         ({"version": "1", "readVersion": "1"}, InvalidInput, "version or readVersion, not both"),

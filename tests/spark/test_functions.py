@@ -123,7 +123,7 @@ def test_an_empty_frame_commits_nothing_unless_it_replaces(events, local_uri, ro
 def test_wrong_arguments_are_refused_before_any_task(events, local_uri):
     with pytest.raises(TableNotFound, match="time_column"):
         append(local_uri, events(5))
-    append(local_uri, events(5), time_column="ts")
+    append(local_uri, events(5), time_column="ts", granularity="day")
     before = staged(local_uri)
     for call, message in (
         (lambda: append(local_uri, events(5), time_column="id"), "the existing table has 'ts'"),

@@ -99,7 +99,9 @@ def columns_text(names: Iterable[str]) -> str:
     """Return names of columns as text that `eventlog.arguments.parse_names` reads."""
     listed = [*names]
     text = ",".join(listed)
-    return text if parse_names(text, "") == listed else msgspec.json.encode(listed).decode()
+    # A text that begins so is read as a list of JSON.
+    is_read = not text.lstrip().startswith("[") and parse_names(text, "") == listed
+    return text if is_read else msgspec.json.encode(listed).decode()
 
 
 def listed_ids(text: str) -> list[int] | None:

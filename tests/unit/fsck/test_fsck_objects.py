@@ -13,9 +13,10 @@ from eventlog.errors import InvalidInput, VersionNotFound, VersionVacuumed
 from eventlog.format import codec, keys
 from eventlog.fsck import findings
 from eventlog.fsck.check import fsck
-from eventlog.model.actions import Add, Attach, Fence, Horizon, Restore, Swept
+from eventlog.model.actions import Attach, Fence, Horizon, Restore, Swept
 from eventlog.model.entries import Spill, Sweep
 from eventlog.recovery.garbage import to_object
+from eventlog.state.delta import add_of
 from eventlog.store.parallel import WINDOW
 from eventlog.writers import append, overwrite
 
@@ -261,8 +262,7 @@ def test_restore_of_what_was_live_is_sound(damaged):
 def test_restore_of_what_was_not_live_is_found(damaged, change):
     overwrite(damaged.table, rows(2, 5), start="1970-01-03", end="1970-01-04")
     (gone,) = damaged.table.diff(10, 11).dropped
-    names = Add.__struct_fields__
-    honest = Add(**{name: getattr(gone, name) for name in names})
+    honest = add_of(gone)
     forged = msgspec.structs.replace(honest, **change)
     version = builders.commit(damaged.table, Restore(10), forged, operation="restore")
     found = [f for f in damaged.errors(objects=False) if f.version == version]
