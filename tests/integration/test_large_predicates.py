@@ -36,7 +36,7 @@ def table_of(segments):
     numbers = range(ROWS)
     at = pa.array([n % segments * DAY_US + n for n in numbers], pa.int64())
     columns = [at.cast(SCHEMA.field("at").type), [*numbers], [f"row {n}" for n in numbers]]
-    table = create(schema=SCHEMA)
+    table = create(schema=SCHEMA, granularity="day")
     append(table, pa.table([*columns, [n / 2 for n in numbers]], schema=SCHEMA))
     assert len(table.session.head().segments()) == segments
     return table

@@ -42,7 +42,7 @@ def forged(table, change):
 
 
 def days_of_rows():
-    table = create(properties={"keyframe_commits": "1"})
+    table = create(properties={"keyframe_commits": "1"}, granularity="day")
     append(table, events(150, days=150))
     assert table.session.head().base.leaves
     return table

@@ -66,7 +66,7 @@ def test_a_key_frame_that_nobody_could_read_is_not_written(monkeypatch):
 @pytest.mark.hazard("W4")
 def test_entries_that_readers_would_refuse_are_not_committed(monkeypatch):
     store = MemoryStore()
-    table = create(store)
+    table = create(store, granularity="day")
     rows = pa.concat_tables([events(1, day=day) for day in range(1100)])
     monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 40_000)
     with pytest.raises(InvalidInput, match="segment entries take more than the 40000 bytes"):

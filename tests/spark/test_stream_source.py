@@ -349,7 +349,7 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(table, tmp_path, tol
         ({"version": "1"}, "option version is for one version: give a stream startingVersion"),
         ({"timestamp": "2013-01-01"}, "option timestamp is for one version"),
         ({"startingVersion": "1", "startingTimestamp": "2013-01-01"}, "not both"),
-        ({"startingVersion": "-1"}, "startingVersion must be a whole number"),
+        ({"startingVersion": "-1"}, "startingVersion: a version must be a whole number"),
         ({"maxVersionsPerTrigger": "0"}, "maxVersionsPerTrigger must be a whole number from 1"),
         ({"maxBytesPerTrigger": "1k"}, "maxBytesPerTrigger must be a whole number from 1"),
         ({"skipChangeCommits": "yes"}, "skipChangeCommits must be true or false"),

@@ -53,12 +53,10 @@ class ApartStore(MemoryStore):
 
 
 def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Table:
-    """A new table of `SCHEMA`, with day chunks by default."""
+    """A new table of `SCHEMA`, which begins with day chunks."""
     store = MemoryStore() if store is None else store
     options = {"time_column": "at", "clock": ManualClock(START_MS, seed), **options}
     schema = options.pop("schema", SCHEMA)
-    if "key" not in options and options["time_column"] is not None:
-        options = {"granularity": "day", **options}
     return Table.create(store.uri, schema, store=store, **options)
 
 
