@@ -29,7 +29,10 @@ NOT_COMPARED = {"schema", "properties", "clock", "origins"}
 # The package's action: the model's action, and the fields of the package's that it covers. A new
 # action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
-    actions.Add: (rules.Add, "id chunk epoch rows bytes checksum schema stats tail slice vector"),
+    actions.Add: (
+        rules.Add,
+        "id chunk epoch rows bytes checksum schema stats tail slice vector tested",
+    ),
     actions.DeleteRows: (rules.DeleteRows, "id chunk hash vector"),
     actions.Update: (rules.Update, "rows paired"),
     actions.Drop: (rules.Drop, "id chunk hash"),
