@@ -26,9 +26,10 @@ from eventlog import Table, errors
 from eventlog.commit import proposal, rebase
 from eventlog.compaction import Policy, plan, run, vacuum
 from eventlog.format import codec, keys
-from eventlog.model.actions import Add, Fence, PropertyChange, SetProperties
+from eventlog.model.actions import Fence, PropertyChange, SetProperties
 from eventlog.model.records import App
 from eventlog.state import fold
+from eventlog.state.delta import add_of
 from eventlog.store.testing.faults import Crash
 from eventlog.writers import append, overwrite
 from eventlog.writers.batch import stage
@@ -151,7 +152,7 @@ def test_v1_a_dropped_segment_whose_add_may_come_again_waits(table):
     version = append(table, events(1, first=5, day=4))
     (young,) = [s for s in live(table.session.head()) if s.version == version]
     commit(table, drop_of(young))
-    late = Add(*(getattr(young, name) for name in Add.__struct_fields__))
+    late = add_of(young)
     table.clock.advance(3_600_000)
     commit(table, add(table))
     table.clock.advance(3_600_000)
