@@ -94,7 +94,7 @@ def test_requests_have_a_price():
 
 
 def rows_of(*numbers):
-    """Flights of these numbers, alike but for them."""
+    """Flights that differ in their numbers alone."""
     cells = {"time_hour": 0, "carrier": "UA", "origin": "EWR", "sched_dep_time": 5}
     rows = [{**cells, "flight": number} for number in numbers]
     fields = [flights.SCHEMA.field(name) for name in flights.KEY]
