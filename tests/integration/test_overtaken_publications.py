@@ -462,3 +462,34 @@ def test_a_vacuum_puts_again_what_a_publisher_named_before_it_took_it():
     assert "metadata/v4.metadata.json" in objects_of(t, "metadata/")
     assert positions_of(t) == before
     assert fsck(t).ok
+
+
+class Paged:
+    """A store whose LIST of all that is published is not one moment: `between` runs inside."""
+
+    def __init__(self, inner, between):
+        self.inner, self.between = inner, between
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def list(self, prefix, **options):
+        if prefix != "metadata/":
+            yield from self.inner.list(prefix, **options)
+            return
+        yield from [row for row in self.inner.list(prefix) if row.key < "metadata/v"]
+        self.between, between = lambda: None, self.between
+        between()
+        yield from [row for row in self.inner.list(prefix) if row.key >= "metadata/v"]
+
+
+def test_a_publisher_notices_a_vacuum_between_two_pages_of_its_list():
+    store = MemoryStore()
+    t = deleted_again(store)
+    publish(t, "iceberg", version=3)
+    before = positions_of(t)
+    paged = Paged(store, lambda: cut_to_the_restore(Table(store, t.clock)))
+    assert publish(Table(paged, t.clock), "iceberg", version=4).put == 1
+    assert paged.between() is None
+    assert positions_of(t) == before
+    assert fsck(t).ok

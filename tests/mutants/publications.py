@@ -194,6 +194,13 @@ PUBLICATIONS = (
         "test_a_vacuum_takes_damaged_objects_of_old_versions",
     ),
     mutant(
+        "vacuum-between-two-pages",
+        "V2",
+        "what a publisher listed before a vacuum deleted it is put again",
+        becomes("min(self._published)"),
+        "test_a_publisher_notices_a_vacuum_between_two_pages_of_its_list",
+    ),
+    mutant(
         "publication-without-a-beginning",
         "V4",
         "no version is published that no reader can open",

@@ -17,10 +17,12 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     BARRIER,
     BARRIER_BODY,
     HINT,
+    PREFIX,
     PublishedObjects,
     hint_body,
     mend_hint,
     metadata_key,
+    parse_metadata_key,
     stranger_error,
 )
 from eventlog.publishing.publication import Publication, always, successive
@@ -55,7 +57,11 @@ class IcebergPublisher:
         executors: Executors | None = None,
     ) -> None:
         self._session, self._store, self._uri = session, session.store, session.uri
+        # Before all objects are listed, which is not one moment: see `_look_after`.
+        versions_before = [parse_metadata_key(row.key) for row in session.store.list(f"{PREFIX}v")]
         listing = list_iceberg(session, scheme=scheme, format_version=format_version)
+        oldest = min((v for v in versions_before if v is not None), default=0)
+        self._listed_from = oldest if listing.sizes else listing.head.version
         self._location, self._newest = listing.form.location, listing.newest
         self._published = set(listing.published)
         self._horizon = listing.head.meta.horizon
@@ -150,10 +156,12 @@ class IcebergPublisher:
     def _look_after(self, put: Collection[int]) -> None:
         """Put again what a vacuum deleted that these versions name. One GET if none may have.
 
-        A vacuum deletes nothing but what versions below the horizon name; so where none of them was
-        listed, all that was listed stays.
+        A vacuum deletes nothing but what versions below the horizon name, and their metadata last.
+        So where none of them was there before the first object was listed, all that was listed
+        stays.
         """
-        if not put or min(self._published) >= self._session.refresh().meta.horizon:
+        oldest = min([self._listed_from, *self._published])  # against vacuum-between-two-pages
+        if not put or oldest >= self._session.refresh().meta.horizon:
             return
         put_lost_objects(self._session, put)  # against published-while-a-vacuum-deletes
 
