@@ -201,7 +201,17 @@ def test_a_type_takes_the_values_that_fit_it_exactly_and_no_others(kind):
 
 def shown(values):
     """Return values as text, which tells 0.0 from -0.0 and is equal for NaN."""
-    return repr(values).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
+    return repr(in_utc(values))
+
+
+def in_utc(value):
+    """Return a value whose times have Python's own UTC, not the one that Arrow has chosen."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(in_utc, value))
+    if isinstance(value, dict):
+        return {name: in_utc(item) for name, item in value.items()}
+    aware = isinstance(value, dt.datetime) and value.tzinfo is not None
+    return value.astimezone(dt.UTC) if aware else value
 
 
 class Level(enum.IntEnum):
