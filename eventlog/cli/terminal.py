@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -27,7 +27,6 @@ from rich.progress import (
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from eventlog.cli.screen import grid
@@ -206,25 +205,41 @@ def row_progress(total: int | None, size: int | None) -> Iterator[Callable[[int,
         return
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[bytes]}"),
-        TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), TextColumn("left"),
+        TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[left]}"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         whole = total if total is not None else size
-        task = shown.add_task("rows", total=whole, bytes="", rate="")
+        task = shown.add_task("rows", total=whole, bytes="", rate="", left="")
 
         def advance(rows: int, position: int) -> None:
             read = size * rows // total if total and size is not None else position
             of = "" if size is None else f" of {size_text(size)}"
             seconds = max(shown.tasks[0].elapsed or 0, 0.001)
+            done = rows if total is not None else position
             shown.update(
                 task,
-                completed=rows if total is not None else position,
+                completed=done,
                 description=f"{with_thousands(rows)} rows",
                 bytes=f"{size_text(read)}{of}" if read or of else "",
                 rate=f"{with_thousands(round(rows / seconds))} rows/s",
+                left=left_text(done, whole, seconds),
             )
 
         yield advance
+
+
+def left_text(done: int, whole: int | None, seconds: float) -> str:
+    """Return the time that is left at the rate so far, or "" before anything is known of it.
+
+    Args:
+        done: the work done.
+        whole: all work; None: unknown.
+        seconds: how long that took.
+    """
+    if whole is None or not done:
+        return ""
+    left = max(round(seconds * (whole - done) / done), 0)
+    return f"{timedelta(seconds=left)} left"
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """What a person sees on a terminal: tables that fit, whole words, nulls, the pager, the help."""
 
+import io
 import os
 import pty
+import re
 import select
 import socket
 import sys
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from eventlog import Table
+from eventlog.cli import terminal
 from eventlog.cli.export import cell_text
 from eventlog.cli.program import build
 from eventlog.cli.screen.grid import lay_out
@@ -244,3 +247,29 @@ def test_what_is_longer_than_the_terminal_goes_through_the_pager(root):
     assert (code, shown.count(b"paged:")) == (0, 0)
     code, shown = on_terminal(52, 40, "scan", root, **pager)
     assert "the quick brown fox…".encode() in shown
+
+
+# ------------------------------------------------------------------------------ bars
+
+
+def test_the_bar_of_an_append_has_the_time_that_is_left_once_there_is_a_rate(monkeypatch):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    with terminal.row_progress(None, 1000):
+        pass
+    assert "rows" in screen.getvalue()
+    assert "left" not in screen.getvalue()
+    assert "--:--" not in screen.getvalue()
+    with terminal.row_progress(None, 1000) as advance:
+        advance(10, 500)
+    assert "500 B of 1 kB" in screen.getvalue()
+    assert re.search(r"\d:\d\d:\d\d left", screen.getvalue())
+
+
+def test_the_time_that_is_left_goes_by_the_work_so_far():
+    assert terminal.left_text(0, 100, 5.0) == ""
+    assert terminal.left_text(10, None, 5.0) == ""
+    assert terminal.left_text(25, 100, 30.0) == "0:01:30 left"
+    assert terminal.left_text(101, 100, 30.0) == "0:00:00 left"
