@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build"
 # Source -> page, of those that do not lie in docs/.
 ELSEWHERE = {
-    "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "eventlog/FORMAT.md": "format.md",
@@ -32,9 +31,12 @@ ELSEWHERE = {
     "localstack/policies/README.md": "policies.md",
     "tests/README.md": "tests.md",
 }
+# Left out of the site's search: they mention everything, and explain nothing that a guide does not.
+UNSEARCHED = ("changelog.md", "tests.md")
+EXCLUDED = "---\nsearch:\n  exclude: true\n---\n\n"
 PICTURES = (".png", ".svg")
 MISSING = "the site needs the extra docs: .venv/bin/python -m pip install -e '.[docs]'"
-DECISIONS = "      # the pages of docs/decisions\n"
+DECISIONS = "          # the pages of docs/decisions\n"
 # What the API reference says it could not do; Zensical's own strictness does not look at that.
 COMPLAINT = re.compile(r"^.*(?:mkdocstrings|griffe|autorefs)\b.*$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -91,6 +93,16 @@ def moved(text: str, source: Path, places: dict[Path, Path]) -> str:
     return "".join(lines)
 
 
+def page_of(text: str, source: Path, places: dict[Path, Path]) -> str:
+    """Return a document as a page of the site.
+
+    Raises:
+        Wrong: a link leads nowhere.
+    """
+    head = EXCLUDED if places[source].as_posix() in UNSEARCHED else ""
+    return head + moved(_UNSEEN.sub("", text), source, places)
+
+
 def titles(folder: Path, places: dict[Path, Path]) -> Iterator[tuple[str, Path]]:
     """Yield the title and the page of each document in a folder; an index comes first."""
     chosen = [path for path in places if path.parent == folder and path.suffix == ".md"]
@@ -103,7 +115,7 @@ def config(places: dict[Path, Path]) -> str:
     """Return `docs/mkdocs.yml` with its two gaps filled."""
     text = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
     entries = "".join(
-        f"      - {title!r}: {page.as_posix()}\n"
+        f"          - {title!r}: {page.as_posix()}\n"
         for title, page in titles(Path("docs/decisions"), places)
     )
     return text.replace("@ROOT@", ROOT.as_posix()).replace(DECISIONS, entries)
@@ -124,7 +136,7 @@ def lay_out(out: Path) -> None:
     for source, page in places.items():
         body = (ROOT / source).read_bytes()
         if source.suffix == ".md":
-            body = moved(_UNSEEN.sub("", body.decode()), source, places).encode()
+            body = page_of(body.decode(), source, places).encode()
         written[out / "pages" / page] = body
     for path, body in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)

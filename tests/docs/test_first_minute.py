@@ -36,7 +36,7 @@ for page in map(Path, sys.argv[2:]):
 
 
 def test_the_first_pages_need_one_extra(tmp_path):
-    pages = {"README.md": 2, "docs/getting-started.md": 6}
+    pages = {"README.md": 2, "docs/index.md": 1, "docs/getting-started.md": 6}
     other = tmp_path / "other.md"
     other.write_text("```python\nimport pandas\n```\n")  # would fail
     done = subprocess.run(

@@ -1,8 +1,15 @@
-"""The site builds, strictly: every link and anchor leads somewhere, every page is in a menu."""
+"""The site builds, strictly: every link and anchor leads somewhere, every page is in a menu.
+
+Its search finds the page that a newcomer looks for: the site's own script is asked, by Node.
+"""
 
 import importlib.util
+import json
 import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tidy.definitions import TESTS
@@ -14,6 +21,49 @@ sys.modules[_spec.name] = make_site
 _spec.loader.exec_module(make_site)
 
 _absent = importlib.util.find_spec("zensical") is None
+NODE = shutil.which("node")
+# What newcomers type, and the page that has the answer.
+LOOKED_FOR = {
+    "add column": "guides/schema-evolution",
+    "athena": "guides/engine-matrix",
+    "backup": "guides/replication",
+    "benchmark": "figures",
+    "branch": "guides/branches",
+    "change data feed": "guides/keyed",
+    "compaction": "guides/compaction",
+    "concurrent writers": "concepts/combining",
+    "credentials": "guides/operations",
+    "csv": "guides/shell",
+    "delete row": "guides/changing-rows",
+    "delta lake": "coming-from",
+    "duckdb": "guides/engines",
+    "duplicate rows": "guides/python",
+    "exactly once": "guides/python",
+    "granularity": "guides/choosing",
+    "install": "getting-started",
+    "lambda": "guides/lambda",
+    "limits": "limits",
+    "migrate": "coming-from",
+    "monitor": "guides/monitoring",
+    "partition": "guides/choosing",
+    "permissions": "policies",
+    "polars": "guides/engines",
+    "prometheus": "guides/monitoring",
+    "rename column": "guides/schema-evolution",
+    "restore": "guides/operations",
+    "schema change": "guides/schema-evolution",
+    "schema evolution": "guides/schema-evolution",
+    "small files": "guides/compaction",
+    "snowflake": "guides/engine-matrix",
+    "spark jar": "guides/platforms",
+    "streaming": "guides/streaming",
+    "time travel": "guides/python",
+    "trino": "guides/engine-matrix",
+    "update rows": "guides/changing-rows",
+    "upsert": "guides/keyed",
+    "vacuum": "guides/operations",
+    "which version": "guides/history",
+}
 BUILT = (pytest.mark.docs, pytest.mark.skipif(_absent, reason=make_site.MISSING))
 
 
@@ -57,6 +107,28 @@ def test_pages_fetch_nothing_from_elsewhere(site):
         for address in fetched.findall(page.read_text(encoding="utf-8"))
     }
     assert outside == set()
+
+
+@pytest.mark.skipif(NODE is None, reason="the site's search is a script: install Node.js")
+@needs_docs
+def test_the_search_finds_the_page_that_a_newcomer_looks_for(site):
+    script = Path(__file__).with_name("ask_search.js")
+    done = subprocess.run(
+        [NODE, script, site], input=json.dumps([*LOOKED_FOR]), capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    pages = {query: [place.partition(".html")[0] for place in found[query]] for query in LOOKED_FOR}
+    wrong = {query: pages[query][:3] for query in pages if pages[query][:1] != [LOOKED_FOR[query]]}
+    assert wrong == {}
+
+
+@needs_docs
+def test_the_search_leaves_out_the_pages_that_mention_everything(site):
+    index = json.loads((site / "search.json").read_text(encoding="utf-8"))
+    pages = {item["location"].partition("#")[0] for item in index["items"]}
+    assert {"limits.html", "format.html"} < pages
+    assert pages.isdisjoint(Path(page).with_suffix(".html").name for page in make_site.UNSEARCHED)
 
 
 def copied(tmp_path, monkeypatch, **pages):
@@ -123,10 +195,12 @@ def test_what_only_tests_read_is_not_published(tmp_path, monkeypatch):
 def test_decisions_enter_the_menu_by_themselves(tmp_path, monkeypatch):
     copied(tmp_path, monkeypatch, index="# A page\n")
     with (tmp_path / "docs" / "mkdocs.yml").open("a") as config:
-        config.write(f"  - Decisions:\n{make_site.DECISIONS}")
+        config.write(f"  - Why:\n      - Decisions:\n{make_site.DECISIONS}")
     (tmp_path / "docs" / "decisions").mkdir()
     for name, title in {"b": "It's b", "README": "All"}.items():
         (tmp_path / "docs" / "decisions" / f"{name}.md").write_text(f"# {title}\n")
     make_site.lay_out(tmp_path / "build")
     menu = (tmp_path / "build" / "mkdocs.yml").read_text()
-    assert menu.endswith("      - 'All': decisions/index.md\n      - \"It's b\": decisions/b.md\n")
+    assert menu.endswith(
+        "          - 'All': decisions/index.md\n          - \"It's b\": decisions/b.md\n"
+    )
