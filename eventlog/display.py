@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from eventlog.errors import EventLogError
 
@@ -22,6 +23,8 @@ _OBEYED = re.compile(
 _WIDTH = 100  # of what a prompt shows, in characters
 _CELL = 40
 _HTML_CELL = 500
+# Of a drawing in a notebook, in pixels.
+_SVG_WIDTH, _SVG_HEIGHT, _LEAST_BLOCK, _MOST_COLUMNS = 480, 60, 4, 40
 # Colours are those of the notebook, which may be dark or light.
 _STYLE = (
     "<style>.eventlog-shown table th, .eventlog-shown table td {text-align: left; font-size: 90%}"
@@ -67,6 +70,8 @@ class Description:
         rows: the rows of that table.
         right: the numbers of those of its columns that are aligned at the right.
         left_out: a line on rows that the table lacks; empty: it has all.
+        stacks: what a notebook draws: columns by name, each with the sizes of its blocks, from the
+            bottom up.
     """
 
     title: str
@@ -75,6 +80,7 @@ class Description:
     rows: Sequence[Sequence[str]] = ()
     right: frozenset[int] = frozenset()
     left_out: str = ""
+    stacks: Sequence[tuple[str, Sequence[int]]] = ()
 
 
 class Described:
@@ -122,6 +128,8 @@ def description_html(shown: Description) -> str:
     if shown.facts:
         facts = (f"<tr><th>{_safe(n)}</th><td>{_safe(text)}</td></tr>" for n, text in shown.facts)
         parts += ["<table>", *facts, "</table>"]
+    if shown.stacks:
+        parts.append(_stacks_svg(shown.stacks))
     if shown.header:
         parts += ["<table><thead>", _html_row("th", shown.header, shown.right), "</thead><tbody>"]
         parts += (_html_row("td", row, shown.right) for row in shown.rows)
@@ -129,6 +137,37 @@ def description_html(shown: Description) -> str:
     if shown.left_out:
         parts.append(f"<div>{_safe(shown.left_out)}</div>")
     return "".join([*parts, "</div>"])
+
+
+def _stacks_svg(stacks: Sequence[tuple[str, Sequence[int]]]) -> str:
+    """Return blocks whose heights grow with the square roots of their sizes. At most 12 kB."""
+    shared = -(-len(stacks) // _MOST_COLUMNS)  # columns that are drawn as one
+    columns = [
+        [sqrt(size) for _, sizes in stacks[at : at + shared] for size in sizes]
+        for at in range(0, len(stacks), shared)
+    ]
+    unit = _SVG_HEIGHT / (max(map(sum, columns)) or 1)
+    step = min(_SVG_WIDTH / len(columns), 40)
+    wide = max(len(columns) * step, 170)  # room for both names
+    path = []
+    for at, heights in enumerate(columns):
+        low = high = 0.0
+        for n, height in enumerate(heights):
+            high += height * unit
+            # Blocks that are too low to be seen alone are drawn as one.
+            if high - low >= _LEAST_BLOCK or n + 1 == len(heights):
+                left, tall = at * step, max(high - low - 1, 0.5)
+                top = _SVG_HEIGHT - high
+                path.append(f"M{left:.0f} {top:.0f}h{step - 1:.1f}v{tall:.1f}h-{step - 1:.1f}z")
+                low = high
+    first, last = (_safe(stacks[end][0]) for end in (0, -1))
+    label = f"Segments by time chunk, {first} to {last}"
+    end = f'<text x="{wide:.0f}" y="{_SVG_HEIGHT + 13}" text-anchor="end">{last}</text>'
+    return (
+        f'<svg width="{_SVG_WIDTH}" height="{_SVG_HEIGHT + 18}" role="img" aria-label="{label}" '
+        f'fill="currentColor" font-size="11"><path fill-opacity=".6" d="{"".join(path)}"/>'
+        f'<text y="{_SVG_HEIGHT + 13}">{first}</text>{end if len(stacks) > 1 else ""}</svg>'
+    )
 
 
 def _table_lines(shown: Description) -> list[str]:

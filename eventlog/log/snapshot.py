@@ -19,7 +19,7 @@ from eventlog.errors import Corrupt
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.rule import MergeRule, shown_properties
 from eventlog.model.actions import Drop
-from eventlog.model.chunks import TimeChunk, utc
+from eventlog.model.chunks import TimeChunk, parse_chunk, utc
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
@@ -303,7 +303,20 @@ def version_description(snapshot: Snapshot, title: str) -> Description:
     ]
     more = len(columns) - len(rows)
     left_out = f"… {more} more of {len(columns)} columns, in .schema" if more else ""
-    return Description(title, facts, ("column", "type"), rows, left_out=left_out)
+    stacks = _stacks(snapshot)
+    return Description(title, facts, ("column", "type"), rows, left_out=left_out, stacks=stacks)
+
+
+def _stacks(snapshot: Snapshot) -> list[tuple[str, list[int]]]:
+    """Return the sizes of segments by time chunk, where all of them are in memory: in no leaves."""
+    base, delta = snapshot.base, snapshot.delta
+    if base is not None and base.leaves:
+        return []
+    older = (s for s in (base.segments if base else ()) if s.id not in delta.drops)
+    sizes: dict[str, list[int]] = {}
+    for segment in (*older, *delta.adds.values()):
+        sizes.setdefault(segment.chunk, []).append(segment.bytes)
+    return [(name, sizes[name]) for name in sorted(sizes, key=parse_chunk)]
 
 
 def plan_scan(

@@ -30,11 +30,11 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 def page_of(picture: Picture) -> str:
     """Return the page of a picture: HTML that needs no other file and no network."""
     summary = (
-        f"{picture.table}: versions {picture.first} to {picture.last}, "
+        f"{picture.name}: versions {picture.first} to {picture.last}, "
         f"{count_text(len(picture.blocks), 'segment')}"
     )
     parts = {
-        "title": html.escape(plain(picture.table)),
+        "title": html.escape(plain(picture.name)),
         "summary": html.escape(plain(summary)),
         "style": _file("page.css"),
         "history": history_json(picture),
@@ -58,7 +58,7 @@ def _columns(picture: Picture) -> dict[str, Any]:
     clock = picture.meta.clock
     numbered = enumerate(picture.times, picture.first)
     return {
-        "table": plain(picture.table),
+        "table": plain(picture.name),
         "first": picture.first,
         "times": _differences([effective_time(clock, v, time_ms) for v, time_ms in numbered]),
         "transactions": _transactions(picture),

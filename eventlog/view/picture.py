@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import UnsetType
 
+from eventlog.format import keys
 from eventlog.model.actions import Add, Drop, Merge, Replace
 from eventlog.model.chunks import utc
 from eventlog.model.entries import ColumnStats, Segment, deleted_rows
@@ -58,6 +59,10 @@ class Block:
     made: int
     ended: int | None = None
     masks: list[tuple[int, int]] = field(default_factory=list)
+
+    def masked_rows(self, version: int) -> int:
+        """Return the number of its rows that are deleted at a version."""
+        return next((rows for at, rows in reversed(self.masks) if at <= version), 0)
 
 
 @dataclass(slots=True)
@@ -114,6 +119,16 @@ class Picture:
     def last(self) -> int:
         """The last version."""
         return self.first + len(self.times) - 1
+
+    @property
+    def name(self) -> str:
+        """The URI of the table; of a directory its name alone: a picture is for others, too."""
+        if "://" in self.table and not self.table.startswith("file:"):
+            return self.table
+        parts = self.table.rstrip("/").split("/")
+        branches = keys.BRANCHES_PREFIX.rstrip("/")
+        root = parts.index(branches) if branches in parts else len(parts)
+        return "/".join(parts[max(0, root - 1) :])  # against path-of-the-machine-in-a-page
 
 
 class PictureBuilder:

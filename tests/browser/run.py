@@ -10,6 +10,8 @@ wrong ends the run with 1.
 
 import argparse
 import random
+import re
+import struct
 import sys
 import tempfile
 import time
@@ -21,7 +23,14 @@ from support.builders import add, commit, create, events
 
 from eventlog.model.actions import Horizon, Replace
 from eventlog.state.delta import drop_of
-from eventlog.view import history_picture, page_of
+from eventlog.view import (
+    Picture,
+    chosen_versions,
+    history_picture,
+    page_of,
+    png_of,
+    still_of,
+)
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "build" / "view" / "node_modules" / "axe-core" / "axe.min.js"
@@ -223,7 +232,24 @@ def made(table, name, folder):
         f"{name}: {commits:,} commits, {segments:,} segments: read in {read_s:.1f} s, "
         f"{len(page) / 1e6:.2f} MB"
     )
-    return file, len(page), segments
+    return file, len(page), picture
+
+
+def wrong_with_still(browser: Browser, picture: Picture) -> list[str]:
+    """Show a still in Chromium, and compare its PNG: both have the size that it is drawn in."""
+    still = still_of(picture, chosen_versions(picture, 6))
+    page = browser.new_page()
+    page.set_content(still)
+    box = page.locator("svg").bounding_box()
+    titles = page.locator("svg text", has_text=re.compile(r"^Version \d")).count()
+    page.close()
+    png = png_of(still)
+    size = struct.unpack(">II", png[16:24])
+    print(f"still: {len(still) / 1e3:.0f} kB of SVG, {len(png) / 1e3:.0f} kB of PNG")
+    found = [] if titles == 6 else [f"still: {titles} versions"]
+    if not png.startswith(b"\x89PNG") or size != (2 * box["width"], 2 * box["height"]):
+        found.append(f"still: a PNG of {size}, of {box}")
+    return found
 
 
 def main() -> int:
@@ -233,10 +259,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         small, least, few = made(small_table(), "small", folder)
         large, most, many = made(large_table(commits), "large", folder)
-        size = (most - least) / (many - few)  # without the scripts
+        size = (most - least) / (len(many.blocks) - len(few.blocks))  # without the scripts
         if size > MOST_BYTES_A_SEGMENT:
             wrong.append(f"large: {size:.0f} bytes a segment")
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=[*ARGUMENTS])
+        wrong += wrong_with_still(browser, many)
         for file, width, scheme in (
             *((small, width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
             (large, "desktop", "light"),

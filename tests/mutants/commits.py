@@ -144,6 +144,20 @@ COMMITS = (
         "test_names_in_a_log_are_data_of_the_page",
     ),
     mutant(
+        "markup-in-a-still",
+        "W8",
+        "a name in a log is no markup of a still",
+        becomes("text"),
+        "test_names_in_a_log_are_texts_of_a_still",
+    ),
+    mutant(
+        "path-of-the-machine-in-a-page",
+        "W8",
+        "a page for others has no path of the machine that made it",
+        becomes("self.table"),
+        "test_a_picture_has_no_path_of_its_machine",
+    ),
+    mutant(
         "markup-of-others",
         "W8",
         "texts of a log are no markup in a notebook",

@@ -106,6 +106,7 @@ EXTRAS = (
     "pandas",
     "polars",
     "pyspark",
+    "resvg_py",
     "rich",
 )
 

@@ -5,7 +5,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from support.builders import SCHEMA, create, events
+from support.builders import SCHEMA, add, commit, create, events
 from tidy.definitions import TESTS
 
 import eventlog
@@ -126,6 +126,18 @@ def test_a_keyed_table_shows_its_key():
 def test_of_many_columns_the_first_are_shown():
     many = pa.schema([SCHEMA.field("at"), *(pa.field(f"c{n}", pa.int64()) for n in range(30))])
     assert shown(create(schema=many))[-1] == "  … 11 more of 31 columns, in .schema"
+
+
+def test_a_notebook_draws_the_segments_that_are_in_memory(table):
+    fragment = table._repr_html_()
+    assert "Segments by time chunk, 1970-01-01 to 1970-01-03" in fragment
+    assert re.search(r' d="([^"]*)"', fragment)[1].count("z") == 3
+    assert "<svg" not in create()._repr_html_()
+    days = [f"2013-{1 + n // 28:02}-{1 + n % 28:02}" for n in range(300)]
+    commit(table, *(add(table, day, rows=1 + n) for n, day in enumerate(days)))
+    assert len(table._repr_html_()) < 12_000
+    table.write_keyframe()  # in leaves, which no repr reads
+    assert "<svg" not in Table(table.store).snapshot()._repr_html_()
 
 
 def test_a_snapshot_shows_its_version(table):

@@ -13,32 +13,42 @@ from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
 from eventlog.errors import InvalidInput
 from eventlog.quantities import count_text, size_text
-from eventlog.view import history_picture, page_of
+from eventlog.view import Picture, chosen_versions, history_picture, page_of, png_of, still_of
 
 _version = click.IntRange(min=0)
+_PAGES, _STILLS = (".html", ".htm"), (".svg", ".png")
+_PANELS = 6
 
 
 @click.command()
 @common
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    required=True, help="The page to write, such as history.html.",
+    required=True, help="What to write: a page (.html), or a still (.svg, .png).",
 )  # fmt: skip
 @click.option("--from", "first", type=_version, help="The first version; by default the oldest.")
 @click.option("--to", "last", type=_version, help="The last version; by default the newest.")
-def view(place: Place, *, output: Path, first: int | None, last: int | None) -> None:
-    """Draw the history as a page for a browser: segments by time chunk, a slider for the version.
+@click.option(
+    "--panels", metavar="N", type=int, help="How many versions a still shows. Default: 6."
+)
+def view(
+    place: Place, *, output: Path, first: int | None, last: int | None, panels: int | None
+) -> None:
+    """Draw the history as a page for a browser, or as a still: segments by time chunk.
 
-    The page is one file that needs no network. Every commit of these versions is read.
+    The page is one file that needs no network; a slider chooses the version. A still has some
+    versions side by side, at equal distances. Every commit of these versions is read.
     """
+    suffix = output.suffix.lower()
+    _check_output(output, panels)
     table = place.open()
     with terminal.progress() as advance:
         picture = history_picture(
             table, first, last, lambda done, total: advance("commits", done, total)
         )
-    page = page_of(picture).encode()
+    body = page_of(picture).encode() if suffix in _PAGES else _still(picture, suffix, panels)
     try:
-        output.write_bytes(page)
+        output.write_bytes(body)
     except OSError as error:
         raise InvalidInput(f"{output} cannot be written: {error.strerror}") from None
     versions, segments = len(picture.times), len(picture.blocks)
@@ -51,9 +61,32 @@ def view(place: Place, *, output: Path, first: int | None, last: int | None) -> 
                 "versions": versions,
                 "segments": segments,
                 "output": str(output),
-                "bytes": len(page),
+                "bytes": len(body),
             }
         )
         return
     what = f"{count_text(versions, 'version')}, {count_text(segments, 'segment')}"
-    terminal.say(f"{output}: {what}, {size_text(len(page))}; open it in a browser")
+    then = "; open it in a browser" if suffix in _PAGES else ""
+    terminal.say(f"{output}: {what}, {size_text(len(body))}{then}")
+
+
+def _check_output(output: Path, panels: int | None) -> None:
+    """Check, before anything is read, that the name of the file shows what to write.
+
+    Raises:
+        InvalidInput: it does not, or a page was asked to have panels.
+    """
+    suffix = output.suffix.lower()
+    if suffix not in (*_PAGES, *_STILLS):
+        raise InvalidInput(
+            f"the name {output} does not show what to write: let it end with .html for a page, or "
+            "with .svg or .png for a still"
+        )
+    if panels is not None and suffix in _PAGES:
+        raise InvalidInput("--panels is for a still: name a file that ends with .svg or .png")
+
+
+def _still(picture: Picture, suffix: str, panels: int | None) -> bytes:
+    versions = chosen_versions(picture, _PANELS if panels is None else panels)
+    still = still_of(picture, versions)
+    return png_of(still) if suffix == ".png" else still.encode()
