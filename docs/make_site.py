@@ -33,8 +33,12 @@ ELSEWHERE = {
 }
 # Left out of the site's search: they mention everything, and explain nothing that a guide does not.
 UNSEARCHED = ("changelog.md", "tests.md")
-EXCLUDED = "---\nsearch:\n  exclude: true\n---\n\n"
-PICTURES = (".png", ".svg")
+# What the site needs to know of a page, and readers of the repository need not see.
+HEADS = {
+    "index.md": "hide: [navigation, toc]",
+    **dict.fromkeys(UNSEARCHED, "search: {exclude: true}"),
+}
+COPIED = (".png", ".svg", ".css")
 MISSING = "the site needs the extra docs: .venv/bin/python -m pip install -e '.[docs]'"
 DECISIONS = "          # the pages of docs/decisions\n"
 # What the API reference says it could not do; Zensical's own strictness does not look at that.
@@ -57,7 +61,7 @@ def layout() -> dict[Path, Path]:
     docs = ROOT / "docs"
     places = {}
     for path in sorted(docs.rglob("*")):
-        if path.suffix in (".md", *PICTURES):
+        if path.suffix in (".md", *COPIED):
             page = path.relative_to(docs)
             index = page.name == "README.md"  # what a folder of the repository shows
             places[path.relative_to(ROOT)] = page.with_name("index.md") if index else page
@@ -99,8 +103,8 @@ def page_of(text: str, source: Path, places: dict[Path, Path]) -> str:
     Raises:
         Wrong: a link leads nowhere.
     """
-    head = EXCLUDED if places[source].as_posix() in UNSEARCHED else ""
-    return head + moved(_UNSEEN.sub("", text), source, places)
+    head = HEADS.get(places[source].as_posix())
+    return (f"---\n{head}\n---\n\n" if head else "") + moved(_UNSEEN.sub("", text), source, places)
 
 
 def titles(folder: Path, places: dict[Path, Path]) -> Iterator[tuple[str, Path]]:

@@ -186,9 +186,9 @@ def test_what_only_tests_read_is_not_published(tmp_path, monkeypatch):
     unseen = (
         '<!-- invisible-code-block: python\nx = 1\n-->\n\n<!-- skip: next "no -- account" -->\n'
     )
-    copied(tmp_path, monkeypatch, index=f"# A page\n\n{unseen}```sh\nls\n```\n\n<!-- kept -->\n")
+    copied(tmp_path, monkeypatch, a=f"# A page\n\n{unseen}```sh\nls\n```\n\n<!-- kept -->\n")
     make_site.lay_out(tmp_path / "build")
-    page = (tmp_path / "build" / "pages" / "index.md").read_text()
+    page = (tmp_path / "build" / "pages" / "a.md").read_text()
     assert page == "# A page\n\n```sh\nls\n```\n\n<!-- kept -->\n"
 
 
