@@ -6,6 +6,7 @@
     dataset   a version as an Arrow dataset, into which engines push columns and filters
     lazy      the same as a lazy frame of Polars
     bisect    finds the first version at which a question is true
+    blame     finds the commits that wrote a segment, a time chunk, a key, or rows
     files     the files of a version, where they alone have its rows
 
 A reader sees exactly one version. Bytes are compared with the log before they are decoded; a
@@ -16,6 +17,7 @@ needs the extra `spark`.
 """
 
 from eventlog.readers.bisection import Turn, bisect
+from eventlog.readers.blaming.blame import blame
 from eventlog.readers.changefeed import Changes, changes
 from eventlog.readers.engines.file_list import DataFile, files
 from eventlog.readers.engines.pushdown import dataset, lazy
@@ -29,6 +31,7 @@ __all__ = [
     "Scan",
     "Turn",
     "bisect",
+    "blame",
     "changes",
     "count",
     "dataset",

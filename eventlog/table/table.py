@@ -533,6 +533,31 @@ class Table(Described):
         entries = history.history(self.session.log, top, None, head.meta.clock)
         return islice(chosen(self.session.log, entries, wanted), most)
 
+    def blame(
+        self,
+        segment: Segment | str | None = None,
+        *,
+        chunk: str | None = None,
+        key: Any = None,
+        where: Where | None = None,
+        version: VersionOrName | None = None,
+        timestamp: Moment | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Return which commits wrote a segment, a chunk, a key or rows; see `readers.blame`."""
+        from eventlog.readers import blame  # noqa: PLC0415 - see scan
+
+        return blame(
+            self,
+            segment,
+            chunk=chunk,
+            key=key,
+            where=where,
+            version=version,
+            timestamp=timestamp,
+            limit=limit,
+        )
+
     def stats(
         self,
         policy: Policy | None = None,

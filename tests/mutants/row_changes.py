@@ -1,8 +1,22 @@
 """Mutants of what follows from deleted rows: changes, plans of compaction, translated deletes."""
 
-from mutants.swap import becomes, mutant, never, skip, without
+from mutants.swap import always, becomes, mutant, never, skip, without
 
 ROW_CHANGES = (
+    mutant(
+        "deleted-row-blamed",
+        "W14",
+        "a row that was deleted is not what a later, equal one was written by",
+        always,
+        "test_updates_wrote_the_rows_that_they_changed_and_deletes_none",
+    ),
+    mutant(
+        "lost-input-never-blamed",
+        "W14",
+        "a commit whose segment is gone may have written a row",
+        becomes("frozenset()"),
+        "test_where_inputs_are_gone_all_commits_that_remain_possible_are_named",
+    ),
     mutant(
         "merged-rows-without-defaults",
         "W14",

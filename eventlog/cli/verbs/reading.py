@@ -136,8 +136,8 @@ def scan_(  # noqa: PLR0913 - one parameter per option
             terminal.say(str(count))
         return
     wanted_rows = limit
-    if limit is None and _kind(place, row_format, output) == "table":
-        wanted_rows = _TABLE_ROWS + 1  # one more shows whether any are left
+    if _kind(place, row_format, output) == "table":
+        wanted_rows = table_rows(limit)
     if wanted_rows is not None:
         rows_scan = rows_scan.limited(wanted_rows)  # reads no more segments than these rows need
     _write(place, rows_scan, limit, row_format, output)
@@ -187,6 +187,15 @@ def _write(
 ) -> None:
     """Write rows to the terminal or a file, in the format asked for."""
     write_stream(place, found.to_reader(), limit, row_format, output)
+
+
+def table_rows(limit: int | None) -> int:
+    """Return how many rows a table needs: one more than it shows by default tells if any are left.
+
+    Args:
+        limit: the number that was asked for; None: none was.
+    """
+    return _TABLE_ROWS + 1 if limit is None else limit
 
 
 def write_stream(

@@ -52,6 +52,7 @@ def verbs(table):
     return {
         "append": [[uri, ESC], [uri, "/dev/null"]],
         "bisect": [[uri, "--sql", ESC], [uri, "--sql", f'SELECT "{LINE}" FROM t']],
+        "blame": [[uri, ESC], [uri, "--where", ESC], [uri, "--key", ESC], [uri, "1970"]],
         "branch": [[uri, ESC], [uri, "x"], [uri, "y", "--delete"]],
         "branches": where,
         "changes": [[uri, "1"]],

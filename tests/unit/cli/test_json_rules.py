@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64()), ("s",
 DAY = datetime(2013, 1, 7, tzinfo=UTC)
 ROW = {"at": DAY, "id": 1, "s": "a"}
 # The verbs whose answers are rows, one a line, and the number of words of such a call.
-LINES = {"scan": 1, "changes": 2, "sql": 2}
+LINES = {"scan": 1, "changes": 2, "sql": 2, "blame": 3}
 COMMITS = {
     "append", "branch", "claims", "clock", "columns", "create", "delete", "drop", "granularity",
     "merge", "merge-rows", "overwrite", "pin", "properties", "replicas", "restore", "split",
@@ -105,6 +105,9 @@ def calls(root):
         ("pins", t),
         ("unpin", t, "other"),
         ("bisect", t, "--sql", "SELECT count(*) > 0 FROM t"),
+        ("blame", t, "2013"),
+        ("blame", t, "--where", "id = 1"),
+        ("blame", keyed, "--key", "id=1"),
         ("tag", t, "report"),
         ("tags", t),
         ("untag", t, "report"),
@@ -175,7 +178,7 @@ def test_every_verb_is_asked(answers):
 
 def test_rows_are_values_a_line_and_all_else_is_one_document(answers):
     rows = [found for verb, words, found in answers if len(words) == LINES.get(verb)]
-    assert [len(found) for found in rows] == [2, 0, 2, 2]
+    assert [len(found) for found in rows] == [2, 0, 2, 2, 1, 4]
     empty = [found for verb, words, found in answers if verb != "scan" and is_empty(words)]
     assert empty == [[]] * 8
 

@@ -1,10 +1,10 @@
-"""The verbs about versions: tag, untag, tags and bisect, and view, the picture of all of them.
+"""The verbs about versions: tag, untag, tags, bisect, blame, and view, a picture of all of them.
 
 Needs the extra `cli`.
 """
 
-from eventlog.cli.verbs.versions import bisecting, tagging, viewing
+from eventlog.cli.verbs.versions import bisecting, blaming, tagging, viewing
 
-VERBS = (*tagging.VERBS, *bisecting.VERBS, viewing.view)
+VERBS = (*tagging.VERBS, *bisecting.VERBS, *blaming.VERBS, viewing.view)
 
 __all__ = ["VERBS"]
