@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
-from eventlog.errors import InvalidInput
+from eventlog.errors import Corrupt, InvalidInput, NotFound, UnsupportedFormat
 from eventlog.format.codec import sha256
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.model.entries import Segment
-from eventlog.model.records import Commit
+from eventlog.model.records import Commit, Fork
+from eventlog.session.branch_pins import PREFIX, pin_name
 from eventlog.state import fold
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.parallel import HEADER_THREADS, each
+from eventlog.store.port import ObjectStore
+from eventlog.table.branching.names import forks
 from eventlog.table.table import Table
-from eventlog.view.picture import Picture, PictureBuilder
+from eventlog.view.picture import BranchHead, Picture, PictureBuilder
 
 Advance: TypeAlias = "Callable[[int, int], None]"
 _COMMITS = 64  # between two calls of `advance`
@@ -54,7 +59,10 @@ class HistoryReader:
             self._next += 1
 
     def read(self, last: int, advance: Advance = lambda *_: None) -> Picture:
-        """Read up to a version, and return the picture of all versions read. One GET a commit.
+        """Read up to a version, and return the picture of all versions read.
+
+        One GET a commit. For the heads of branches a LIST, and of each branch a LIST and at most
+        six GETs; one that cannot be read has no head in the picture.
 
         Args:
             last: the last version, which the table has.
@@ -70,7 +78,9 @@ class HistoryReader:
             done = self._next - wanted.start
             if done % _COMMITS == 0 or done == len(wanted):
                 advance(done, len(wanted))
-        return self._builder.picture()
+        store = self._log.store
+        fork = store.forks[0].version if store.forks else None
+        return replace(self._builder.picture(), heads=_branch_heads(store), fork=fork)
 
     def _take(self, commit: Commit, commit_hash: str) -> None:
         effect = fold.effect_of(self._state, commit)
@@ -112,3 +122,19 @@ def history_picture(
             "must not be after the last"
         )
     return HistoryReader(table, first).read(until, advance)
+
+
+def _branch_heads(store: ObjectStore) -> tuple[BranchHead, ...]:
+    found = each(lambda fork: _branch_head(store, fork), forks(store))
+    return tuple(head for head in found if head is not None)
+
+
+def _branch_head(store: ObjectStore, fork: Fork) -> BranchHead | None:
+    name = pin_name(store, fork.name).removeprefix(PREFIX)
+    log = Log(BranchStore(store, fork.name, fork))
+    try:
+        head = log.head()
+        origin = log.hash_at(head, fork.version + 1) if head.version > fork.version else None
+    except (Corrupt, NotFound, UnsupportedFormat):
+        return None
+    return BranchHead(name, fork.version, head.version, head.header.time, origin)

@@ -11,6 +11,7 @@ import base64
 import html
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from itertools import pairwise
@@ -21,7 +22,8 @@ from eventlog.model.chunks import MIN_MS, parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.quantities import count_text
 from eventlog.state.small.timing import effective_time
-from eventlog.view.picture import Block, Picture, PictureLane, place_text, time_bounds
+from eventlog.view.picture import Block, BranchHead, Picture, PictureLane, time_bounds
+from eventlog.view.stacks import bucket_count, bucket_ranges
 
 _SCRIPTS = ("history.js", "blocks.js", "lanes.js", "tables.js", "controls.js")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -57,15 +59,24 @@ def _file(name: str) -> str:
 def _columns(picture: Picture) -> dict[str, Any]:
     clock = picture.meta.clock
     numbered = enumerate(picture.times, picture.first)
+    times = [effective_time(clock, v, time_ms) for v, time_ms in numbered]
+    heads = {head.name: head for head in picture.heads}
+    branches = {head.origin: head.name for head in picture.heads if head.origin}
     return {
         "table": plain(picture.name),
         "first": picture.first,
-        "times": _differences([effective_time(clock, v, time_ms) for v, time_ms in numbered]),
+        "fork": picture.fork,
+        "times": _differences(times),
         "transactions": _transactions(picture),
         "blocks": _blocks(picture),
-        "lanes": [_lane(lane) for lane in picture.lanes],
+        "lanes": [
+            [*_lane(lane), _head(picture, times, heads[lane.name])]
+            if lane.kind == "branch" and lane.end is None and lane.name in heads
+            else [*_lane(lane), None]
+            for lane in picture.lanes
+        ],
         "horizons": picture.horizons,
-        "merges": picture.merges,
+        "merges": [(m.version, m.last, plain(branches.get(m.origin, ""))) for m in picture.merges],
     }
 
 
@@ -95,9 +106,25 @@ def _blocks(picture: Picture) -> dict[str, Any]:
         "life": [0 if b.ended is None else b.ended - b.made for b in blocks],
         "rows": [e.rows for e in entries],
         "bytes": [e.bytes for e in entries],
-        "place": _indexed(place_text(e) for e in entries),
         "masks": [(at, version, rows) for at, b in enumerate(blocks) for version, rows in b.masks],
         **_bounds(picture, blocks),
+        **_slices(picture),
+    }
+
+
+def _slices(picture: Picture) -> dict[str, Any]:
+    """Return where the blocks of a keyed table lie in its slices; nothing of other tables."""
+    ranges = bucket_ranges(picture)
+    if not ranges:
+        return {}
+    return {
+        "buckets": bucket_count(picture),
+        "kind": _indexed(one.kind for one in ranges),
+        "bucket": [one.first for one in ranges],
+        "wide": [one.last - one.first + 1 for one in ranges],
+        "low": _differences([one.low for one in ranges]),
+        "high": [one.high - one.low for one in ranges],
+        "level": [one.level for one in ranges],
     }
 
 
@@ -125,6 +152,12 @@ def _start_s(entry: Segment) -> int:
 def _lane(lane: PictureLane) -> list[Any]:
     texts = [plain(text) for text in (lane.name, lane.owner, lane.text)]
     return [lane.kind, *texts, lane.begin, lane.end, lane.held]
+
+
+def _head(picture: Picture, times: Sequence[int], head: BranchHead) -> list[int]:
+    """Return the fork, the newest version of a branch, its time, and which version was then new."""
+    then = picture.first + max(0, bisect_right(times, head.time_ms) - 1)
+    return [head.fork, head.version, head.time_ms, then]
 
 
 def _differences(numbers: Sequence[int]) -> list[int]:

@@ -89,6 +89,40 @@ class PictureLane:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchHead:
+    """The newest version of a branch.
+
+    Attributes:
+        name: of the branch, as its lane has it.
+        fork: the last version that it has in common with the table.
+        version: its newest version.
+        time_ms: the time of that version, in ms UTC.
+        origin: the id by which merges name the log of the branch; None: it has no own commits.
+    """
+
+    name: str
+    fork: int
+    version: int
+    time_ms: int
+    origin: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PictureMerge:
+    """A version that merged another log.
+
+    Attributes:
+        version: the version.
+        origin: the id of the other log.
+        last: the last version of that log that is merged.
+    """
+
+    version: int
+    origin: str
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """The history of a table from one version to another.
 
@@ -101,8 +135,10 @@ class Picture:
         lanes: pins, branches, claims and copies, in the order in which they were set.
         horizons: the versions that raised the horizon, each with the new one; first the one at the
             first version.
-        merges: the versions that merged another log, each with the last version of that log.
+        merges: the merges of other logs.
         meta: the small state at the last version.
+        heads: the newest versions of the table's branches.
+        fork: of a branch the last version that is its parent's; None of a table.
     """
 
     table: str
@@ -112,8 +148,10 @@ class Picture:
     blocks: Sequence[Block]
     lanes: Sequence[PictureLane]
     horizons: Sequence[tuple[int, int]]
-    merges: Sequence[tuple[int, int]]
+    merges: Sequence[PictureMerge]
     meta: Meta
+    heads: Sequence[BranchHead] = ()
+    fork: int | None = None
 
     @property
     def last(self) -> int:
@@ -148,7 +186,7 @@ class PictureBuilder:
         self._lanes: list[PictureLane] = []
         self._open: dict[tuple[LaneKind, str], PictureLane] = {}
         self._horizons: list[tuple[int, int]] = []
-        self._merges: list[tuple[int, int]] = []
+        self._merges: list[PictureMerge] = []
         self._meta = Meta()
 
     def begin(self, time_ms: int, meta: Meta, segments: Iterable[Segment]) -> None:
@@ -214,7 +252,7 @@ class PictureBuilder:
         if version > self._first:
             known = origins_of(before)
             self._merges += (
-                (version, origin.version)
+                PictureMerge(version, name, origin.version)
                 for name, origin in origins_of(meta).items()
                 if known.get(name) != origin
             )
@@ -239,14 +277,6 @@ def time_bounds(meta: Meta, entry: Segment) -> ColumnStats | None:
     if layout is None or isinstance(layout.time_column, UnsetType):
         return None
     return next((s for s in entry.stats if s.column == layout.time_column), None)
-
-
-def place_text(entry: Segment) -> str:
-    """Return where a segment lies in the slices of a keyed table; empty in other tables."""
-    place = entry.slice
-    if isinstance(place, UnsetType):
-        return ""
-    return f"{place.kind}, buckets {place.first} to {place.last}, level {place.level}"
 
 
 def _pictured(version: int, transaction: Transaction) -> PictureTransaction:

@@ -21,6 +21,7 @@ from eventlog.model.entries import SliceKind
 from eventlog.view.picture import Block, Picture
 
 BlockState = Literal["visible", "masked", "overshadowed", "dropped", "dead"]
+_KINDS: Sequence[SliceKind] = ("base", "late", "log")
 MOST_LANES = 64  # across a time chunk: more buckets share lanes
 
 
@@ -110,8 +111,8 @@ class Stacks:
         members: list[list[int]] = [[] for _ in self.chunks]
         for n, block in enumerate(picture.blocks):
             members[number[block.entry.chunk]].append(n)
-        if self._ranges:  # what is applied first is next to the line: bases
-            members = [sorted(some, key=lambda n: self._ranges[n].low) for some in members]
+        if self._ranges:  # what is applied first is next to the line
+            members = [sorted(some, key=self._applied) for some in members]
         self._members = members
         self._versions = [transaction.version for transaction in picture.transactions]
         self._dead = [self._dead_from(block) for block in picture.blocks]
@@ -163,6 +164,10 @@ class Stacks:
     def kind(self, block: int) -> SliceKind | None:
         """Return whether a block is a base, a late segment or a log; None without a key."""
         return self._ranges[block].kind if self._ranges else None
+
+    def _applied(self, block: int) -> tuple[int, int]:
+        one = self._ranges[block]
+        return _KINDS.index(one.kind), one.low
 
     def _lanes_of(self, block: int) -> tuple[int, int]:
         if not self._ranges:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from support.builders import add, commit, create, events
+from support.keyed_tables import merged
 
 from eventlog.model.actions import Horizon, Replace
 from eventlog.state.delta import drop_of
@@ -94,6 +95,22 @@ def large_table(commits):
     return t
 
 
+def keyed_table():
+    """A keyed table with bases of some buckets, and logs that count in the others."""
+    t = create(key="name", buckets=4, granularity="all")
+    for n in range(3):
+        t.upsert(events(400, first=40 * n))
+    t.commit(merged(t, t.snapshot(), "all", 0, 0, 1, 2))
+    t.commit(merged(t, t.snapshot(), "all", 2, 2, 1, 3))
+    t.delete(where="value < 20")
+    t.upsert(events(200, first=300))
+    work = t.branch("what-if")
+    work.upsert(events(9))
+    t.merge(work)
+    work.upsert(events(9, first=9))
+    return t
+
+
 def compact(t, day):
     live, version = t.snapshot().segments(chunks=[day]), t.snapshot().version
     merged = add(t, day, rows=sum(s.live_rows for s in live))
@@ -112,7 +129,7 @@ class Tried:
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", lambda sent: self.expect(sent.url.startswith("file:"), sent.url))
         self.page.goto(file.as_uri())
-        self.large = file.stem == "large"
+        self.kind = file.stem
         self.name = f"{file.stem}, {width}, {scheme}"
 
     def expect(self, held: bool, what: str) -> None:
@@ -162,7 +179,11 @@ class Tried:
             if self.page.locator("#tip").is_visible():
                 shown.add(self.text("#tip"))
         self.expect(any("State: visible" in text for text in shown), "hover shows a segment")
-        self.expect(any("dropped" in text for text in shown) or self.large, "and a dropped one")
+        if self.kind == "small":
+            self.expect(any("dropped" in text for text in shown), "and a dropped one")
+        if self.kind == "keyed":
+            said = [text for text in shown if "merged in the others" in text]
+            self.expect(bool(said), "and where a log counts")
 
     def press(self) -> None:
         picture = self.page.locator("#blocks")
@@ -259,6 +280,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         small, least, few = made(small_table(), "small", folder)
         large, most, many = made(large_table(commits), "large", folder)
+        keyed, _, _ = made(keyed_table(), "keyed", folder)
         size = (most - least) / (len(many.blocks) - len(few.blocks))  # without the scripts
         if size > MOST_BYTES_A_SEGMENT:
             wrong.append(f"large: {size:.0f} bytes a segment")
@@ -266,6 +288,10 @@ def main() -> int:
         wrong += wrong_with_still(browser, many)
         for file, width, scheme in (
             *((small, width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
+            *(
+                (keyed, width, scheme)
+                for width, scheme in zip(WIDTHS, ("dark", "light"), strict=True)
+            ),
             (large, "desktop", "light"),
         ):
             tried = Tried(browser, file, width, scheme)

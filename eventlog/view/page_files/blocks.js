@@ -5,6 +5,8 @@ const AGES = 6; // shades from the newest to the oldest segment
 const PITCH = 2; // pixels: lower blocks are drawn together with their neighbours
 const MOST_LINKS = 600; // lines of rewrites in one picture
 const AXIS = 20; // pixels for the names of time chunks
+const KEYED_AXIS = 34; // with the numbers of buckets above them
+const SAMPLES = 40; // versions for which the height of a keyed table's column is found
 const DEAD = 9; // pixels: the block that stands for the dead segments of a column
 
 function palette(element) {
@@ -37,6 +39,16 @@ function patternOf(context, state, color, ground) {
   return context.createPattern(tile, "repeat");
 }
 
+// What lines the blocks of a keyed table: logs have lines, late segments dots, bases nothing.
+function liningOf(context, kind, color) {
+  const tile = document.createElement("canvas"), c = tile.getContext("2d");
+  tile.width = tile.height = 5;
+  c.fillStyle = color;
+  if (kind === "log") c.fillRect(0, 2, 5, 1);
+  else for (const d of [0, 2.5]) c.fillRect(d, d, 1.5, 1.5);
+  return context.createPattern(tile, "repeat");
+}
+
 class Blocks {
   constructor(canvas, history) {
     Object.assign(this, { canvas, h: history, from: 0, to: history.chunks.length, found: null, chosen: -1 });
@@ -61,6 +73,8 @@ class Blocks {
     this.fills = {};
     for (const state of ["masked", "overshadowed", "dropped"])
       this.fills[state] = patternOf(this.context, state, this.colors[state], this.colors.page);
+    this.linings = {};
+    for (const kind of ["log", "late"]) this.linings[kind] = liningOf(this.context, kind, this.colors.page);
   }
 
   // Chooses the columns, and a scale with which every version fits, so that nothing jumps.
@@ -68,7 +82,8 @@ class Blocks {
     const shown = Math.max(1, this.to - this.from);
     this.per = Math.ceil((shown * 3) / Math.max(this.width, 3)); // chunks in a column of 3 pixels or more
     this.columns = Math.ceil(shown / this.per);
-    this.step = Math.min(this.width / this.columns, 160);
+    this.step = Math.min(this.width / this.columns, this.h.keyed ? Infinity : 160);
+    this.axis = this.h.keyed ? KEYED_AXIS : AXIS;
     this.margin = (this.width - this.step * this.columns) / 2;
     let up = 0, down = 0;
     for (let column = 0; column < this.columns; column++) {
@@ -76,7 +91,7 @@ class Blocks {
       up = Math.max(up, peak.up);
       down = Math.max(down, peak.down);
     }
-    const room = this.height - AXIS - 12;
+    const room = this.height - this.axis - 12;
     const upper = down ? Math.min(0.8, Math.max(0.3, up / (up + down))) : 0.92;
     this.line = 6 + room * upper;
     const below = room - room * upper - DEAD - 4;
@@ -86,6 +101,7 @@ class Blocks {
   // The greatest sums of sizes in a column: of visible blocks, and of others that are not dead.
   peaks(column) {
     const h = this.h, events = [];
+    if (h.keyed) return this.keyedPeaks(column);
     for (let chunk = this.chunk(column); chunk < this.end(column); chunk++)
       for (const i of h.byChunk.of(chunk)) {
         events.push([h.added[i], h.size[i], 0]);
@@ -106,27 +122,75 @@ class Blocks {
     return peak;
   }
 
+  // The same of a keyed table, whose blocks stand side by side, too: at some versions that change
+  // the column, and at those after which most was dropped.
+  keyedPeaks(column) {
+    const { h } = this, changes = new Set([h.last]);
+    for (let chunk = this.chunk(column); chunk < this.end(column); chunk++)
+      for (const i of h.byChunk.of(chunk)) {
+        changes.add(Math.max(h.first, h.added[i]));
+        if (h.gone[i] !== NEVER) changes.add(h.gone[i]).add(Math.max(h.first, h.gone[i] - 1));
+        if (h.dead[i] !== NEVER) changes.add(Math.max(h.first, h.dead[i] - 1));
+      }
+    const versions = [...changes].sort((a, b) => a - b), every = Math.max(1, versions.length / SAMPLES);
+    const peak = { up: 0, down: 0 }, { unit, line } = this;
+    [this.unit, this.line] = [1, 0];
+    for (let at = versions.length - 1; at >= 0; at -= every)
+      this.place(column, versions[Math.floor(at)], (_, state, y, height) => {
+        if (y < 0) peak.up = Math.max(peak.up, -y);
+        else peak.down = Math.max(peak.down, y + height);
+      });
+    Object.assign(this, { unit, line });
+    return peak;
+  }
+
   chunk(column) { return this.from + column * this.per; }
   end(column) { return Math.min(this.to, this.chunk(column) + this.per); }
   columnOf(chunk) { return Math.floor((chunk - this.from) / this.per); }
 
-  // Calls put(block, state, y, height) for the blocks of a column at a version, outwards from the
-  // line; returns the number of its dead blocks.
+  // Calls put(block, state, y, height, from, to) for the blocks of a column at a version, outwards
+  // from the line, with the lanes of the column that they take; returns the number of its dead blocks.
   place(column, version, put) {
     const h = this.h;
+    if (h.keyed) return this.placeKeyed(column, version, put);
     let up = this.line, down = this.line + 2, dead = 0;
     for (let chunk = this.chunk(column); chunk < this.end(column); chunk++)
       for (const i of h.byChunk.of(chunk)) {
         const state = stateAt(h, i, version), height = h.size[i] * this.unit;
         if (state < 0) break; // the rest was added later
-        if (state < 2) put(i, state, (up -= height), height);
-        else if (state < 4) { put(i, state, down, height); down += height; }
+        if (state < 2) put(i, state, (up -= height), height, 0, 1);
+        else if (state < 4) { put(i, state, down, height, 0, 1); down += height; }
         else dead++;
       }
     return dead;
   }
 
-  deadTop() { return this.height - AXIS - DEAD - 2; }
+  // A block is as wide as its buckets are. Where a merge has taken in a log in some of them, that
+  // part of it is overshadowed.
+  placeKeyed(column, version, put) {
+    const { h } = this, k = h.keyed, up = new Float64Array(k.lanes), down = new Float64Array(k.lanes);
+    let dead = 0;
+    for (let chunk = this.chunk(column); chunk < this.end(column); chunk++)
+      for (const i of h.byChunk.of(chunk)) {
+        const state = stateAt(h, i, version);
+        if (state < 0) continue;
+        if (state === 4) { dead++; continue; }
+        const side = state < 2 ? up : down, from = k.from[i], to = k.to[i], height = h.size[i] * this.unit;
+        const low = Math.max(...side.subarray(from, to));
+        side.fill(low + height, from, to);
+        const y = state < 2 ? this.line - low - height : this.line + 2 + low;
+        const taken = new Uint8Array(k.lanes);
+        if (state < 2) for (const other of takers(h, i, version)) taken.fill(1, k.from[other], k.to[other]);
+        for (let start = from, at = from + 1; at <= to; at++)
+          if (at === to || taken[at] !== taken[start]) {
+            put(i, taken[start] ? 2 : state, y, height, start, at);
+            start = at;
+          }
+      }
+    return dead;
+  }
+
+  deadTop() { return this.height - this.axis - DEAD - 2; }
 
   draw(version, recent) {
     const c = this.context;
@@ -149,28 +213,36 @@ class Blocks {
     }
   }
 
+  // Where lanes of a column begin and end, in pixels.
+  across(column, from, to) {
+    const lanes = this.h.keyed?.lanes ?? 1, gap = this.step > 8 ? 2 : this.step > 4 ? 1 : 0;
+    const room = this.step - gap, inner = room / lanes > 4 && to < lanes ? 1 : 0;
+    const x = this.margin + column * this.step + gap / 2 + (room * from) / lanes;
+    return { x, width: (room * (to - from)) / lanes - inner };
+  }
+
   drawColumn(column, version, ends) {
-    const c = this.context, gap = this.step > 8 ? 2 : this.step > 4 ? 1 : 0;
-    const x = this.margin + column * this.step + gap / 2, width = this.step - gap;
-    // Neighbours that are too low to be seen alone are drawn as one: above the line, and below it.
-    const open = [false, false], top = [0, 0], bottom = [0, 0], last = [0, 0], states = [0, 0];
-    const dead = this.place(column, version, (i, state, y, height) => {
-      if (ends.has(i)) this.rect.set(i, { x, y, width, height });
-      const side = state < 2 ? 0 : 1;
-      top[side] = open[side] ? Math.min(top[side], y) : y;
-      bottom[side] = open[side] ? Math.max(bottom[side], y + height) : y + height;
-      [last[side], states[side]] = [i, state];
-      open[side] = bottom[side] - top[side] < PITCH;
-      if (!open[side]) this.paint(i, state, x, top[side], width, bottom[side] - top[side]);
+    const c = this.context;
+    // Neighbours that are too low to be seen alone are drawn as one.
+    const open = new Map();
+    const dead = this.place(column, version, (i, state, y, height, from, to) => {
+      const { x, width } = this.across(column, from, to), key = (y < this.line ? 0 : 1) + 2 * (from * 128 + to);
+      if (ends.has(i)) {
+        const known = this.rect.get(i);
+        this.rect.set(i, known ? { ...known, width: x + width - known.x } : { x, y, width, height });
+      }
+      const before = open.get(key), top = Math.min(y, before?.top ?? y), bottom = Math.max(y + height, before?.bottom ?? 0);
+      if (bottom - top < PITCH) return open.set(key, { i, state, x, top, width, bottom });
+      open.delete(key);
+      this.paint(i, state, x, top, width, bottom - top);
     });
-    for (const side of [0, 1])
-      if (open[side]) this.paint(last[side], states[side], x, top[side], width, bottom[side] - top[side]);
+    for (const { i, state, x, top, width, bottom } of open.values()) this.paint(i, state, x, top, width, bottom - top);
     c.globalAlpha = 1;
-    if (dead) {
-      c.strokeStyle = this.colors.dead;
-      c.lineWidth = 1;
-      c.strokeRect(x + 0.5, this.deadTop() + 0.5, Math.max(width - 1, 1), DEAD - 1);
-    }
+    if (!dead) return;
+    const { x, width } = this.across(column, 0, this.h.keyed?.lanes ?? 1);
+    c.strokeStyle = this.colors.dead;
+    c.lineWidth = 1;
+    c.strokeRect(x + 0.5, this.deadTop() + 0.5, Math.max(width - 1, 1), DEAD - 1);
   }
 
   paint(block, state, x, y, width, height) {
@@ -179,6 +251,11 @@ class Blocks {
     c.fillStyle = state ? this.fills[STATES[state]] : this.colors.ages[Math.floor((AGES * old) / span)];
     c.globalAlpha = this.found && !this.found[block] ? 0.18 : 1;
     c.fillRect(x, y, width, height - gap);
+    const lining = !state && height > 4 && h.keyed && this.linings[h.keyed.kind[block]];
+    if (lining) {
+      c.fillStyle = lining;
+      c.fillRect(x, y, width, height - gap);
+    }
     if (width <= 3 || height <= 4) return;
     const found = this.found?.[block];
     if (!state && !found) return;
@@ -198,6 +275,16 @@ class Blocks {
       c.fillRect(x, this.height - AXIS, 1, 5);
       c.fillText(this.h.chunks[this.chunk(column)], x + 3, this.height - 6);
     }
+    const { keyed } = this.h;
+    if (!keyed || this.step / keyed.lanes < 22) return;
+    c.font = "11px system-ui, sans-serif";
+    c.textAlign = "center";
+    for (let column = 0; column < this.columns; column++)
+      for (let lane = 0; lane < keyed.lanes; lane++) {
+        const { x, width } = this.across(column, lane, lane + 1);
+        const bucket = Math.floor((lane * this.h.b.buckets) / keyed.lanes);
+        c.fillText(width > 60 ? `bucket ${bucket}` : String(bucket), x + width / 2, this.height - AXIS - 3);
+      }
   }
 
   // The pairs of source and result, with their weight: of rewrites since `recent`, and of the
@@ -249,18 +336,21 @@ class Blocks {
     const column = Math.floor((x - this.margin) / this.step);
     if (column < 0 || column >= this.columns) return null;
     let near = null, distance = 3;
-    const dead = this.place(column, this.version, (block, _, top, height) => {
-      const away = Math.max(top - y, y - top - height, 0);
+    const dead = this.place(column, this.version, (block, _, top, height, from, to) => {
+      const span = this.across(column, from, to);
+      const away = Math.max(top - y, y - top - height, span.x - x, x - span.x - span.width - 1, 0);
       if (away < distance) [near, distance] = [{ block, column }, away];
     });
-    return near ?? (dead && y >= this.deadTop() - 2 && y < this.height - AXIS ? { dead, column } : null);
+    return near ?? (dead && y >= this.deadTop() - 2 && y < this.height - this.axis ? { dead, column } : null);
   }
 
   // The blocks of a column from top to bottom.
   listed(column) {
-    const found = [];
-    this.place(column, this.version, (block, _, y) => found.push([y, block]));
-    return found.sort((a, b) => a[0] - b[0]).map(([, block]) => block);
+    const found = new Map();
+    this.place(column, this.version, (block, _, y, height, from) => {
+      if (!found.has(block)) found.set(block, [y, from]);
+    });
+    return [...found].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]).map(([block]) => block);
   }
 
   // Shows fewer chunks (factor below 1) or more, around a chunk; moves by a share of what is shown.

@@ -41,6 +41,7 @@ function start() {
     page.show(page.version);
   });
   legend($("legend"), blocks);
+  if (h.keyed) $("keys").append(" Across a time chunk, a block stands where its buckets are.");
   draw(page);
   return page;
 }

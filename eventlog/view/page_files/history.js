@@ -1,6 +1,7 @@
 // The history as columns, and what they answer. No DOM: every function is one of its arguments.
 
 const NEVER = 2 ** 31 - 1;
+const BUCKET_LANES = 64; // across a time chunk of a keyed table: more buckets share lanes
 const STATES = ["visible", "masked", "overshadowed", "dropped", "dead"];
 const STATE_TEXTS = {
   visible: "visible",
@@ -43,10 +44,17 @@ function readHistory(raw) {
     dead: Int32Array.from(gone, (version) => deadFrom(raw.horizons, version)),
     chunks: b.chunks, chunkStart: b.chunks.map(chunkStart), byChunk: grouped(b.chunk, b.chunks.length),
     byEnd: grouped(ended, txVersion.length), byMade: grouped(made, txVersion.length),
-    horizons: raw.horizons, merges: raw.merges, masks: new Map(),
-    lanes: raw.lanes.map(([kind, name, owner, text, begin, end, held]) =>
-      ({ kind, name, owner, text, begin, end: end ?? NEVER, held })),
+    horizons: raw.horizons, merges: raw.merges, masks: new Map(), fork: raw.fork, bytesOfIds: null,
+    lanes: raw.lanes.map(([kind, name, owner, text, begin, end, held, head]) =>
+      ({ kind, name, owner, text, begin, end: end ?? NEVER, held, head })),
+    keyed: b.buckets ? slicesOf(b) : null,
   };
+  const { keyed } = history;
+  if (keyed) { // what is applied first is next to the line
+    const rank = keyed.kind.map((kind) => ["base", "late", "log"].indexOf(kind));
+    b.chunks.forEach((_, chunk) => history.byChunk.of(chunk)
+      .sort((i, k) => rank[i] - rank[k] || keyed.low[i] - keyed.low[k] || i - k));
+  }
   for (const [block, version, rows] of b.masks) {
     if (!history.masks.has(block)) history.masks.set(block, []);
     history.masks.get(block).push([version, rows]);
@@ -54,6 +62,29 @@ function readHistory(raw) {
   history.txOf = grouped(Array.from(txVersion, (v) => v - raw.first), raw.times.length);
   history.totals = totalsOf(history);
   return history;
+}
+
+// Where the blocks of a keyed table lie: their buckets, the versions whose rows they have, and the
+// lanes of a time chunk, [from, to), that they are drawn in.
+function slicesOf(b) {
+  const count = b.bucket.length, lanes = Math.min(b.buckets, BUCKET_LANES), low = sums(b.low, Int32Array);
+  const from = b.bucket.map((first) => Math.floor((first * lanes) / b.buckets));
+  const to = b.bucket.map((first, i) => Math.max(from[i] + 1, Math.floor(((first + b.wide[i]) * lanes) / b.buckets)));
+  const high = Int32Array.from({ length: count }, (_, i) => low[i] + b.high[i]);
+  const kind = Array.from({ length: count }, (_, i) => textOf(b.kind, i));
+  return { lanes, low, high, from, to, kind, level: b.level, first: b.bucket, wide: b.wide };
+}
+
+// The live blocks that have taken in a live block of a keyed table in some buckets: a merge put
+// them in its place there (FORMAT.md R15.4).
+function takers(h, block, version) {
+  const k = h.keyed;
+  if (!k) return [];
+  return h.byChunk.of(h.b.chunk[block]).filter((i) => {
+    const state = k.level[i] > k.level[block] ? stateAt(h, i, version) : -1;
+    return (state === 0 || state === 1) && k.low[i] <= k.low[block] && k.high[block] <= k.high[i] &&
+      k.first[i] < k.first[block] + k.wide[block] && k.first[block] < k.first[i] + k.wide[i];
+  });
 }
 
 // A segment dropped by a version is needed by the versions below it: it is dead once the horizon
@@ -149,9 +180,9 @@ function headline(h, version) {
   if (rows && at) changes.push(`${signed(rows)} rows`);
   return {
     title: `Version ${version}`,
-    what: `${timeText(h.times[at])}: ${whats.join("; ") || "no transaction took effect"}` +
+    what: `${timeText(h.times[at])}${h.fork !== null && version <= h.fork ? ", of the parent" : ""}: ${whats.join("; ") || "no transaction took effect"}` +
       (changes.length ? ` (${changes.join(", ")})` : ""),
-    sums: `${plural(all.segments[at], "visible segment")}, ${number(all.rows[at])} rows, ${bytesText(all.bytes[at])}`,
+    sums: `${plural(all.segments[at], "visible segment")}, ${number(all.rows[at])} ${h.keyed ? "stored rows" : "rows"}, ${bytesText(all.bytes[at])}`,
   };
 }
 
@@ -159,6 +190,21 @@ function boundsText(h, block) {
   if (!h.b.least || h.b.least[block] === null) return "";
   const start = h.chunkStart[h.b.chunk[block]] + 1000 * h.b.least[block];
   return `${timeText(start)} to ${timeText(start + 1000 * h.b.span[block])}`;
+}
+
+function sliceText(h, block, version) {
+  const k = h.keyed, last = k.first[block] + k.wide[block] - 1, all = h.b.buckets;
+  const range = (first, end, noun) => (first === end ? `${noun} ${first}` : `${noun}s ${first} to ${end}`);
+  const state = stateAt(h, block, version), taken = new Set();
+  if (state === 0 || state === 1)
+    for (const i of takers(h, block, version))
+      for (let one = 0; one < k.wide[i]; one++) {
+        const bucket = k.first[i] + one;
+        if (bucket >= k.first[block] && bucket <= last) taken.add(bucket);
+      }
+  const counts = taken.size ? `; counts in ${k.wide[block] - taken.size} of them, merged in the others` : "";
+  return `${k.kind[block]}, ${range(k.first[block], last, "bucket")} of ${all}, rows of ` +
+    `${range(k.low[block], k.high[block], "version")}${counts}`;
 }
 
 // Returns the facts of a block at a version, as [name, text] pairs.
@@ -178,9 +224,15 @@ function factsOf(h, block, version) {
   ];
   if (ended >= 0 && version >= h.gone[block]) facts.push(["Dropped", `version ${h.gone[block]}: ${by(ended)}`]);
   if (boundsText(h, block)) facts.push(["Event times", boundsText(h, block)]);
-  if (textOf(h.b.place, block)) facts.push(["Slice", textOf(h.b.place, block)]);
+  if (h.keyed) facts.push(["Slice", sliceText(h, block, version)]);
   facts.push(["Id", idOf(h, block)]);
   return facts;
+}
+
+// Whether two blocks may have rows of one bucket.
+function meet(h, one, other) {
+  const k = h.keyed;
+  return !k || (k.first[one] < k.first[other] + k.wide[other] && k.first[other] < k.first[one] + k.wide[one]);
 }
 
 // The pairs of source and result of a transaction that rewrites, chunk by chunk: those of a chunk
@@ -189,8 +241,8 @@ function rewritten(h, tx) {
   if (tx < 0 || !h.t.rewrite[tx]) return [];
   const results = Array.from(h.byMade.of(tx)), pairs = [];
   for (const source of h.byEnd.of(tx)) {
-    const same = results.filter((result) => h.b.chunk[result] === h.b.chunk[source]);
-    for (const result of same.length ? same : results) pairs.push([source, result]);
+    const same = results.filter((result) => h.b.chunk[result] === h.b.chunk[source] && meet(h, source, result));
+    for (const result of same.length || h.keyed ? same : results) pairs.push([source, result]);
   }
   return pairs;
 }
@@ -211,9 +263,10 @@ function search(h, text) {
   const chunks = holding(h.chunks), hex = /^[0-9a-f]{4,32}$/.test(wanted);
   const columns = [h.t.operation, h.t.writer, h.t.app].map((c) => ({ at: c.at, found: holding(c.texts) }));
   const inTx = (tx) => tx >= 0 && columns.some((c) => c.found[c.at.length ? c.at[tx] : 0]);
+  const kinds = h.keyed ? holding(h.b.kind.texts) : [], kindAt = h.keyed?.kind.map((kind) => kinds[h.b.kind.texts.indexOf(kind)]);
   const byTx = Uint8Array.from(h.t.version, (_, tx) => inTx(tx));
   const found = new Uint8Array(h.count);
   for (let i = 0; i < h.count; i++)
-    found[i] = chunks[h.b.chunk[i]] || (h.made[i] >= 0 && byTx[h.made[i]]) || (hex && idOf(h, i).startsWith(wanted));
+    found[i] = chunks[h.b.chunk[i]] || kindAt?.[i] || (h.made[i] >= 0 && byTx[h.made[i]]) || (hex && idOf(h, i).startsWith(wanted));
   return found;
 }

@@ -4,6 +4,10 @@ const INSET = 8; // pixels: where the thumb of a slider stands at its ends
 const BARS = 44, LANE = 16, MOST_LANES = 3;
 const LANE_KINDS = ["pin", "branch", "claim", "copy"];
 
+// What a branch has of its own, as text.
+const headText = ([fork, version, time]) =>
+  version > fork ? `${plural(version - fork, "own commit")}, the newest is its version ${version} of ${timeText(time)}` : "no own commits";
+
 // Puts lanes of one kind into as few rows as they fit without overlapping; the rest is left out.
 function packed(lanes) {
   const rows = [];
@@ -37,6 +41,19 @@ class Lanes {
     this.redraw();
   }
 
+  // Where the row of a branch is, in pixels from the top.
+  middleOf(branch) {
+    let y = BARS + 4;
+    for (const kind of this.kinds) {
+      for (const row of kind.rows) {
+        if (row.some((lane) => lane.kind === "branch" && lane.name === branch && lane.end === NEVER)) return y + LANE / 2;
+        y += LANE;
+      }
+      y += (kind.left ? LANE : 0) + 2;
+    }
+    return null;
+  }
+
   x(version) {
     const { first, last } = this.h;
     return INSET + ((this.width - 2 * INSET) * (Math.min(version, last) - first)) / Math.max(1, last - first);
@@ -59,7 +76,7 @@ class Lanes {
     let y = BARS + 4;
     for (const kind of this.kinds) {
       for (const row of kind.rows) {
-        for (const lane of row) this.drawLane(c, lane, y);
+        row.forEach((lane, at) => this.drawLane(c, lane, y, at ? this.x(Math.min(row[at - 1].end, this.h.last)) : 0));
         y += LANE;
       }
       if (kind.left) {
@@ -75,7 +92,7 @@ class Lanes {
 
   drawBars(c) {
     const h = this.h, most = Math.log1p(h.totals.rowsAdded.reduce((a, b) => Math.max(a, b), 1));
-    const wide = Math.max(1, (this.width - 2 * INSET) / (h.last - h.first + 1) - 1);
+    const wide = Math.min(2 * INSET, Math.max(1, (this.width - 2 * INSET) / (h.last - h.first + 1) - 1));
     c.fillStyle = this.colors.dead;
     for (let version = h.first; version <= h.last; version++) {
       const height = (BARS * 0.8 * Math.log1p(h.totals.rowsAdded[version - h.first])) / most;
@@ -90,12 +107,23 @@ class Lanes {
       c.fill();
     });
     c.fillStyle = this.colors.found;
-    for (const [version] of h.merges) c.fillRect(this.x(version) - 2, 0, 4, 7);
+    for (const [version, , branch] of h.merges) {
+      c.fillRect(this.x(version) - 2, 0, 4, 7);
+      const y = this.middleOf(branch);
+      if (y !== null) c.fillRect(this.x(version) - 0.5, 0, 1, y);
+    }
+    if (h.fork !== null && h.fork > h.first) {
+      c.strokeStyle = this.colors.accent;
+      c.setLineDash([4, 3]);
+      c.strokeRect(this.x(h.fork), 0, 0, BARS);
+      c.setLineDash([]);
+    }
     c.fillStyle = this.colors.line;
     c.fillRect(0, BARS, this.width, 1);
   }
 
-  drawLane(c, lane, y) {
+  // Draws a lane whose row is free from a place on, in pixels.
+  drawLane(c, lane, y, free) {
     const from = this.x(lane.begin), to = Math.max(from + 3, this.x(Math.min(lane.end, this.h.last)));
     const held = lane.held.at(-1)?.[1];
     c.strokeStyle = c.fillStyle = this.colors.quiet;
@@ -110,16 +138,37 @@ class Lanes {
     c.fillStyle = this.colors.panel;
     c.fillRect(from, y + 2, to - from, LANE - 4);
     c.strokeRect(from + 0.5, y + 2.5, to - from - 1, LANE - 5);
-    if (to - from < 40) return;
     c.save();
-    c.beginPath();
-    c.rect(from, y, to - from - 4, LANE);
-    c.clip();
-    c.fillStyle = this.colors.text;
     c.font = "11px system-ui, sans-serif";
     c.textAlign = "left";
-    c.fillText(`${lane.kind} ${lane.kind === "claim" ? lane.text : lane.name}`, from + 5, y + LANE - 4);
+    const more = lane.head ? `: ${headText(lane.head)}` : "";
+    const text = `${lane.kind} ${lane.kind === "claim" ? lane.text : lane.name}`, wide = c.measureText(text).width;
+    // Before a lane that is too short for its name, where nothing else of the row is.
+    const before = to - from < wide + 10 && from - free > wide + 14;
+    const x = before ? from - wide - 8 : from + 5;
+    c.beginPath();
+    c.rect(before ? x - 2 : from, y + 1, before ? wide + 4 : to - from - 4, LANE - 2);
+    if (before) {
+      c.fillStyle = this.colors.page;
+      c.fill();
+    }
+    c.clip();
+    c.fillStyle = this.colors.text;
+    const fits = c.measureText(text + more).width + 10 < to - from;
+    if (before || to - from >= 40) c.fillText(fits ? text + more : text, x, y + LANE - 4);
     c.restore();
+    if (lane.head) this.drawHead(c, lane, y);
+  }
+
+  // A branch grows from its fork to its head, along a line at the foot of its lane.
+  drawHead(c, lane, y) {
+    const [fork, version, , then] = lane.head, from = this.x(Math.max(fork, this.h.first)), to = this.x(then);
+    if (version === fork) return;
+    c.fillStyle = this.colors.accent;
+    c.fillRect(from, y + LANE - 3, Math.max(to - from, 1), 2);
+    c.beginPath();
+    c.arc(to, y + LANE - 2, 3.5, 0, 7);
+    c.fill();
   }
 
   draw(version) {

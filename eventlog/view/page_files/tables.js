@@ -34,17 +34,19 @@ function segmentsTable(h, version, found) {
   for (let chunk = 0; chunk < h.chunks.length; chunk++)
     for (const i of h.byChunk.of(chunk)) {
       const state = stateAt(h, i, version);
-      if (state < 0) break;
+      if (state < 0) continue;
       if (state === 4 || (found && !found[i])) continue;
       if (++count > MOST_ROWS) continue;
       const writer = h.made[i] < 0 ? "" : textOf(h.t.writer, h.made[i]);
       rows.push([h.chunks[chunk], STATES[state], number(h.b.rows[i]), bytesText(h.b.bytes[i]),
-        String(h.added[i]), h.gone[i] <= version ? String(h.gone[i]) : "", writer, idOf(h, i)]);
+        String(h.added[i]), h.gone[i] <= version ? String(h.gone[i]) : "", writer,
+        ...(h.keyed ? [sliceText(h, i, version)] : []), idOf(h, i)]);
     }
   const which = found ? "that match the search" : "that are not dead";
   const caption = `Version ${version}: ${plural(count, "segment")} ${which}` +
     (count > MOST_ROWS ? `; the first ${MOST_ROWS}: a search shows others` : "");
-  const header = ["Chunk", "State", "Rows", "Bytes", "Added in", "Dropped in", "Writer", "Id"];
+  const header = ["Chunk", "State", "Rows", "Bytes", "Added in", "Dropped in", "Writer",
+    ...(h.keyed ? ["Slice"] : []), "Id"];
   return tableOf(caption, header, rows, [2, 3, 4, 5]);
 }
 
@@ -64,17 +66,17 @@ function versionsTable(h, version) {
 function lanesTable(h, version) {
   const rows = h.lanes.filter((lane) => lane.begin <= version).slice(-MOST_ROWS).map((lane) => {
     const held = lane.held.filter(([at]) => at <= version).at(-1);
-    return [lane.kind, lane.name, lane.owner, lane.text, String(lane.begin), held ? String(held[1]) : "",
+    return [lane.kind, lane.name, lane.owner, lane.head ? `${lane.text}; ${headText(lane.head)}` : lane.text, String(lane.begin), held ? String(held[1]) : "",
       lane.end <= version ? `until version ${lane.end}` : "there"];
   });
   const caption = rows.length ? `Up to version ${version}` : `None up to version ${version}`;
   return tableOf(caption, ["Kind", "Name", "Owner", "What", "Set in", "Holds version", "At this version"], rows, [4, 5]);
 }
 
-// One sample of each state, drawn as the blocks are.
+// One sample of each state, and of each kind in a keyed table, drawn as the blocks are.
 function legend(list, blocks) {
   list.replaceChildren();
-  for (const state of STATES) {
+  for (const state of [...STATES, ...(blocks.h.keyed ? ["base", "log", "late"] : [])]) {
     const item = element("li"), sample = element("canvas"), c = sample.getContext("2d");
     sample.width = 52;
     sample.height = 32;
@@ -84,13 +86,18 @@ function legend(list, blocks) {
     if (state === "visible") for (let i = 0; i < AGES; i++) {
       c.fillStyle = colors.ages[AGES - 1 - i];
       c.fillRect((26 * i) / AGES, 1, 26 / AGES, 14);
+    } else if (!STATE_TEXTS[state]) {
+      for (const fill of [colors.ages[0], blocks.linings[state]]) {
+        c.fillStyle = fill ?? colors.ages[0];
+        c.fillRect(1, 1, 24, 14);
+      }
     } else {
       c.fillStyle = state === "dead" ? colors.page : fills[state];
       c.fillRect(1, 1, 24, 14);
       c.strokeStyle = colors[state];
       c.strokeRect(1.5, 1.5, 23, 13);
     }
-    const text = state === "visible" ? "visible, older to newer" : STATE_TEXTS[state];
+    const text = state === "visible" ? "visible, older to newer" : STATE_TEXTS[state] ?? state;
     item.append(sample, element("span", text));
     list.append(item);
   }

@@ -7,6 +7,7 @@ import re
 import pytest
 from click.testing import CliRunner
 from support.builders import add, commit, create, events
+from support.keyed_tables import merged
 
 from eventlog import Table
 from eventlog.cli.program import build
@@ -85,6 +86,47 @@ def test_lanes_begin_and_end_where_the_log_sets_and_removes_them(table):
     assert (lanes["pin"].begin, lanes["pin"].end) == (3, 5)
     assert (lanes["branch"].name, lanes["branch"].end) == ("what-if", None)
     assert "1970-01-01T00:00Z to 1970-01-02T00:00Z" in lanes["claim"].text
+
+
+def test_heads_of_branches_and_merges_are_in_the_picture():
+    t = create()
+    t.append(events(2))
+    t.branch("empty")
+    b = t.branch("what-if")
+    b.append(events(1, first=2))
+    b.branch("deeper")
+    b.append(events(1, first=3))
+    t.merge(b)
+    b.append(events(1, first=4))
+    picture = history_picture(t)
+    heads = {head.name: (head.fork, head.version) for head in picture.heads}
+    assert heads == {"empty": (2, 2), "what-if": (3, 7)}
+    assert (picture.fork, history_picture(b).fork) == (None, 3)
+    assert [(h.name, h.fork) for h in history_picture(b).heads] == [("what-if/deeper", 5)]
+    (merge,) = picture.merges
+    assert (merge.version, merge.last) == (4, 6)
+    page = data(page_of(picture))
+    assert page["merges"] == [[4, 6, "what-if"]]
+    lanes = {lane[1]: lane[-1] for lane in page["lanes"]}
+    time_ms = b.snapshot().header.time
+    then = max(v for v, at in enumerate(picture.times) if at <= time_ms)
+    assert lanes["what-if"] == [3, 7, time_ms, then]
+    b.delete_branch("deeper")
+    t.delete_branch("what-if")
+    assert [head.name for head in history_picture(t).heads] == ["empty"]
+
+
+def test_a_keyed_table_has_the_places_of_its_segments():
+    t = create(key="name", buckets=4, granularity="all")
+    for n in range(2):
+        t.upsert(events(40, first=4 * n))
+    t.commit(merged(t, t.snapshot(), "all", 2, 2, 1, 2))
+    t.set_buckets(8)
+    blocks = data(page_of(history_picture(t)))["blocks"]
+    kinds = [blocks["kind"]["texts"][at] for at in blocks["kind"]["at"]]
+    places = zip(kinds, blocks["bucket"], blocks["wide"], blocks["level"], strict=True)
+    assert list(places) == [("log", 0, 8, 0), ("log", 0, 8, 0), ("base", 4, 2, 1)]
+    assert (blocks["buckets"], blocks["low"], blocks["high"]) == (8, [1, 1, -1], [0, 0, 1])
 
 
 def test_the_horizon_is_in_the_picture():
