@@ -45,7 +45,8 @@ def publish(
         table: the table, or its URI.
         format: `delta` or `iceberg`.
         version: the last version to publish, or the name of a tag; the newest if None.
-        first: where a new publication begins; at the oldest version that vacuum keeps if None.
+        first: where a new publication begins; at the oldest version that vacuum keeps if None. To
+            Iceberg, versions below those that are published can be published later.
         format_version: of Iceberg, 2 or 3; None: as it was published before, else 2.
         scheme: of Iceberg's URIs, for a table in S3: `s3`, `s3a` or `s3n`; None: as it was
             published before, else that of the table's own URI.

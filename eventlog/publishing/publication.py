@@ -77,23 +77,43 @@ def made_again(format_name: str, uri: str, spans: Iterable[tuple[int, int]], *op
     return ", then ".join([command("unpublish", format_name, uri, "--run"), *publishing])
 
 
+def unread(format_name: str, uri: str, prefix: str) -> PublicationProblem:
+    """Return the problem of a publication of which only objects without a version are left.
+
+    Args:
+        format_name: `delta` or `iceberg`.
+        uri: of the table.
+        prefix: of the keys of the publication.
+    """
+    return PublicationProblem(
+        "no version is published, though objects of a publication are there: it is under way, was "
+        f"interrupted, or lost its versions. {command('publish', format_name, uri)} publishes "
+        f"them, or {command('unpublish', format_name, uri, '--run')} deletes the objects",
+        prefix,
+        None,
+        "warning",
+    )
+
+
 def audited(
-    session: Session, prefix: str, audit: Callable[[Session], Iterator[PublicationProblem]]
+    session: Session,
+    prefixes: Iterable[str],
+    audit: Callable[[Session], Iterator[PublicationProblem]],
 ) -> tuple[PublicationProblem, ...]:
     """Return what an audit of a publication finds, which begins again where a vacuum overtook it.
 
     A vacuum takes what is published of old versions, and their segments: an audit that looked at
-    them before finds them missing. Without a publication this costs one LIST.
+    them before finds them missing. Without a publication this costs one LIST a prefix.
 
     Args:
         session: of the table.
-        prefix: of the keys of the publication.
+        prefixes: of the keys of the publication.
         audit: yields the problems.
 
     Raises:
         EventLogError: as the audit.
     """
-    if next(iter(session.store.list(prefix, limit=1)), None) is None:
+    if not any([*session.store.list(prefix, limit=1)] for prefix in prefixes):
         return ()
     while True:
         horizon = session.refresh().meta.horizon
@@ -123,6 +143,20 @@ def another_table(format_name: str, uri: str, key: str, kind: type[EventLogError
         "by a copy of its rows, or remove that table yourself, without its vacuum or purge",
         table=uri,
         key=key,
+    )
+
+
+def overtaken(newest: int, name: str, advice: str) -> str:
+    """Return the warning of a publication that ends below the horizon of a vacuum.
+
+    Args:
+        newest: the newest published version.
+        name: of the format.
+        advice: what to do.
+    """
+    return (
+        f"versions above {newest} are not published as {name}, and readers of the older ones may "
+        f"miss files that a vacuum deletes: {advice}"
     )
 
 

@@ -13,22 +13,25 @@ from support.builders import CrashingStore, add, commit, create, events, live, r
 from support.deleting import delete_rows
 from support.published import (
     actions_of,
+    commands_of,
     compact_all,
     known_rows,
     objects_of,
     path_of,
     put_checkpoint,
     readings,
+    run_commands,
     table_of_every_type,
 )
 
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction.vacuum import vacuum
-from eventlog.errors import Corrupt, EventLogError, InvalidInput
+from eventlog.errors import Corrupt, EventLogError, InvalidInput, VersionVacuumed
 from eventlog.fsck.check import fsck
 from eventlog.publishing import publish, unpublish
 from eventlog.publishing.delta.translation import checkpoints
+from eventlog.readers import scan
 from eventlog.replication import follow
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
@@ -377,11 +380,60 @@ def test_a_vacuum_names_what_mends_a_publication_that_cannot_go_on(tmp_path, cap
     vacuum(t, retention=timedelta(0), staging=timedelta(0), dry_run=False)
     (warning,) = [f for f in fsck(t).findings if "not published as Delta" in f.message]
     for message in (warning.message, caplog.text):
+        assert "versions above 1 are not published as Delta" in message
         assert "`eventlog unpublish delta" in message
         assert "column 'price' was renamed" in message
     assert (warning.severity, warning.version) == ("warning", 1)
     unpublish(t, "delta", dry_run=False)
     assert fsck(t).ok
+
+
+def test_a_refusal_after_a_rename_names_commands_that_publish_the_newest(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(2))
+    publish(t, "delta")
+    t.rename_column("value", "price")
+    with pytest.raises(InvalidInput, match=r"version 2 .*Versions 0 to 1 are .*`overwrite`.* N\b"):
+        publish(t, "delta")
+    overwrite(t, scan(t), read_version=2)
+    append(t, scan(t))
+    with pytest.raises(InvalidInput, match=r"Publish version 4, the newest, and later") as refused:
+        publish(t, "delta", first=3)
+    run_commands(commands_of(refused.value.message)[:2])
+    done = publish(t, "delta")
+    assert (done.first, done.last, done.put) == (4, 4, 0)
+
+
+def test_a_publication_is_taken_back_only_for_versions_that_can_be_published(tmp_path):
+    t = Table.create(str(tmp_path), events().schema, time_column="at")
+    append(t, events(2))
+    t.rename_column("value", "price")
+    overwrite(t, scan(t), read_version=2)
+    append(t, scan(t))
+    publish(t, "delta", first=3)
+    there = objects_of(t)
+    for first in (0, 2):
+        with pytest.raises(
+            InvalidInput, match=r"version 2 .*renamed.* as early as it can"
+        ) as early:
+            publish(t, "delta", first=first)
+        assert "unpublish" not in early.value.message
+    assert objects_of(t) == there
+    unpublish(t, "delta", dry_run=False)
+    publish(t, "delta", first=4)
+    with pytest.raises(InvalidInput, match=r"version 2 .*renamed.* can begin at 3: ") as early:
+        publish(t, "delta", first=1)
+    run_commands(commands_of(early.value.message))
+    assert publish(t, "delta").spans == ((3, 4),)
+
+
+def test_versions_below_the_horizon_are_no_reason_to_take_a_publication_back():
+    t = _history(MemoryStore())
+    publish(t, "delta", first=2)
+    t.clock.advance(10**9)
+    vacuum(t, retention=timedelta(0), staging=timedelta(0), dry_run=False)
+    with pytest.raises(VersionVacuumed):
+        publish(t, "delta", first=1)
 
 
 def _of(schema, n):

@@ -196,4 +196,11 @@ ICEBERG_PUBLICATIONS = (
         always,
         "test_vacuum_and_fsck_name_the_command_by_which_iceberg_goes_on",
     ),
+    mutant(
+        "publication-without-versions-unreported",
+        "V4",
+        "fsck reports what is left of an Iceberg publication without versions",
+        never,
+        "test_objects_without_a_version_are_reported_with_commands_that_mend",
+    ),
 )

@@ -6,12 +6,17 @@ error.
 
 import datetime as dt
 import json
+import re
+import shlex
+from collections.abc import Iterable
 from decimal import Decimal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+from click.testing import CliRunner
 
 from eventlog import Table
+from eventlog.cli.program import build
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run
 from eventlog.publishing.delta.checkpoint_publisher import CheckpointPublisher
@@ -97,6 +102,18 @@ def compact_all(t: Table) -> None:
 def objects_of(t: Table, prefix: str = "_delta_log/") -> dict[str, bytes]:
     """The objects under a prefix, by key."""
     return {row.key: t.store.get(row.key) for row in t.store.list(prefix)}
+
+
+def commands_of(message: str) -> list[str]:
+    """The commands that a message names, without the name of the program."""
+    return re.findall("`eventlog (.*?)`", message)
+
+
+def run_commands(commands: Iterable[str]) -> None:
+    """Run commands in this process; each has to succeed."""
+    for each in commands:
+        answer = CliRunner().invoke(build(), shlex.split(each))
+        assert answer.exit_code == 0, answer.output
 
 
 def actions_of(t: Table, version: int) -> list[dict[str, dict[str, object]]]:

@@ -99,8 +99,13 @@ class DeltaListing:
 
     @property
     def is_hint_lost(self) -> bool:
-        """Whether the hint names a checkpoint that is not there, which readers cannot pass."""
-        return self.hinted is not None and self.hinted not in self.checkpoints
+        """Whether the hint names a checkpoint that is not there, or is missing beside one.
+
+        Readers cannot pass the former. Without a hint they list the whole Delta log.
+        """
+        if self.hinted is None:
+            return bool(self.checkpoints)
+        return self.hinted not in self.checkpoints
 
     def _jumps(self) -> list[tuple[int, int]]:
         """Return the pairs of successive versions with others between that are not there."""

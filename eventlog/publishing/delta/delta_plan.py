@@ -95,8 +95,8 @@ def check_beginning(start: int, first: int | None, target: int, uri: str) -> Non
     """
     if first is not None and first < start:
         raise InvalidInput(
-            f"the publication begins at version {start}. {taking_back(uri)}, and "
-            f"publish again from version {first}",
+            f"the publication begins at version {start}. This publishes again from version "
+            f"{first}: {begun_again(uri, first)}",
             table=uri,
         )
     if start > target:
@@ -195,6 +195,12 @@ def other_object(uri: str, key: str, version: int, body: bytes, table: str = "")
         key=key,
         version=version,
     )
+
+
+def begun_again(uri: str, first: int | Literal["N"]) -> str:
+    """Return the commands that take a publication back, and let it begin at a version."""
+    publishing = command("publish", _FORMAT, uri, "--from", str(first))
+    return f"{command('unpublish', _FORMAT, uri, '--run')}, then {publishing}"
 
 
 def taking_back(uri: str) -> str:

@@ -14,7 +14,7 @@ from eventlog.publishing.delta.delta_versions import DeltaVersions
 from eventlog.publishing.delta.translation import delta_commits
 from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX, parse_delta_key
 from eventlog.publishing.delta.translation.delta_vectors import VECTORS_PREFIX
-from eventlog.publishing.publication import another_table
+from eventlog.publishing.publication import another_table, made_again, overtaken
 from eventlog.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -65,18 +65,18 @@ def _published_keys(session: Session) -> Iterator[str]:
         yield from sorted((row.key for row in session.store.list(prefix)), reverse=True)
 
 
-def behind_horizon(session: Session, horizon: int) -> str:
-    """Return the warning of a publication that ends below the horizon, with what mends it."""
-    advice = f"{command('publish', _FORMAT, session.uri)} publishes it"
-    try:
-        DeltaVersions(session, writes=False).check(horizon)
-    except InvalidInput as error:
-        advice = f"{command('unpublish', _FORMAT, session.uri, '--run')} takes these back, since "
-        advice += error.message
-    return (
-        f"version {horizon} is not published as Delta, but older ones are: its readers miss files "
-        f"that were deleted; {advice}"
-    )
+def behind_horizon(session: Session, newest: int, horizon: int) -> str:
+    """Return the warning of a publication that ends below the horizon, with what mends it.
+
+    Args:
+        session: of the table.
+        newest: the newest published version.
+        horizon: the oldest version that vacuum keeps.
+    """
+    described = DeltaVersions(session, writes=False)
+    why = described.problem(session.snapshot(horizon))
+    advice = f"{command('publish', _FORMAT, session.uri)} goes on at version {horizon}"
+    return overtaken(newest, "Delta", advice if why is None else f"{why}. {described.way_on()}")
 
 
 def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, int], ...]:
@@ -106,7 +106,7 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
     try:
         kept = delta_commits.publisher_of(store.get(delta_commits.delta_commit_key(horizon)))
     except KeyNotFound:
-        logger.warning("%s", behind_horizon(session, horizon))
+        logger.warning("%s", _not_cut(session, horizon))
         return ()
     snapshot = session.snapshot(horizon)
     # against strangers-log-cut
@@ -119,6 +119,16 @@ def cut_delta(session: Session, horizon: int, *, run: bool) -> tuple[tuple[str, 
         # Another publisher may have named one that is deleted now.
         publisher.mend_hint()  # against cut-leaves-a-lost-hint
     return tuple((key, size) for _, key, size in doomed)
+
+
+def _not_cut(session: Session, horizon: int) -> str:
+    """Return why nothing is cut where the horizon of a vacuum is not published."""
+    listing = list_delta(session.store)
+    newest = max([*listing.commits, *listing.checkpoints], default=-1)
+    if newest < horizon:
+        return behind_horizon(session, newest, horizon)
+    mend = made_again(_FORMAT, session.uri, listing.spans(session.refresh()))
+    return f"version {horizon} is not published as Delta, but older and newer ones are: {mend}"
 
 
 def _lowest_key(version: int) -> str:

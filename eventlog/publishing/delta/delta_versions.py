@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from msgspec import UnsetType
 
-from eventlog.errors import KeyNotFound
+from eventlog.display import command
+from eventlog.errors import InvalidInput, KeyNotFound
 from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.log.history import written_schema
@@ -17,7 +18,7 @@ from eventlog.model.entries import Schema, Segment
 from eventlog.publishing import versions
 from eventlog.publishing.delta import written_names
 from eventlog.publishing.delta.delta_listing import has_checkpoint
-from eventlog.publishing.delta.delta_plan import check_table
+from eventlog.publishing.delta.delta_plan import begun_again, check_table
 from eventlog.publishing.delta.translation import checkpoints, delta_commits
 from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX, vector_name
 from eventlog.publishing.delta.translation.delta_schema import check_types
@@ -76,24 +77,64 @@ class DeltaVersions:
         root = engine_root(self._store, LOG_PREFIX)
         check_table(snapshot, self._session.uri, root, is_branch=bool(self._store.forks))
 
-    def check(self, version: int) -> None:
-        """Refuse a version that a Delta log cannot describe.
+    def problem(self, snapshot: Snapshot) -> str | None:
+        """Return why a Delta log cannot describe a version, or None."""
+        try:
+            self.check_table(snapshot)
+        except InvalidInput as error:
+            return error.message
+        if not written_names.is_evolved(snapshot.stored_schema):
+            return None
+        return self._read_problem(snapshot, entry_columns.to_segments(snapshot.entries()))
+
+    def check_earlier(self, first: int, begun: int) -> None:
+        """Refuse to begin a publication earlier, at a version from which on not all can be in it.
+
+        One GET a version.
+
+        Args:
+            first: the version.
+            begun: where the publication begins.
 
         Raises:
-            InvalidInput: it is one.
+            InvalidInput: there is one, and at which version it can begin.
         """
-        for step in versions.version_steps(self._log, version, version):
-            self.check_table(step.after)
-            self.check_schema(step)
+        why, oldest = None, first
+        for step in versions.version_steps(self._log, first, begun - 1):
+            found = self.problem(step.after)
+            if found is not None:
+                why, oldest = found, step.after.version + 1
+        if why is None:
+            return
+        advice = "as early as it can: leave out where it begins"
+        if oldest < begun:
+            advice = f"and can begin at {oldest}: {begun_again(self._session.uri, oldest)}"
+        raise InvalidInput(
+            f"{why}. The publication begins at version {begun}, {advice}", table=self._session.uri
+        )
+
+    def way_on(self) -> str:
+        """Return what leads on where columns of a version cannot be published, as commands."""
+        uri, head = self._session.uri, self._session.refresh()
+        iceberg = f"the table as Iceberg: {command('publish', 'iceberg', uri)}"
+        if self.problem(head) is None:  # against advice-that-delta-refuses
+            return (
+                f"Publish version {head.version}, the newest, and later ones: "
+                f"{begun_again(uri, head.version)}. Or publish {iceberg}"
+            )
+        return (
+            f"Publish {iceberg}. Or write all rows again by an `overwrite`, and publish from its "
+            f"version on, N: {begun_again(uri, 'N')}"
+        )
 
     def check_schema(self, step: VersionStep) -> None:
         """Refuse a version whose segments readers by name would read wrongly.
 
         Raises:
-            InvalidInput: there is one.
+            InvalidInput: there is one, and what leads on.
         """
         snapshot, before = step.after, step.before
-        schema = snapshot.stored_schema
+        schema, version = snapshot.stored_schema, snapshot.version
         check_types(schema)
         if not written_names.is_evolved(schema):
             return
@@ -101,12 +142,22 @@ class DeltaVersions:
             entries = [exchange.after for exchange in step.exchanges if exchange.after]
         else:
             entries = entry_columns.to_segments(snapshot.entries())
+        why = self._read_problem(snapshot, entries)
+        if why is not None:
+            first = version if self.first is None else self.first
+            there = f". Versions {first} to {version - 1} are published" if first < version else ""
+            raise InvalidInput(
+                f"{why}{there}. {self.way_on()}", table=self._session.uri, version=version
+            )
+
+    def _read_problem(self, snapshot: Snapshot, entries: Iterable[Segment]) -> str | None:
+        """Return why readers by name would read some segments of a version wrongly, or None."""
         newest = {entry.schema: entry for entry in sorted(entries, key=lambda e: e.epoch)}
         for number, entry in newest.items():
             if number not in self._written:
                 self._written[number] = written_schema(self._log, entry)
         written = {number: self._written[number] for number in newest}
-        written_names.check_readable(schema, written, snapshot.version)
+        return written_names.read_problem(snapshot.stored_schema, written, snapshot.version)
 
     def expected_rows(self, snapshot: Snapshot) -> pa.Table:
         """Return the rows of the checkpoint of a version."""

@@ -16,7 +16,7 @@ from eventlog.publishing.delta.delta_versions import DeltaVersions
 from eventlog.publishing.delta.translation import checkpoints, delta_commits
 from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX
 from eventlog.publishing.delta.translation.delta_vectors import VECTORS_PREFIX
-from eventlog.publishing.publication import PublicationProblem, audited, made_again
+from eventlog.publishing.publication import PublicationProblem, audited, made_again, unread
 from eventlog.publishing.versions import VersionStep
 from eventlog.session.session import Session
 from eventlog.store.port import ObjectStore
@@ -27,14 +27,14 @@ _WRONG = "is not what this version is published as"
 def audit_delta(session: Session) -> tuple[PublicationProblem, ...]:
     """Return what is wrong with the Delta publication of a table; nothing if there is none.
 
-    One LIST, and if there is a publication another one, one of the vectors that have objects, two
+    Two LISTs, and if there is a publication another one, one of the vectors that have objects, two
     GETs a version, and one a checkpoint. Once more where a vacuum raised the horizon meanwhile.
 
     Raises:
         Corrupt: the log does not add up.
         Unavailable: the store does not answer.
     """
-    return audited(session, LOG_PREFIX, _problems)
+    return audited(session, [LOG_PREFIX, VECTORS_PREFIX], _problems)
 
 
 def _problems(session: Session) -> Iterator[PublicationProblem]:
@@ -49,6 +49,10 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
     for key in listing.others:
         yield PublicationProblem(f"the object is no part of the publication: {mend}", key, None)
     if head is None:
+        vectors = session.store.list(VECTORS_PREFIX, limit=1)
+        # against delta-log-without-versions-unreported
+        if listing.checkpoints or listing.hinted is not None or any(vectors):
+            yield unread("delta", session.uri, LOG_PREFIX)
         return
     try:
         check_whole(listing, head, session.uri)
@@ -59,20 +63,34 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         yield PublicationProblem(f"{_WRONG}: {mend}", key, version)
     if listing.commits[-1] < head.meta.horizon:  # against lost-files-unreported
         key = delta_commits.delta_commit_key(listing.commits[-1])
-        message = behind_horizon(session, head.meta.horizon)
+        message = behind_horizon(session, listing.commits[-1], head.meta.horizon)
         yield PublicationProblem(message, key, listing.commits[-1], "warning")
     described = DeltaVersions(session, writes=False)
     described.first = listing.first
-    # against hint-of-no-checkpoint-unreported
-    if listing.is_hint_lost and named_checkpoint(session.store) < 0:
-        yield PublicationProblem(
-            "names no checkpoint that is there, without which engines cannot open the table: "
-            f"{command('publish', 'delta', session.uri)} puts it again",
-            checkpoints.HINT_KEY,
-            None,
-        )
+    yield from _of_checkpoints(session, listing, head)
     yield from _of_versions(session, described, listing, head, mend)
     yield from _of_vectors(session.store, described.vector_sizes, mend)
+
+
+def _of_checkpoints(
+    session: Session, listing: DeltaListing, head: Snapshot
+) -> Iterator[PublicationProblem]:
+    """Yield what the keys of checkpoints, and the hint, show to be missing."""
+    again = f"{command('publish', 'delta', session.uri)} puts"
+    newest = listing.commits[-1]
+    above = max(listing.checkpoints, default=-1)
+    # against newest-delta-version-unreported
+    if above > newest >= head.meta.horizon:
+        key = delta_commits.delta_commit_key(above)
+        message = f"versions {newest + 1} to {above} are missing in the publication"
+        yield PublicationProblem(f"{message}: {again} them again", key, above)
+    # against hint-of-no-checkpoint-unreported
+    if listing.is_hint_lost and named_checkpoint(session.store) < 0:
+        if listing.hinted is None:
+            message = "is missing, so that engines list the whole Delta log"
+        else:
+            message = "names no checkpoint that is there, so that engines cannot open the table"
+        yield PublicationProblem(f"{message}: {again} it again", checkpoints.HINT_KEY, None)
 
 
 def _of_versions(
@@ -112,13 +130,20 @@ def _of_version(
             yield error.message, key
     if version in listing.checkpoints:
         key = delta_commits.checkpoint_key(version)
+        body = session.store.get(key)
         try:
-            rows = checkpoints.described_rows(session.store.get(key))
+            rows = checkpoints.described_rows(body)
             is_ours = same_state(rows, described.expected_rows(step.after))
         except Corrupt:
             is_ours = False
         if not is_ours:
             yield "another program wrote this checkpoint, or it is damaged", key
+        elif version == listing.hinted:
+            hint = checkpoints.hint(version, rows.num_rows, len(body))
+            named = session.store.get(checkpoints.HINT_KEY)
+            # against changed-hint-unreported
+            if named != hint and checkpoints.hinted_version(named) == version:
+                yield "another program wrote this hint, or it is damaged", checkpoints.HINT_KEY
 
 
 def _of_vectors(

@@ -105,6 +105,9 @@ class DeltaPublisher:
             # Readers find nothing of what was published. A vacuum takes it back.
             begun, first = None, horizon  # against publication-behind-the-horizon
         if begun is not None:
+            if first is not None and first < begun:  # against refused-after-unpublish
+                check_kept(head.meta, head.version, first, self._uri)
+                self._described.check_earlier(first, begun)
             check_beginning(begun, first, target, self._uri)
             return begun
         if first is None:
@@ -116,19 +119,21 @@ class DeltaPublisher:
 
     def _publish(self, plan: DeltaPlan, target: int, more: Callable[[], bool]) -> Publication:
         self._described.begin(plan.start, is_new=plan.known is None)
-        if plan.listing.is_hint_lost:
-            self._checkpoints.mend_hint()
         done, reached = 0, plan.reached
-        for step in versions.version_steps(self._log, plan.first_step(target), target):
-            if done and not more():
-                break
-            version = step.after.version
-            is_first = plan.known is None and version == plan.start
-            if is_first and self._described.lacks_old_vectors(step):
-                plan = replace(plan, start=version + 1)
-                continue
-            done += self._put_version(step, plan)
-            reached = max(reached, version)
+        try:
+            for step in versions.version_steps(self._log, plan.first_step(target), target):
+                if done and not more():
+                    break
+                version = step.after.version
+                is_first = plan.known is None and version == plan.start
+                if is_first and self._described.lacks_old_vectors(step):
+                    plan = replace(plan, start=version + 1)
+                    continue
+                done += self._put_version(step, plan)
+                reached = max(reached, version)
+        finally:
+            if plan.listing.is_hint_lost:
+                self._checkpoints.mend_hint()
         if reached < plan.start:
             raise InvalidInput(
                 f"version {target} is not published yet: it changes deletion vectors which only "

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from msgspec import UnsetType
 
-from eventlog.errors import InvalidInput
 from eventlog.model.entries import Schema
 
 
@@ -41,27 +40,21 @@ def misread_column(schema: Schema, written: Schema) -> str | None:
     return None
 
 
-def check_readable(schema: Schema, written: Mapping[int, Schema | None], version: int) -> None:
-    """Refuse a version with segments that readers by name would read wrongly.
+def read_problem(schema: Schema, written: Mapping[int, Schema | None], version: int) -> str | None:
+    """Return why readers by name would read segments of a version wrongly, or None.
 
     Args:
         schema: of the version.
         written: by id, the schemas that its segments were written with; None: it is not known.
         version: the version.
-
-    Raises:
-        InvalidInput: there is one.
     """
     for number, old in sorted(written.items()):
         column = "" if old is None else misread_column(schema, old)
         if column is not None:
             which = f"column {column!r}" if column else "a column"
-            raise InvalidInput(
+            return (
                 f"version {version} is not published as Delta: {which} was renamed, replaced, "
                 f"widened or added with a default after segments were written (schema {number}), "
-                "and Delta's readers would return nulls for it. Publish the table as Iceberg; or, "
-                "once an `overwrite` has written all rows again, take the publication back "
-                "(`eventlog unpublish delta URI --run`) and publish from that version on "
-                "(`eventlog publish delta URI --from N`)",
-                version=version,
+                "and Delta's readers would return nulls for it"
             )
+    return None

@@ -22,7 +22,13 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     names_metadata,
     parse_metadata_key,
 )
-from eventlog.publishing.publication import PublicationProblem, audited, made_again, successive
+from eventlog.publishing.publication import (
+    PublicationProblem,
+    audited,
+    made_again,
+    successive,
+    unread,
+)
 from eventlog.session.session import Session
 
 _WRONG = "the object is not what this table is published as"
@@ -67,7 +73,7 @@ def audit_iceberg(session: Session) -> tuple[PublicationProblem, ...]:
         Corrupt: the log does not add up.
         Unavailable: the store does not answer.
     """
-    return audited(session, PREFIX, _problems)
+    return audited(session, [PREFIX], _problems)
 
 
 def _problems(session: Session) -> Iterator[PublicationProblem]:
@@ -79,6 +85,8 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
         yield PublicationProblem(error.message, error.key or PREFIX, None)
         return
     if not published:
+        if any(map(is_published_key, found)):  # against publication-without-versions-unreported
+            yield unread("iceberg", session.uri, PREFIX)
         return
     try:
         listing = list_iceberg(session)
@@ -107,9 +115,11 @@ def _problems(session: Session) -> Iterator[PublicationProblem]:
             run[0],
             "warning",
         )
-    if not names_metadata(session.store):  # against hint-of-no-metadata-unreported
+    named = names_metadata(session.store)
+    if not named:  # against hint-of-no-metadata-unreported
+        why = "is missing" if named is None else "names no version that is published"
         yield PublicationProblem(
-            "names no version that is published: "
+            f"{why}, and engines that are given the root open this one: "
             f"{command('publish', 'iceberg', session.uri)} puts it again",
             HINT,
             None,

@@ -33,7 +33,7 @@ from eventlog.publishing.iceberg.translation.avro_files import (
     Record,
 )
 from eventlog.publishing.iceberg.translation.table_metadata import MetadataFile
-from eventlog.publishing.publication import made_again
+from eventlog.publishing.publication import made_again, overtaken
 from eventlog.session.session import Session
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
@@ -105,10 +105,7 @@ def behind_the_horizon(session: Session, newest: int, horizon: int) -> str:
         advice = _way_on(session, list_iceberg(session), horizon)
     except (Corrupt, InvalidInput) as error:
         advice = error.message
-    return (
-        f"versions above {newest} are not published as Iceberg: its readers miss files that were "
-        f"deleted; {advice}"
-    )
+    return overtaken(newest, "Iceberg", advice)
 
 
 def _way_on(session: Session, listing: IcebergListing, horizon: int) -> str:
@@ -123,7 +120,7 @@ def _way_on(session: Session, listing: IcebergListing, horizon: int) -> str:
 
     own = listing.form.format_version
     if problem(horizon, own) is None:
-        return f"{command('publish', _FORMAT, uri)} publishes them"
+        return f"{command('publish', _FORMAT, uri)} goes on at version {horizon}"
     why = problem(head.version, own)
     newest = ("--from", str(head.version))
     if why is None:  # against advice-that-is-refused

@@ -170,7 +170,8 @@ def widening_problem(before: Schema | None, schema: Schema) -> str | None:
     what = "a column" if name is None else f"column {name!r}"
     return (
         f"segments have {what} as a date that is a timestamp now, which Iceberg allows "
-        "from format version 3 on: compact the table, or publish with format version 3"
+        "from format version 3 on: compact the table, or publish with format version 3, of which "
+        "pyiceberg and Polars refuse such segments"
     )
 
 

@@ -113,12 +113,12 @@ def hint_body(version: int) -> bytes:
     return f"v{version}".encode()  # against dropped-by-the-hint
 
 
-def names_metadata(store: ObjectStore) -> bool:
-    """Return whether the hint names a metadata file that is there, or there is no hint."""
+def names_metadata(store: ObjectStore) -> bool | None:
+    """Return whether the hint names a metadata file that is there; None if there is no hint."""
     try:
         named = store.get(HINT)
     except KeyNotFound:
-        return True  # readers list, and the next call puts it
+        return None
     key = f"{PREFIX}{named.decode(errors='replace')}.metadata.json"
     try:
         return parse_metadata_key(key) is not None and bool(store.get(key, length=1))
@@ -131,7 +131,7 @@ def mend_hint(store: ObjectStore) -> None:
 
     If it is gone, a LIST more.
     """
-    if names_metadata(store):
+    if names_metadata(store) is not False:  # one that is absent is put by the next publisher
         return
     versions = (parse_metadata_key(row.key) for row in store.list(PREFIX))
     newest = max((v for v in versions if v is not None), default=None)

@@ -38,7 +38,8 @@ _MOST_SPANS = 6  # of successive versions that are listed
     "--from",
     "first",
     type=VersionType(),
-    help="Where a new publication begins; by default at the oldest version that vacuum keeps.",
+    help="Where a new publication begins; by default at the oldest version that vacuum keeps. "
+    "To Iceberg, older versions can be published later.",
 )
 @click.option(
     "--format-version",
