@@ -46,6 +46,13 @@ def say(text: str = "") -> None:
     echo(plain(text))
 
 
+def line(text: str) -> None:
+    """Print a line of a list, cut at the width of a terminal unless --wide was given."""
+    width = None if asked("wide") else terminal_width()
+    shown = plain(text)
+    echo(shown if width is None else grid.shortened(shown, width))
+
+
 def title(text: str) -> None:
     """Print a heading, in bold on a terminal."""
     echo(click.style(plain(text), bold=True))

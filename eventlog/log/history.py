@@ -55,7 +55,9 @@ class HistoryEntry(Described):
     transactions: int
     deletes: int = 0
 
-    def _described(self) -> Description:
+    @property
+    def text(self) -> str:
+        """What the version is, in one line: `version 7  …  append: +1 segment, +9 rows  by …`."""
         parts = (
             f"+{count_text(self.adds, 'segment')}" if self.adds else "",
             f"-{count_text(self.drops, 'segment')}" if self.drops else "",
@@ -64,9 +66,10 @@ class HistoryEntry(Described):
         )
         time = f"{self.time:%Y-%m-%dT%H:%M:%SZ}"
         changes = ", ".join(filter(None, parts)) or "no change of rows"
-        return Description(
-            f"version {self.version}  {time}  {self.operation}: {changes}  by {self.writer}"
-        )
+        return f"version {self.version}  {time}  {self.operation}: {changes}  by {self.writer}"
+
+    def _described(self) -> Description:
+        return Description(self.text)
 
 
 def history(

@@ -481,11 +481,12 @@ class Table(Described):
         """
         return Inspector(self.session, self.snapshot)
 
-    def history(
+    def history(  # noqa: PLR0913 - the public API
         self,
         start: VersionOrName | None = None,
         limit: int | None = None,
         *,
+        after: VersionOrName | None = None,
         operation: str | None = None,
         writer: str | None = None,
         app: str | None = None,
@@ -500,6 +501,7 @@ class Table(Described):
             limit: the maximum number of versions; all if None. Headers are read in pages, as the
                 iterator is consumed. For `app` and `chunk`, and where writers were combined, also
                 commits.
+            after: only versions above this one.
             operation: only versions with this operation, such as `append`.
             writer: only those with a writer whose name contains this text.
             app: only those with a unit of work of this app.
@@ -528,10 +530,15 @@ class Table(Described):
         head = self.session.head()
         if until_ms is not None:
             top = min(top, history.newest_before(self.session.log, head, until_ms))
+        above = None
+        if after is not None:
+            above = max(0, top - version_number(self.session, after, "after"))
+        log, clock = self.session.log, head.meta.clock
         if wanted == Wanted():
-            return history.history(self.session.log, top, most, head.meta.clock)
-        entries = history.history(self.session.log, top, None, head.meta.clock)
-        return islice(chosen(self.session.log, entries, wanted), most)
+            counts = [count for count in (most, above) if count is not None]
+            return history.history(log, top, min(counts, default=None), clock)
+        entries = history.history(log, top, above, clock)
+        return islice(chosen(log, entries, wanted), most)
 
     def blame(
         self,

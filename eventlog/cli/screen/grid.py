@@ -67,13 +67,13 @@ def lay_out(
     lines = []
     for row in rows:
         cells = [
-            _wrapped(cell, w) if name in prose else [_cut(cell, w)]
+            _wrapped(cell, w) if name in prose else [shortened(cell, w)]
             for (name, w), cell in zip(shown, row, strict=False)
         ]
         for place in range(max(map(len, cells))):
             part = [cell[place] if place < len(cell) else "" for cell in cells]
             lines.append(_line(shown, part, right))
-    header = _line(shown, [_cut(name, w) for name, w in shown], right)
+    header = _line(shown, [shortened(name, w) for name, w in shown], right)
     return Grid(header, tuple(lines), tuple(names[count:]))
 
 
@@ -95,14 +95,14 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[i
     return narrowed
 
 
-def _cut(text: str, width: int) -> str:
-    """Return the text, or its beginning and an ellipsis."""
+def shortened(text: str, width: int) -> str:
+    """Return the text, or its beginning and an ellipsis, in at most so many columns."""
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + ELLIPSIS
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Return a sentence as lines that are broken between words."""
-    return [_cut(line, width) for line in _filled(text.split(" "), width)] or [""]
+    return [shortened(line, width) for line in _filled(text.split(" "), width)] or [""]
 
 
 def _filled(words: Sequence[str], width: int) -> Iterator[str]:

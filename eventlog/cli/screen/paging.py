@@ -41,6 +41,13 @@ def listing(function: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
+def unpaged(context: click.Context, _option: click.Parameter, wanted: bool) -> bool:
+    """Return the value of a flag with which a verb prints at once, whatever it prints."""
+    if wanted:
+        context.meta[f"{_META}.no_pager"] = True
+    return wanted
+
+
 _OPTIONS = {
     "no-pager": "Print all at once, also on a terminal.",
     "records": "Print one column a line.",

@@ -25,7 +25,7 @@ from eventlog.cli.verbs.engines import publishing, sql
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Rows": (tables.create, *rows.VERBS, *reading.VERBS, *sql.VERBS),
     "Versions": (
-        tables.log_, tables.show, tables.ls, tables.diff, upkeep.restore,
+        versions.log_, tables.show, tables.ls, tables.diff, upkeep.restore,
         upkeep.pin, upkeep.unpin, upkeep.pins, *versions.VERBS,
     ),
     "Columns and settings": settings.VERBS,

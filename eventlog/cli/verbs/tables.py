@@ -1,4 +1,4 @@
-"""The verbs that make a table and show its versions: create, log, show, ls, diff.
+"""The verbs that make a table and show a version of it: create, show, ls, diff.
 
 Needs the extra `cli`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,21 +30,17 @@ from eventlog.keyed.rule import buckets_split, keyed_of, splits_of
 from eventlog.keyed.slices import runs
 from eventlog.log import spills
 from eventlog.log.diff import Diff
-from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Merge
 from eventlog.model.columns.named_layout import NamedLayout
-from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_bitmap
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
 from eventlog.model.schema_text import type_text
-from eventlog.quantities import count_text, signed_text, size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.readers.changefeed import changes
 from eventlog.session.tags import VersionOrName, version_number
 from eventlog.staging.fitting import follows_data
 from eventlog.table.table import Table
-
-_ROWS = 20  # of `eventlog log`, by default
 
 
 @click.command()
@@ -129,75 +125,6 @@ def create(  # noqa: PLR0913 - one argument an option
     else:
         columns = count_text(len(head.schema.names), "column")
         terminal.say(f"{what} {table.uri}: {columns}, {_cut_text(head)}")
-
-
-@click.command("log")
-@common
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(min=0),
-    default=_ROWS,
-    show_default=True,
-    help="Number of versions to list.",
-)
-@click.option("--all", "all_versions", is_flag=True, help="List the whole history.")
-@click.option("--start", type=VersionType(), help="The version to start at.")
-@click.option("--operation", help="Only versions with this operation, such as append.")
-@click.option("--writer", help="Only those with a writer whose name contains this text.")
-@click.option("--app", help="Only those with a unit of work of this app id.")
-@click.option("--chunk", metavar="NAME", help="Only those that changed rows of this time chunk.")
-@click.option("--since", metavar="TIME", help="Only those committed at this time or later.")
-@click.option("--until", metavar="TIME", help="Only those committed at this time or before.")
-@listing
-def log_(
-    place: Place,
-    *,
-    limit: int,
-    all_versions: bool,
-    start: VersionOrName | None,
-    **chosen: str | None,
-) -> None:
-    """List the versions, newest first: the history of the table.
-
-    A version is listed if one of its transactions is of the operation, writer, app and chunk that
-    are given.
-    """
-    table = place.open()
-    entries = table.history(start, None if all_versions else limit, **chosen)
-    if place.as_json:
-        terminal.json_list(_entry_json(entry) | _columns_json(table, entry) for entry in entries)
-        return
-    evolved: list[HistoryEntry] = []
-
-    def noted(listed: Iterable[HistoryEntry]) -> Iterator[HistoryEntry]:
-        for entry in listed:
-            if entry.operation == "schema":
-                evolved.append(entry)
-            yield entry
-
-    numbers = ("version", "added", "dropped", "rows", "bytes")
-    terminal.table(
-        ("version", "time", "operation", "added", "dropped", "rows", "bytes", "writer"),
-        (
-            (
-                entry.version,
-                terminal.time_text(entry.time),
-                entry.operation,
-                signed_text(entry.adds),
-                signed_text(-entry.drops),
-                signed_text(entry.rows),
-                size_text(entry.bytes) if entry.bytes else "",
-                entry.writer,
-            )
-            for entry in noted(entries)
-        ),
-        right=numbers,
-        whole=("time",),
-    )
-    for entry in evolved:
-        for text in _columns_json(table, entry)["schema_changes"]:
-            terminal.say(f"version {entry.version}: {text}")
 
 
 @click.command()
@@ -333,29 +260,6 @@ def _schema_of(path: str) -> pa.Schema:
         return pq.read_schema(path).remove_metadata()
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} cannot be read as Parquet: {error}") from None
-
-
-def _columns_json(table: Table, entry: HistoryEntry) -> dict[str, Any]:
-    """Return what a version changed of the columns, in words, if it was made for that."""
-    if entry.operation != "schema":
-        return {}
-    before, after = (table.snapshot(v).stored_schema for v in (entry.version - 1, entry.version))
-    return {"schema_changes": schema_changes(before, after)}
-
-
-def _entry_json(entry: HistoryEntry) -> dict[str, Any]:
-    return {
-        "version": entry.version,
-        "time": terminal.iso(entry.time),
-        "operation": entry.operation,
-        "writer": entry.writer,
-        "transactions": entry.transactions,
-        "adds": entry.adds,
-        "drops": entry.drops,
-        "deletes": entry.deletes,
-        "rows": entry.rows,
-        "bytes": entry.bytes,
-    }
 
 
 def _segment_json(segment: Segment) -> dict[str, Any]:

@@ -48,6 +48,16 @@ def test_versions_are_chosen_by_what_they_did(table):
     assert versions(table, writer="nobody") == []
 
 
+def test_versions_above_one_that_is_known_are_listed_alone(table):
+    assert versions(table, after=3) == [5, 4]
+    assert versions(table, 1, after=3) == []
+    assert versions(table, limit=1, after=2) == [5]
+    assert versions(table, after=1, operation="append") == [2]
+    assert versions(table, after=2, operation="append") == []
+    table.tag("loaded", 4)
+    assert versions(table, after="loaded") == [6, 5]
+
+
 def test_versions_are_chosen_by_time(table):
     times = {entry.version: entry.time for entry in table.history()}
     assert versions(table, since=times[3]) == [5, 4, 3]
