@@ -45,6 +45,7 @@ from eventlog.state.delta import drop_of
 from eventlog.store.parallel import each
 from eventlog.table.leases import RENEW_S, Lease
 from eventlog.table.stage_again import commit_staged
+from eventlog.telemetry.signals import traced
 
 Status = Literal["done", "superseded", "claimed", "failed", "out of time"]
 _MAX_REASON = 500
@@ -102,6 +103,13 @@ class _OutOfTime(Exception):
     """The deadline has passed."""
 
 
+def _facts(outcome: Outcome) -> dict[str, int | str | None]:
+    """Return the attributes of a task's span."""
+    names = ("task", "status", "version", "rows", "bytes_in", "bytes_out", "segments_in")
+    return {name: getattr(outcome, name) for name in (*names, "segments_out")}
+
+
+@traced("eventlog.compaction.task", _facts)
 def perform(
     t: Table,
     task: Task,

@@ -50,6 +50,7 @@ from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once
 from eventlog.table.branching import keeping
 from eventlog.table.branching.keeping import Kept
+from eventlog.telemetry.signals import traced
 
 _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set per step
@@ -106,6 +107,19 @@ class VacuumReport:
     retained: int = 0
 
 
+def _facts(report: VacuumReport) -> dict[str, int | bool]:
+    """Return the attributes of a vacuum's span."""
+    gone = report.gone.values()
+    return {
+        "dry_run": report.dry_run,
+        "version": report.version,
+        "horizon": report.horizon,
+        "objects": sum(sums.objects for sums in gone),
+        "bytes": sum(sums.bytes for sums in gone),
+    }
+
+
+@traced("eventlog.vacuum", _facts)
 def vacuum(
     t: Table,
     *,

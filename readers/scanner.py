@@ -38,6 +38,7 @@ from eventlog.session.tags import VersionOrName
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES, MIN_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER, ScanPlan, project
 from eventlog.store.port import ObjectStore
+from eventlog.telemetry.signals import streamed
 
 if TYPE_CHECKING:
     import duckdb
@@ -92,8 +93,11 @@ class Scan(RowStream):
         """
         if self.fallback:
             reading, segments = lost_segments.with_stand_ins(self.plan, self.reading, self.snapshot)
-            return first_rows(reading.batches(segments), self.limit)
-        return self._batches()
+            batches = first_rows(reading.batches(segments), self.limit)
+        else:
+            batches = self._batches()
+        facts = {"version": self.version, "segments": self.plan.entries.num_rows}
+        return streamed("eventlog.scan", batches, table=self.reading.store.uri, **facts)
 
     def to_table(self) -> pa.Table:
         """Return all rows in memory. See `to_batches` for its errors."""

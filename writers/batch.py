@@ -44,11 +44,13 @@ from eventlog.store.memory import MemoryStore
 from eventlog.store.port import Body
 from eventlog.table.evolving import evolve_for
 from eventlog.table.stage_again import commit_staged
+from eventlog.telemetry.signals import traced
 from eventlog.writers.granularity_choice import choose_granularity
 
 logger = logging.getLogger(__name__)
 
 
+@traced("eventlog.append")
 def append(
     t: Table,
     data: Any,

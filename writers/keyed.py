@@ -23,12 +23,14 @@ from eventlog.readers import scan
 from eventlog.staging.incoming.streams import spelled, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
+from eventlog.telemetry.signals import traced
 from eventlog.writers.batch import add_rows, check_missing, evolving, make_app, types_of
 from eventlog.writers.changing.deletes import delete_where
 from eventlog.writers.changing.finding import Search
 from eventlog.writers.changing.landing import ISOLATIONS, Isolation, RowChange
 
 
+@traced("eventlog.upsert")
 def upsert(
     t: Table,
     data: Any,
@@ -72,6 +74,7 @@ def upsert(
         return add_rows(t, rows, "upsert", app, memory_bytes, meaning)
 
 
+@traced("eventlog.delete")
 def delete(
     t: Table,
     *,

@@ -29,6 +29,7 @@ from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.staging.upsert_rows import Missing
 from eventlog.state.delta import drop_of
 from eventlog.table.stage_again import Copies, commit_staged
+from eventlog.telemetry.signals import traced
 from eventlog.writers.batch import (
     check_missing,
     check_replacing,
@@ -54,6 +55,7 @@ from eventlog.writers.replace_where import range_within_chunks
 _MOST_RENEWALS = 100  # each follows another writer's delete from the same segments
 
 
+@traced("eventlog.overwrite")
 def overwrite(  # noqa: PLR0913 - the public API
     t: Table,
     data: Any,

@@ -44,6 +44,7 @@ from eventlog.model.records import Transaction
 from eventlog.store.parallel import INTENT_THREADS, each, start
 from eventlog.store.port import store_time_ms
 from eventlog.store.retry import put_once, retrying
+from eventlog.telemetry.signals import add_to
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class Committer:
             case c.Draw():
                 return self._clock.random_fraction()
             case c.Sleep(seconds):
+                add_to("waited", seconds)
                 return self._clock.sleep(seconds)
             case c.CheckIdentity(head, writes):
                 check = self.identity.check_before_write if writes else self.identity.check
@@ -203,6 +205,8 @@ class Committer:
             return c.Unclear(error.message)
         except (Unavailable, InvalidInput) as error:
             return c.Refused(error)
+        if not created:
+            add_to("attempts_lost")
         return c.Created() if created else c.Exists()
 
     def _read_slot(self, version: int) -> c.Stored | None:

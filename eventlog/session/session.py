@@ -12,6 +12,7 @@ from eventlog.clock import Clock, SystemClock
 from eventlog.commit.committer import Committer
 from eventlog.commit.keyframe_writing import write_keyframe
 from eventlog.commit.proposal import check_proposed
+from eventlog.commit.protocol.writer import CommitOutcome
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -23,6 +24,7 @@ from eventlog.session.writer_name import writer_name
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import start
 from eventlog.store.port import ObjectStore
+from eventlog.telemetry.signals import Attributes, add_to, in_span
 
 
 class Session:
@@ -125,12 +127,18 @@ class Session:
         check_proposed(transaction)
         check_branch_pinned(self.store, self.head().state.header.version)
         self.attempted = transaction
-        try:
-            outcome = self.committer.commit(transaction, self.head())
-        except (ClaimLost, CommitConflict):
-            # The commit has just read the newest version, where the next attempt is to start.
-            self.advance(self.committer.newest or self.head())  # against failing-writer-deletes
-            raise
+        with in_span("eventlog.commit", table=self.uri, operation=transaction.operation) as note:
+            try:
+                outcome = self.committer.commit(transaction, self.head())
+            except (ClaimLost, CommitConflict) as error:
+                add_to("conflicts", error=type(error).__name__)
+                # The commit has just read the newest version, where the next attempt is to start.
+                self.advance(self.committer.newest or self.head())  # against failing-writer-deletes
+                raise
+            facts = _facts(outcome)
+            if facts.get("transactions", 1) != 1:
+                add_to("combined")
+            note(facts)
         self.advance(outcome.head)
         return outcome.version
 
@@ -236,3 +244,13 @@ class Session:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["store"], state["clock"])  # type: ignore[misc]
         self.log.table = state["table"]
+
+
+def _facts(outcome: CommitOutcome) -> Attributes:
+    """Return the attributes of a commit's span, those of a combined one for all of it."""
+    header = outcome.head.state.header
+    if header.version != outcome.version:  # another writer's commit took it along, perhaps
+        return {"version": outcome.version}
+    changes = header.changes
+    names = ("transactions", "adds", "drops", "rows", "bytes")
+    return {"version": outcome.version, **{name: getattr(changes, name) for name in names}}

@@ -17,6 +17,7 @@ from tenacity.retry import retry_base
 from eventlog.clock import Clock
 from eventlog.errors import Unavailable
 from eventlog.store.port import Body, ObjectStore
+from eventlog.telemetry.signals import add_to
 
 MAX_TRIES = 8  # of one request, the first one included
 _FIRST_WAIT_S = 0.02
@@ -48,8 +49,15 @@ def retrying(
         stop=stop_never if tries is None else stop_after_attempt(tries),
         wait=wait,
         sleep=clock.sleep,
+        before_sleep=_count_retry,
         reraise=True,
     )
+
+
+def _count_retry(state: RetryCallState) -> None:
+    add_to("retries")
+    if state.next_action is not None:
+        add_to("waited", state.next_action.sleep)
 
 
 def put_once(store: ObjectStore, clock: Clock, key: str, body: Body) -> None:

@@ -10,6 +10,7 @@ from tidy.definitions import TESTS
 from eventlog.compaction import run
 from eventlog.monitoring.prometheus import gauges
 from eventlog.replication import follow
+from eventlog.telemetry.signals import COUNTERS
 from eventlog.writers import upsert
 
 PAGE = (TESTS.parent / "docs" / "guides" / "monitoring.md").read_text(encoding="utf-8")
@@ -48,3 +49,8 @@ def test_alarms_are_rules_over_metrics_that_there_are(metrics):
         shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         known = {"table"}.union(*(metrics[name].samples[0][0] for name in used & set(metrics)))
         assert shown <= known, rule
+
+
+def test_the_page_has_every_counter():
+    rows = re.findall(r"^\| `eventlog\.(\w+)` \| (\S+) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert {name: (unit, text) for name, unit, text in rows} == COUNTERS

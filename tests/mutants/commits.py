@@ -158,6 +158,13 @@ COMMITS = (
         "test_a_picture_has_no_path_of_its_machine",
     ),
     mutant(
+        "example-rows-in-spans",
+        "W8",
+        "spans have no messages of errors, which have examples of rows",
+        becomes("{}"),
+        "test_errors_are_named_without_examples_of_rows",
+    ),
+    mutant(
         "markup-of-others",
         "W8",
         "texts of a log are no markup in a notebook",

@@ -22,7 +22,7 @@ FLOORS = (
     ("keyed",),
     ("query", "store"),
     ("format",),
-    ("model",),
+    ("model", "telemetry"),
     ("ground",),
 )
 
@@ -81,6 +81,7 @@ OWNERS = {
     "uuid": _CLOCK,
     "boto3": _S3,
     "botocore": _S3,
+    "opentelemetry": {"eventlog.telemetry.signals": "the spans and counters of all rooms"},
     "moto": {"eventlog.store.testing.local_server": "the embedded server"},
     "pyspark": _SPARK,
 }
@@ -103,6 +104,7 @@ EXTRAS = (
     "fastavro",
     "matplotlib",
     "moto",
+    "opentelemetry",
     "pandas",
     "polars",
     "pyspark",

@@ -33,6 +33,7 @@ from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.incoming.streams import batches, spelled, spelled_names, to_reader
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
 from eventlog.state.scan import SCAN_ORDER
+from eventlog.telemetry.signals import traced
 from eventlog.writers.batch import evolving, make_app, skipped, stage, types_of
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import (
@@ -62,6 +63,7 @@ DELETES = ("ignore", "delete")
 _FEW = 10_000  # keys that are looked for one by one, and not only by their bounds
 
 
+@traced("eventlog.merge")
 def merge(  # noqa: PLR0913 - the public API
     t: Table,
     source: Any,

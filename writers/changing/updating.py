@@ -23,6 +23,7 @@ from eventlog.query.value_expressions import parse_value
 from eventlog.segments.batches import gathered
 from eventlog.staging.cutting import chunk_starts
 from eventlog.staging.stager import DEFAULT_MEMORY_BYTES
+from eventlog.telemetry.signals import traced
 from eventlog.writers.batch import make_app, skipped, stage
 from eventlog.writers.changing.deletes import request_of
 from eventlog.writers.changing.finding import Found, Search
@@ -48,6 +49,7 @@ class NewValues(Protocol):
         ...
 
 
+@traced("eventlog.update")
 def update(
     t: Table,
     set: Mapping[str, Any],  # noqa: A002 - the word of SQL

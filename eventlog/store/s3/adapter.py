@@ -44,6 +44,7 @@ from eventlog.store.s3.answers import (
     text_of,
 )
 from eventlog.store.s3.clients import NO_CREDENTIALS, Clients, clients_for
+from eventlog.telemetry.signals import add_to
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PAGE = 1000
@@ -401,6 +402,11 @@ class S3Store:
         from botocore.exceptions import ClientError  # noqa: PLC0415
 
         sent_ms = self._clock.now_ms()
+        add_to("requests", kind=operation)
+        if (body := request.get("Body")) is not None:
+            add_to(
+                "bytes", len(body) if isinstance(body, bytes) else body.size(), direction="write"
+            )
         try:
             call = functools.partial(getattr(client, operation), Bucket=self._bucket, **request)
             answer = _readable(call)
@@ -411,6 +417,8 @@ class S3Store:
             self._placed(error, None)
             raise
         self._learn_time(answer, sent_ms)
+        if operation == "get_object":
+            add_to("bytes", answer.get("ContentLength", 0), direction="read")
         return answer
 
     def _learn_time(self, answer: Mapping[str, Any], sent_ms: int) -> None:

@@ -1,0 +1,184 @@
+"""Spans and counters for programs that use OpenTelemetry, and nothing in others.
+
+The program that uses the library chooses where they go: it sets up a provider of OpenTelemetry,
+and imports its API to do so. The library never imports the API first, and begins no span without a
+provider. Attributes have no values of rows, no predicates and no credentials; errors are named by
+their class alone, because their messages have examples of rows. The names are in
+docs/guides/monitoring.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+Attributes = Mapping[str, str | int | float | bool | None]
+# Adds attributes to a span that has not ended.
+Note = Callable[[Attributes], None]
+
+# Name of a counter, without the prefix `eventlog.`: its unit, and what it counts.
+COUNTERS = {
+    "requests": ("{request}", "requests to S3 by `kind`, without the SDK's own repetitions"),
+    "bytes": ("By", "bytes of the objects that they wrote or read, by `direction`"),
+    "retries": ("{retry}", "requests that were sent again"),
+    "attempts_lost": ("{attempt}", "attempts at a commit whose version was taken already"),
+    "conflicts": ("{transaction}", "transactions that were refused, by `error`"),
+    "combined": ("{transaction}", "transactions whose writer saw others' in the same commit"),
+    "waited": ("s", "seconds waited between repeated requests and attempts"),
+}
+
+
+class _Batch(Protocol):
+    @property
+    def num_rows(self) -> int: ...
+
+
+_B = TypeVar("_B", bound=_Batch)
+
+
+class Signals:
+    """The tracer and the counters of this process.
+
+    Raises:
+        ImportError: OpenTelemetry's API is not installed.
+    """
+
+    def __init__(self) -> None:
+        from opentelemetry import metrics, trace  # noqa: PLC0415 - the extra `otel`
+
+        self._trace = trace
+        self._tracer = trace.get_tracer("eventlog")
+        meter = metrics.get_meter_provider().get_meter("eventlog")
+        self._counters = {
+            name: meter.create_counter(f"eventlog.{name}", unit=unit, description=text)
+            for name, (unit, text) in COUNTERS.items()
+        }
+
+    @property
+    def traces(self) -> bool:
+        """Whether the program has set up a provider of spans."""
+        provider = self._trace.get_tracer_provider()
+        return not isinstance(provider, self._trace.ProxyTracerProvider)
+
+    def add(self, counter: str, amount: float, attributes: Attributes) -> None:
+        """Add to a counter."""
+        self._counters[counter].add(amount, _prefixed(attributes))
+
+    @contextmanager
+    def span(self, name: str, attributes: Attributes) -> Iterator[Note]:
+        """Have a block of work in a span, and yield what adds attributes to it."""
+        # against example-rows-in-spans
+        own = {"record_exception": False, "set_status_on_exception": False}
+        start = self._tracer.start_as_current_span
+        with start(name, attributes=_prefixed(attributes), **own) as span:
+            try:
+                yield lambda more: span.set_attributes(_prefixed(more))
+            except BaseException as error:
+                self._fail(span, error)
+                raise
+
+    def streamed(self, name: str, batches: Iterator[_B], attributes: Attributes) -> Iterator[_B]:
+        """Yield batches, within a span from the first to the last one that is asked for."""
+        # Not the current span: between two batches the consumer's own work goes on.
+        span, rows = self._tracer.start_span(name, attributes=_prefixed(attributes)), 0
+        try:
+            for batch in batches:
+                rows += batch.num_rows
+                yield batch
+        except GeneratorExit:  # the consumer has enough
+            raise
+        except BaseException as error:
+            self._fail(span, error)
+            raise
+        finally:
+            span.set_attributes(_prefixed({"rows": rows}))
+            span.end()
+
+    def _fail(self, span: Any, error: BaseException) -> None:
+        kind = type(error).__name__
+        span.set_attribute("error.type", kind)
+        span.set_status(self._trace.StatusCode.ERROR, kind)
+
+
+def signals() -> Signals | None:
+    """Return the tracer and the counters; None in a program that does not use OpenTelemetry."""
+    # Whoever sets up a provider has imported the API.
+    return None if sys.modules.get("opentelemetry") is None else _made()
+
+
+@functools.cache
+def _made() -> Signals | None:
+    try:
+        return Signals()
+    except ImportError:
+        return None
+
+
+def _tracing() -> Signals | None:
+    sent = signals()
+    return sent if sent is not None and sent.traces else None
+
+
+_NO_SPAN: AbstractContextManager[Note] = nullcontext(lambda _: None)
+
+
+def in_span(name: str, **attributes: Any) -> AbstractContextManager[Note]:
+    """Have a block of work in a span `eventlog.…`, and yield what adds attributes to it."""
+    sent = _tracing()
+    return _NO_SPAN if sent is None else sent.span(name, attributes)
+
+
+def version_facts(version: Any) -> Attributes:
+    """Return the attributes of a version that a writer returned, with the rows that it touched."""
+    touched = {name: getattr(version, name, None) for name in ("added", "deleted")}
+    return {"version": int(version), **touched}
+
+
+def traced(
+    name: str, facts: Callable[[Any], Attributes] = version_facts
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator of functions whose first argument is a table: a call becomes a span.
+
+    Args:
+        name: of the span.
+        facts: attributes of the span, from what the function returned.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            sent = _tracing()
+            if sent is None:
+                return function(*args, **kwargs)
+            table = args[0] if args else kwargs.get("t")
+            with sent.span(name, {"table": getattr(table, "uri", None)}) as note:
+                result = function(*args, **kwargs)
+                note(facts(result))
+            return result
+
+        return call
+
+    return decorate
+
+
+def streamed(name: str, batches: Iterator[_B], **attributes: Any) -> Iterator[_B]:
+    """Return batches that are read within a span; the same ones where there are no spans."""
+    sent = _tracing()
+    return batches if sent is None else sent.streamed(name, batches, attributes)
+
+
+def add_to(counter: str, amount: float = 1, **attributes: Any) -> None:
+    """Add to a counter of `COUNTERS`."""
+    sent = signals()
+    if sent is not None:
+        sent.add(counter, amount, attributes)
+
+
+def _prefixed(attributes: Attributes) -> dict[str, Any]:
+    return {f"eventlog.{name}": v for name, v in attributes.items() if v is not None}
