@@ -208,20 +208,21 @@ def test_bad_rows_are_named_and_nothing_is_committed(rows, why):
 
 
 def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
-    many, place = 5_000, 1_234
+    many, place = 10_000, 1_234
     times = pa.array(range(many), pa.int64()).cast(pa.timestamp("us", "UTC"))
     texts = times.cast(pa.string()).to_pylist()
     texts[place] = texts[place].removesuffix("Z")  # without an offset, in UTC as well
     table = create()
     rows = events(many).set_column(SCHEMA.get_field_index("at"), "at", pa.array(texts))
-    assert calls_of(lambda: append(table, rows)) < many / 2
+    append(create(), events(1))  # the first one of a program imports more
+    assert calls_of(lambda: append(table, rows)) < many / 3
     assert live(table.session.head())[0].rows == many
     mixed = [text.removesuffix("Z") if n % 2 else text for n, text in enumerate(texts)]
     mixed[7], mixed[8] = "1970-01-01T05:00:00.000007+0500", None
     wanted = pa.array([None if n == 8 else n for n in range(many)], pa.int64())
     some = rows.set_column(SCHEMA.get_field_index("at"), "at", pa.array(mixed))
     other = create()
-    assert calls_of(lambda: append(other, some.filter(wanted.is_valid()))) < many / 2
+    assert calls_of(lambda: append(other, some.filter(wanted.is_valid()))) < many / 3
     found = scan(other, columns=["at"]).to_table()["at"].cast(pa.int64())
     assert found.combine_chunks().equals(wanted.drop_null())
     texts[place] = "soon"
@@ -231,7 +232,7 @@ def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
         with pytest.raises(errors.InvalidInput, match=r"1 event times cannot be read.*'soon'"):
             append(table, rows)
 
-    assert calls_of(refused) < many / 2
+    assert calls_of(refused) < many / 3
     units = pa.array([1000 * n + (n == place) for n in range(many)], pa.timestamp("ns", "UTC"))
     rows = rows.set_column(SCHEMA.get_field_index("at"), "at", units)
 
@@ -239,7 +240,7 @@ def test_a_few_odd_values_among_many_are_found_in_a_few_steps():
         with pytest.raises(errors.InvalidInput, match=r"1 values do not fit.*001234001"):
             append(table, rows)
 
-    assert calls_of(cut) < many / 2
+    assert calls_of(cut) < many / 3
 
 
 def test_bad_rows_after_good_ones_are_all_counted():
