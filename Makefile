@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-view test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
     tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -113,6 +113,10 @@ COMMITS ?= 10000
 test-view: $(STAMP) ## the page of eventlog view in headless Chromium: slider, hover, keys, axe-core, sizes and times; COMMITS=10000 in its large table: some ten minutes
 	@.ci/view
 	@PYTHONPATH=.:tests build/view/bin/python -P tests/browser/run.py --commits $(COMMITS)
+
+test-notebooks: $(STAMP) ## the notebooks of examples/ in a kernel: each shows what it stores; WRITE=1 stores what they show
+	@.ci/notebooks
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONPATH=.:tests build/notebooks/bin/python -P tests/docs/run_notebooks.py $(if $(WRITE),--write)
 
 VERSIONS_PUBLISHED ?= 1000
 
