@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-stores test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
     tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -107,6 +107,9 @@ test-engines: setup ## the same questions on the same versions in every engine, 
 	@.ci/engines
 	@PYTHONPATH=.:tests:tests/engines $(PYTHON) -P tests/engines/run.py $(if $(ONLY),--only "$(ONLY)")
 	@PYTHONPATH=.:tests:tests/engines:tests/engines/strangers $(PYTHON) -P tests/engines/strangers/tried.py $(if $(ONLY),--only "$(ONLY)")
+
+test-stores: $(STAMP) ## servers that speak S3, each installed and tried by eight writers beside compaction; writes the table of docs/stores.md: some ten minutes
+	@PYTHONPATH=.:tests $(PYTHON) -P tests/stores/run.py $(if $(ONLY),--only "$(ONLY)")
 
 COMMITS ?= 10000
 

@@ -86,10 +86,12 @@ def refused_request(answer: Mapping[str, Any], verb: str, bucket: str) -> Invali
             "permissions"
         )
     elif status == 501:
-        text = (
-            f"this store does not support what eventlog needs to {verb} ({detail}): conditional "
-            "writes (PutObject with If-None-Match: *) are required"
+        needs = (
+            ": conditional writes (PutObject with If-None-Match: *) are required"
+            if verb == "create an object"
+            else "; docs/stores.md lists stores that do"
         )
+        text = f"this store does not support what eventlog needs to {verb} ({detail}){needs}"
     elif 300 <= status < 400:
         text = (
             f"bucket {bucket!r} is in another region or at another endpoint ({detail}): "

@@ -296,6 +296,12 @@ class TestConditionalPut:
         assert "very-secret" not in str(caught.value)
         assert server.methods.count("PUT") == 1
 
+    def test_a_store_without_batches_of_deletes_is_named_so(self, store, server):
+        server.steps = [answer(501, "NotImplemented")]
+        with pytest.raises(InvalidInput, match=r"needs to delete .*stores\.md") as caught:
+            store.delete(["key"])
+        assert "conditional" not in str(caught.value)
+
 
 def _listing(rows, truncated="false", more=""):
     inside = f"<IsTruncated>{truncated}</IsTruncated>{rows}{more}"
