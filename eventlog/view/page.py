@@ -26,11 +26,17 @@ from eventlog.view.picture import Block, BranchHead, Picture, PictureLane, time_
 from eventlog.view.stacks import bucket_count, bucket_ranges
 
 _SCRIPTS = ("history.js", "blocks.js", "lanes.js", "tables.js", "controls.js")
+_LIVE = "live.js"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
-def page_of(picture: Picture) -> str:
-    """Return the page of a picture: HTML that needs no other file and no network."""
+def page_of(picture: Picture, *, live: bool = False) -> str:
+    """Return the page of a picture: HTML that needs no other file and no network.
+
+    Args:
+        picture: the picture.
+        live: whether the page asks the program that serves it for new versions (`serving`).
+    """
     summary = (
         f"{picture.name}: versions {picture.first} to {picture.last}, "
         f"{count_text(len(picture.blocks), 'segment')}"
@@ -40,7 +46,9 @@ def page_of(picture: Picture) -> str:
         "summary": html.escape(plain(summary)),
         "style": _file("page.css"),
         "history": history_json(picture),
-        "script": "\n".join(map(_file, _SCRIPTS)),
+        "script": "\n".join(map(_file, (*_SCRIPTS, _LIVE) if live else _SCRIPTS)),
+        "begin": "follow(start());" if live else "start();",
+        "connect": "; connect-src 'self'" if live else "",
     }
     # In one pass: a name that looks like a place is not one.
     return _PLACE.sub(lambda found: parts[found[1]], _file("page.html"))

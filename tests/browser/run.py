@@ -11,7 +11,9 @@ wrong ends the run with 1.
 import argparse
 import random
 import re
+import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +24,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from support.builders import add, commit, create, events
 from support.keyed_tables import merged
 
+from eventlog import Table
 from eventlog.model.actions import Horizon, Replace
 from eventlog.state.delta import drop_of
 from eventlog.view import (
@@ -273,6 +276,39 @@ def wrong_with_still(browser: Browser, picture: Picture) -> list[str]:
     return found
 
 
+def wrong_with_live(browser: Browser, folder: str) -> list[str]:
+    """Append to a table while Chromium shows its live page, then interrupt the program."""
+    uri, wrong = f"{folder}/live", list[str]()
+    table = Table.create(uri, "at timestamp, city string", time_column="at")
+    rows = [{"at": "2013-01-07T05:00:00Z", "city": "Oslo"}]
+    table.append(rows)
+    command = [sys.executable, "-P", "-m", "eventlog", "view", uri, "--serve", "--port", "0"]
+    context = browser.new_context(bypass_csp=True)  # for axe-core
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(f"live: {error}"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        page.goto(program.stdout.readline().split()[0])
+        if uri in page.content():
+            wrong.append("live: the page has a path of the machine")
+        newest = "document.getElementById('headline').textContent.startsWith('Version %d ')"
+        table.append(rows)
+        page.wait_for_function(newest % 2, timeout=20_000)
+        page.locator("#version").press("ArrowLeft")
+        table.append([{"at": "2013-01-06T05:00:00Z", "city": "Oslo"}])  # a chunk before the first
+        page.wait_for_function("document.getElementById('version').max === '3'", timeout=20_000)
+        if not page.evaluate(newest % 1):
+            wrong.append("live: it does not stay at a version that was chosen")
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        wrong += (f"live: {finding}" for finding in page.evaluate(FINDINGS))
+        program.send_signal(signal.SIGINT)
+        if program.wait(timeout=20):
+            wrong.append(f"live: the program ends with {program.returncode}")
+    state = "document.getElementById('following').textContent.startsWith('Not live')"
+    page.wait_for_function(state, timeout=20_000)
+    context.close()
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000, help="of the large table")
@@ -286,6 +322,7 @@ def main() -> int:
             wrong.append(f"large: {size:.0f} bytes a segment")
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=[*ARGUMENTS])
         wrong += wrong_with_still(browser, many)
+        wrong += wrong_with_live(browser, folder)
         for file, width, scheme in (
             *((small, width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
             *(

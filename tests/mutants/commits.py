@@ -165,6 +165,20 @@ COMMITS = (
         "test_errors_are_named_without_examples_of_rows",
     ),
     mutant(
+        "rebound-name",
+        "W8",
+        "a site whose name resolves to this machine reads no history that is served here",
+        never,
+        "test_only_its_own_page_and_a_person_are_answered",
+    ),
+    mutant(
+        "request-of-another-page",
+        "W8",
+        "another page in the same browser lets the program send no requests to the store",
+        becomes("True"),
+        "test_only_its_own_page_and_a_person_are_answered",
+    ),
+    mutant(
         "markup-of-others",
         "W8",
         "texts of a log are no markup in a notebook",

@@ -201,19 +201,26 @@ function showDetails(page) {
   panel.replaceChildren(element("h2", `Segment ${idOf(h, block).slice(0, 8)}`), list, jump);
 }
 
+// Finds the segments that match the text of the search; returns their number.
+function look(page) {
+  const { blocks, h } = page;
+  blocks.found = search(h, $("search").value);
+  let all = 0, here = 0;
+  blocks.found?.forEach((match, i) => {
+    if (!match) return;
+    all++;
+    const state = stateAt(h, i, page.version);
+    if (state >= 0 && state < 4) here++;
+  });
+  $("found").hidden = !blocks.found;
+  $("found").textContent = `${plural(all, "segment")} match, ${number(here)} of them in this version. Enter goes from one to the next.`;
+  return all;
+}
+
 function searching(page) {
   const { blocks, h } = page, box = $("search");
   box.addEventListener("input", () => {
-    blocks.found = search(h, box.value);
-    let all = 0, here = 0;
-    blocks.found?.forEach((match, i) => {
-      if (!match) return;
-      all++;
-      const state = stateAt(h, i, page.version);
-      if (state >= 0 && state < 4) here++;
-    });
-    $("found").hidden = !blocks.found;
-    $("found").textContent = `${plural(all, "segment")} match, ${number(here)} of them in this version. Enter goes from one to the next.`;
+    const all = look(page);
     if (blocks.found) page.say(`${plural(all, "segment")} match`);
     page.show(page.version);
   });
@@ -243,5 +250,3 @@ function themes(page) {
   system.addEventListener("change", apply);
   button.textContent = dark() ? "Light" : "Dark";
 }
-
-start();

@@ -25,7 +25,11 @@ class Lanes {
   constructor(canvas, history) {
     Object.assign(this, { canvas, h: history });
     this.context = canvas.getContext("2d");
-    this.kinds = LANE_KINDS.map((kind) => packed(history.lanes.filter((lane) => lane.kind === kind)))
+    this.arrange();
+  }
+
+  arrange() {
+    this.kinds = LANE_KINDS.map((kind) => packed(this.h.lanes.filter((lane) => lane.kind === kind)))
       .filter((kind) => kind.rows.length);
     this.resize();
   }
