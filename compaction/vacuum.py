@@ -106,16 +106,21 @@ class VacuumReport:
     kept: Mapping[str, VacuumSums]
     retained: int = 0
 
+    @property
+    def deleted(self) -> VacuumSums:
+        """The sums of `gone`, over all kinds."""
+        gone = self.gone.values()
+        return VacuumSums(sum(sums.objects for sums in gone), sum(sums.bytes for sums in gone))
+
 
 def _facts(report: VacuumReport) -> dict[str, int | bool]:
     """Return the attributes of a vacuum's span."""
-    gone = report.gone.values()
     return {
         "dry_run": report.dry_run,
         "version": report.version,
         "horizon": report.horizon,
-        "objects": sum(sums.objects for sums in gone),
-        "bytes": sum(sums.bytes for sums in gone),
+        "objects": report.deleted.objects,
+        "bytes": report.deleted.bytes,
     }
 
 

@@ -206,8 +206,8 @@ def _copies(t: Table, head: Snapshot, now: datetime) -> tuple[CopyStats, ...]:
 def _of_vacuum(t: Table) -> VacuumGain:
     report = dry_vacuum(t, dry_run=True)
     return VacuumGain(
-        objects=sum(sums.objects for sums in report.gone.values()),
-        bytes=sum(sums.bytes for sums in report.gone.values()),
+        objects=report.deleted.objects,
+        bytes=report.deleted.bytes,
         retained=tuple(
             KeptObjects(reason=reason, objects=sums.objects, bytes=sums.bytes)
             for reason, sums in report.kept.items()

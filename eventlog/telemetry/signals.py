@@ -75,35 +75,35 @@ class Signals:
         """Have a block of work in a span, and yield what adds attributes to it."""
         # against example-rows-in-spans
         own = {"record_exception": False, "set_status_on_exception": False}
-        start = self._tracer.start_as_current_span
-        with start(name, attributes=_prefixed(attributes), **own) as span:
-            try:
-                yield lambda more: span.set_attributes(_prefixed(more))
-            except BaseException as error:
-                self._fail(span, error)
-                raise
+        named = {"name": name, "attributes": _prefixed(attributes)}
+        begun = self._tracer.start_as_current_span(**named, **own)
+        with begun as span, self._noted_failure(span):
+            yield lambda more: span.set_attributes(_prefixed(more))
 
     def streamed(self, name: str, batches: Iterator[_B], attributes: Attributes) -> Iterator[_B]:
         """Yield batches, within a span from the first to the last one that is asked for."""
         # Not the current span: between two batches the consumer's own work goes on.
         span, rows = self._tracer.start_span(name, attributes=_prefixed(attributes)), 0
         try:
-            for batch in batches:
-                rows += batch.num_rows
-                yield batch
-        except GeneratorExit:  # the consumer has enough
-            raise
-        except BaseException as error:
-            self._fail(span, error)
-            raise
+            with self._noted_failure(span):
+                for batch in batches:
+                    rows += batch.num_rows
+                    yield batch
         finally:
             span.set_attributes(_prefixed({"rows": rows}))
             span.end()
 
-    def _fail(self, span: Any, error: BaseException) -> None:
-        kind = type(error).__name__
-        span.set_attribute("error.type", kind)
-        span.set_status(self._trace.StatusCode.ERROR, kind)
+    @contextmanager
+    def _noted_failure(self, span: Any) -> Iterator[None]:
+        try:
+            yield
+        except GeneratorExit:  # the consumer has enough
+            raise
+        except BaseException as error:  # also what ends the program: the span has not succeeded
+            kind = type(error).__name__
+            span.set_attribute("error.type", kind)
+            span.set_status(self._trace.StatusCode.ERROR, kind)
+            raise
 
 
 def signals() -> Signals | None:

@@ -11,7 +11,7 @@ from support.effort import calls_of
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.compaction import run, vacuum
-from eventlog.errors import CommitConflict, InvalidInput, Unavailable
+from eventlog.errors import CommitConflict, DataLoss, InvalidInput, Unavailable
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.store.retry import retrying
@@ -115,6 +115,16 @@ def test_a_scan_is_a_span_from_the_first_row_to_the_last(received):
     rows.close()
     assert received.facts("eventlog.scan")[1] == {**whole, "rows": 4}
     assert received.spans("eventlog.scan")[1].status.is_ok
+
+
+def test_the_span_of_a_scan_that_fails_names_the_error(received):
+    t = builders.create()
+    append(t, builders.events(2))
+    t.store.delete([row.key for row in t.store.list("data/")])
+    with pytest.raises(DataLoss):
+        scan(t).to_table()
+    [span] = received.spans("eventlog.scan")
+    assert (span.attributes["error.type"], span.status.is_ok) == ("DataLoss", False)
 
 
 def test_tasks_of_compaction_and_vacuums_are_spans(received):
