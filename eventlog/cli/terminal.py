@@ -39,6 +39,7 @@ from eventlog.state.small.timing import shown_time
 
 # Called with the phase, the work done, and the total (None: unknown).
 Advance = Callable[[str, int, int | None], None]
+_COLOURS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 
 def say(text: str = "") -> None:
@@ -46,11 +47,31 @@ def say(text: str = "") -> None:
     echo(plain(text))
 
 
-def line(text: str) -> None:
-    """Print a line of a list, cut at the width of a terminal unless --wide was given."""
+def line(text: str, before: Sequence[tuple[str, int]] = ()) -> None:
+    """Print a line of a list, cut at the width of a terminal unless --wide was given.
+
+    Args:
+        text: the line.
+        before: characters before it, each with the number of its colour.
+    """
     width = None if asked("wide") else terminal_width()
     shown = plain(text)
-    echo(shown if width is None else grid.shortened(shown, width))
+    if width is not None:
+        ellipsis = grid.ELLIPSIS if encodes(grid.ELLIPSIS) else "..."
+        shown = grid.shortened(shown, max(1, width - len(before)), ellipsis)
+    while before and not shown and before[-1][0] == " ":
+        before = before[:-1]
+    colours = (click.style(char, fg=_COLOURS[number % len(_COLOURS)]) for char, number in before)
+    echo("".join(colours) + shown)
+
+
+def encodes(text: str) -> bool:
+    """Return whether standard output can have these characters."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def title(text: str) -> None:

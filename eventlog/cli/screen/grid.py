@@ -95,9 +95,11 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[i
     return narrowed
 
 
-def shortened(text: str, width: int) -> str:
+def shortened(text: str, width: int, ellipsis: str = ELLIPSIS) -> str:
     """Return the text, or its beginning and an ellipsis, in at most so many columns."""
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + ELLIPSIS
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - len(ellipsis))) + ellipsis
 
 
 def _wrapped(text: str, width: int) -> list[str]:

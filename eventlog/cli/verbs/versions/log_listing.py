@@ -12,7 +12,9 @@ import click
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, VersionType, common
+from eventlog.cli.screen.lanes import lane_lines
 from eventlog.cli.screen.paging import listing, unpaged
+from eventlog.cli.verbs.versions.log_graph import GraphNode, graph_nodes
 from eventlog.errors import InvalidInput, Unavailable
 from eventlog.log.history import HistoryEntry
 from eventlog.model.columns.words import schema_changes
@@ -49,6 +51,7 @@ _ROWS = 20  # by default
     "--every", "--interval", type=click.FloatRange(min=0.1), default=5.0, show_default=True,
     help="With --follow: seconds between two looks.",
 )  # fmt: skip
+@click.option("--graph", is_flag=True, help="Draw the branches of the table and their merges, too.")
 @listing
 def log_(
     place: Place,
@@ -58,6 +61,7 @@ def log_(
     start: VersionOrName | None,
     follow: bool,
     every: float,
+    graph: bool,
     **chosen: str | None,
 ) -> None:
     """List the versions, newest first: the history of the table.
@@ -66,6 +70,11 @@ def log_(
     are given. Ctrl-C ends --follow.
     """
     table, most = place.open(), None if all_versions else limit
+    if graph:
+        if follow or start is not None or any(chosen.values()):
+            raise InvalidInput("--graph draws all versions: give it no --follow, start or filter")
+        _draw(place, table, most)
+        return
     if follow:
         if start is not None or chosen["until"] is not None:
             raise InvalidInput("--follow begins at the newest version: give no --start, no --until")
@@ -102,6 +111,33 @@ def _follow(
                 terminal.note(f"eventlog: {error}; trying again")
     except KeyboardInterrupt:
         return
+
+
+def _draw(place: Place, table: Table, most: int | None) -> None:
+    """Draw the history with branches and merges; as JSON the versions with their parents."""
+    first, nodes = graph_nodes(table, most)
+    if place.as_json:
+        terminal.json_list(
+            {
+                "table": node.name[0],
+                **_entry_json(node.table, node.entry),
+                "parents": [{"table": uri, "version": version} for uri, version in node.parents],
+            }
+            for node in nodes
+        )
+        return
+    entries = {node.name: node for node in nodes}
+    lines = lane_lines(((node.name, node.parents) for node in nodes), first)
+    whole = terminal.encodes("│├")
+    for drawn in lines:
+        shown = drawn if whole else drawn.plain()
+        text = "" if drawn.node is None else _node_text(entries[drawn.node])
+        terminal.line(text, shown.strokes)
+
+
+def _node_text(node: GraphNode) -> str:
+    labels = f"({', '.join(node.labels)}) " if node.labels else ""
+    return f"{labels}{node.entry.text}"
 
 
 def _show_table(table: Table, entries: Iterable[HistoryEntry]) -> None:
