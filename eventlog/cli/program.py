@@ -14,7 +14,7 @@ from eventlog.cli import terminal
 from eventlog.cli.demo import demo_
 from eventlog.cli.verbs import GROUPS
 from eventlog.display import plain
-from eventlog.errors import Corrupt, EventLogError
+from eventlog.errors import Corrupt, EventLogError, InvalidInput
 from eventlog.model.records import FORMAT_VERSION, KNOWN_FEATURES
 
 INTERRUPTED = 130
@@ -142,7 +142,11 @@ def _show(error: Exception, *, as_json: bool, debug: bool) -> None:
             facts = {name: getattr(error, name) for name in _FACTS}
             terminal.json_error(type(error).__name__, error.message, error.exit_code, **facts)
         else:
-            terminal.note(f"eventlog: {error if debug else _for_people(error)}")
+            text = f"eventlog: {error if debug else _for_people(error)}"
+            if isinstance(error, InvalidInput):  # may show a line of the call, and a place in it
+                terminal.note(text.replace("\n", "\n  "), kept="\n")
+            else:
+                terminal.note(text)
         return
     message = f"{type(error).__name__}: {error}"
     if as_json:

@@ -79,9 +79,14 @@ def title(text: str) -> None:
     echo(click.style(plain(text), bold=True))
 
 
-def note(text: str) -> None:
-    """Print a remark about the output, or an error, on stderr."""
-    echo(plain(text), err=True)
+def note(text: str, *, kept: str = "") -> None:
+    """Print a remark about the output, or an error, on stderr.
+
+    Args:
+        text: of anybody.
+        kept: see `eventlog.display.plain`.
+    """
+    echo(plain(text, kept=kept), err=True)
 
 
 def trace(error: BaseException) -> None:

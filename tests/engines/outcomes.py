@@ -29,6 +29,23 @@ class Outcome:
     text: str = ""
 
 
+def problems_of(cells, ended):
+    """Return what is wrong with the outcomes of a way, as lines; the end of its process is one.
+
+    Args:
+        cells: outcomes before and after a compaction, by table.
+        ended: the text of the outcomes of questions that its process did not answer.
+    """
+    wrong = [
+        (table, outcome.text)
+        for table, sides in cells.items() for side in sides for outcome in side
+        if outcome.kind == OTHER
+    ]  # fmt: skip
+    lines = [f"{table}: {text}" for table, text in wrong if text != ended]
+    unanswered = len(wrong) - len(lines)
+    return lines + ([f"{unanswered} questions without an answer: {ended}"] if unanswered else [])
+
+
 def outcome_of_error(name, text, folder):
     """Return what an error means; `folder` is left out of its text."""
     lines = [line.strip() for line in text.replace(str(folder), "").splitlines() if line.strip()]

@@ -7,7 +7,7 @@ Tables are made and published, and every engine is asked about every version, ea
 process and, if need be, an environment of its own. The answers are compared with those of Arrow
 over the rows of `scan`. Anything but an equal answer or a refusal fails the run, unless it is an
 error of an engine that `readings.py` lists; so does an engine that refuses everything. The matrix
-is written to docs/guides/engine-matrix.md.
+is written to docs/guides/engine-matrix.md, if every process answered all questions.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from outcomes import (
     cell,
     outcome_of_error,
     outcome_of_rows,
+    problems_of,
     put_between,
 )
 from questions import questions_of
@@ -60,7 +61,7 @@ class Asked:
 
 @dataclass
 class Run:
-    """What a process told: lines, files in a folder, and how it ended if it ended badly."""
+    """What a process told: lines, files in a folder, and how it ended before the last answer."""
 
     answers: Iterator
     folder: Path
@@ -75,6 +76,7 @@ class Row:
     version: str
     cells: dict
     problems: list
+    whole: bool  # whether it answered every question
 
 
 def main():
@@ -97,7 +99,9 @@ def main():
     useless = _useless(rows)
     for engine in useless:
         _say(f"{engine} refuses everything: is it installed?")
-    if not given.only and not given.table:
+    if useless or not all(row.whole for row in rows.values()):
+        _say(f"{PAGE.name} stays as it is")
+    elif not given.only and not given.table:
         PAGE.write_text(
             put_between(PAGE.read_text(encoding="utf-8"), _matrix(rows)), encoding="utf-8"
         )
@@ -167,15 +171,13 @@ def _row(number, version, tables, folder):
         lines = told.lines
         last = lines.pop() if lines and "version" in lines[-1] else {"version": "?"}
         answers = iter(lines)
+        ended = " ".join(told.ended.split()) or "no answer"
         cells = {
-            asked.name: _cells(way, asked, Run(answers, Path(name), folder, told.ended))
+            asked.name: _cells(way, asked, Run(answers, Path(name), folder, ended))
             for asked in tables
         }
-    problems = [
-        f"{table}: {outcome.text}"
-        for table, sides in cells.items() for side in sides for outcome in side
-        if outcome.kind == OTHER
-    ]  # fmt: skip
+    problems = problems_of(cells, ended)
+    whole = ended not in {o.text for sides in cells.values() for side in sides for o in side}
     kinds = {o.kind for sides in cells.values() for side in sides for o in side}
     if way.wrong is not None and WRONG not in kinds:
         problems.append(f"{way.wrong[0]!r} is right now: leave it out of WAYS")
@@ -191,7 +193,7 @@ def _row(number, version, tables, folder):
         *(f"    {problem}" for problem in problems[:SHOWN]),
     ]
     _say("\n".join(lines))
-    return Row(last["version"], cells, problems)
+    return Row(last["version"], cells, problems, whole)
 
 
 def _cells(way, asked, run):
@@ -209,7 +211,7 @@ def _cells(way, asked, run):
 def _outcome(way, asked, place, question, run):
     line = next(run.answers, None)
     if line is None:
-        return Outcome(OTHER, run.ended or "no answer")
+        return Outcome(OTHER, run.ended)
     if "error" in line:
         return outcome_of_error(line["error"], line["text"], run.root)
     with pa.memory_map(str(run.folder / line["file"])) as source:

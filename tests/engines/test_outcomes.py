@@ -63,6 +63,17 @@ def test_a_cell_has_the_number_of_each_kind_and_both_sides_where_they_differ():
     )
 
 
+def test_the_end_of_a_process_is_one_problem_however_many_questions_it_left():
+    good, ended = outcomes.Outcome(outcomes.EQUAL), outcomes.Outcome(outcomes.OTHER, "it died")
+    wrong = outcomes.Outcome(outcomes.OTHER, "1 rows, not 2")
+    cells = {"plain": ([good, wrong], [ended, ended]), "keyed": ([ended], [good])}
+    assert outcomes.problems_of(cells, "it died") == [
+        "plain: 1 rows, not 2",
+        "3 questions without an answer: it died",
+    ]
+    assert outcomes.problems_of({"plain": ([good], [])}, "no answer") == []
+
+
 def test_the_matrix_is_put_between_the_markers_of_the_page():
     page = Path(__file__).parents[2].joinpath("docs/guides/engine-matrix.md").read_text("utf-8")
     written = outcomes.put_between(page, "| new |\n")

@@ -76,6 +76,17 @@ def test_queries_that_cannot_be_answered_are_refused(root, arguments, why):
     assert why in asked(root, *arguments, code=2)
 
 
+def test_an_error_of_duckdb_has_the_names_of_tables_the_place_and_the_quotes(root):
+    message = asked(root, "SELECT * FROM weather", "--table", f"old={root}@1", code=2)
+    first, names = message.splitlines()
+    assert first.endswith("Table with name weather does not exist!")
+    assert names == "  the query can name old, t: t is the table at URI"
+    lines = asked(root, "SELECT at\nFROM t", code=2).splitlines()
+    assert lines[1].index("FROM") == lines[2].index("^")
+    assert lines[3:] == ['  a word of SQL names a column only in quotes: write "at"']
+    assert "quotes" not in asked(root, 'SELECT "at", nix FROM t', code=2)
+
+
 def test_a_branch_that_is_named_like_a_version_is_found_by_its_uri(root):
     Table.open(root).branch("audit")
     query = "SELECT count(*) AS n FROM own"

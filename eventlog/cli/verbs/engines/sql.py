@@ -5,6 +5,7 @@ Needs the extras `cli` and `duckdb`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ from eventlog.session.tags import VersionOrName
 from eventlog.table.table import Table
 
 _NAME = "t"
+_NO_TABLE = "Table with name"  # in DuckDB's error
+_INTERNAL = re.compile(r'Did you mean "(pg|duckdb)_')  # names tables of DuckDB itself
+_KEYWORD_COLUMNS = (
+    "SELECT DISTINCT column_name FROM duckdb_columns() JOIN duckdb_keywords() "
+    "ON lower(column_name) = keyword_name WHERE NOT internal "
+    "AND keyword_category IN ('reserved', 'type_function') ORDER BY 1"
+)
 OF_A_VERSION = frozenset(("segments", "chunks"))
 RECORDED = frozenset(
     ("history", "transactions", "claims", "pins", "tags", "replicas", "branches")
@@ -203,6 +211,30 @@ def _connection(memory_bytes: int, spills: str) -> Any:
     return connection
 
 
+def _refusal(connection: Any, query: str, error: str) -> str:
+    """Return why DuckDB refuses a query, with the names that it can have.
+
+    Args:
+        connection: with the tables of the query.
+        query: what is refused.
+        error: DuckDB's words for it, which end with a line of the query and a mark below it.
+    """
+    lines = [line for line in error.splitlines() if line.strip() and not _INTERNAL.match(line)]
+    lines[0] = f"DuckDB refuses the query: {lines[0]}"
+    if _NO_TABLE in error:
+        names = [name for (name,) in connection.execute("SHOW TABLES").fetchall()]
+        lines.append(f"the query can name {', '.join(names)}: {_NAME} is the table at URI")
+    found = connection.execute(_KEYWORD_COLUMNS).fetchall()
+    quoted = [f'"{name}"' for (name,) in found if re.search(_unquoted(name), query)]
+    if quoted:
+        lines.append(f"a word of SQL names a column only in quotes: write {', '.join(quoted)}")
+    return "\n".join(lines)
+
+
+def _unquoted(name: str) -> str:
+    return rf"(?i)(?<![\w\"']){re.escape(name)}(?![\w\"'])"
+
+
 def _answer(connection: Any, query: str) -> pa.RecordBatchReader:
     """Return the rows of a query as a stream.
 
@@ -219,7 +251,7 @@ def _answer(connection: Any, query: str) -> pa.RecordBatchReader:
             raise InvalidInput("the statement has no rows to return: give a query such as a SELECT")
         stream = pa.RecordBatchReader.from_stream(relation)
     except duckdb.Error as error:
-        raise InvalidInput(f"DuckDB refuses the query: {error}") from None
+        raise InvalidInput(_refusal(connection, query, str(error))) from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
