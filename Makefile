@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-stores test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-upserts bench-clones bench-changes bench-granularities \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-stores test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-costs bench-upserts bench-clones bench-changes bench-granularities \
     tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -191,6 +191,9 @@ docs-serve: $(STAMP) ## the same on localhost:8000, rebuilt on changes
 
 bench: setup ## benchmarks, beside other table formats that pip installs
 	@$(PYTHON) tests/bench/run.py
+
+bench-costs: $(STAMP) ## the requests of each operation beside deltalake and pyiceberg; writes the tables of docs/cost.md: some ten minutes
+	@PYTHONPATH=.:tests $(PYTHON) -P tests/bench/costs.py
 
 bench-upserts: setup ## upserts from Spark beside Delta Lake, Iceberg and Hudi (jars from Maven), ONLY=…: an hour
 	@.ci/spark-matrix --install 3.5
