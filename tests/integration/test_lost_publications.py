@@ -186,6 +186,23 @@ def test_a_lost_beginning_is_named_with_commands_that_lead_on(tmp_path, begun, l
     assert findings(table) == []
 
 
+@pytest.mark.verify
+def test_a_vacuum_to_a_lost_version_of_delta_names_commands_that_mend(tmp_path, caplog):
+    table = create(LocalStore(str(tmp_path)))
+    for number in range(3):
+        append(table, events(2, day=number))
+    table.clock.advance(10 * 86_400_000)
+    append(table, events(2, day=3))
+    publish(table, "delta")
+    table.store.delete([delta_commit_key(3)])
+    vacuum(table, retention=timedelta(days=5), staging=timedelta(0), dry_run=False)
+    assert "version 3 is not published as Delta, but older and newer ones are" in caplog.text
+    run_commands(commands_of(caplog.text))
+    assert DeltaTable(path_of(table), version=3).count() == 6
+    assert publish(table, "delta").first == 3
+    assert findings(table) == []
+
+
 def with_large_vector(tmp_path, format_name, **options):
     table = create(LocalStore(str(tmp_path)))
     append(table, events(3000))
