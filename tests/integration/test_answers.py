@@ -76,7 +76,7 @@ FLOATS = [
 ]  # fmt: skip
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.hazard("W5")
 @pytest.mark.parametrize("name", predicates.FLOAT_COLUMNS)
 def test_floats_compare_as_numbers_and_nan_is_the_greatest(world, duck, name):

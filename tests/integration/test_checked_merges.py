@@ -160,6 +160,7 @@ def play(t, *acts):
             t.add_check("positive", act)
 
 
+@pytest.mark.sample(8, verify=12)
 @pytest.mark.parametrize("turned", [False, True], ids=["one", "other"])
 @pytest.mark.parametrize(
     "changes",

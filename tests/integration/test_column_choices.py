@@ -134,6 +134,7 @@ def test_a_column_that_one_dropped_is_dropped_in_both_if_that_log_is_chosen(both
     assert schema_after(one, two).names == ["at", "b", "s"]
 
 
+@pytest.mark.sample(4, verify=8)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("act", ["widen", "rename", "field", "check"])
 def test_a_dropped_column_does_not_come_back_and_the_named_drop_leads_on(both, act, turned):

@@ -151,7 +151,7 @@ def stops(first, second, keyframe_commits):
         yield stop, run
 
 
-@pytest.mark.sample(5, verify=8)
+@pytest.mark.sample(3, verify=5)
 @pytest.mark.parametrize(
     ("first", "second", "keyframe_commits"),
     [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.long) for pair in LONG)],

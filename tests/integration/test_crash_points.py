@@ -75,7 +75,7 @@ def race(mortal, operation, key):
         operation.race(mortal.inner)
 
 
-@pytest.mark.sample(20, verify=40)
+@pytest.mark.sample(16, verify=24)
 @pytest.mark.parametrize(("name", "keyframe_commits", "how"), RUNS)
 def test_every_call_of_an_operation_may_be_the_last(name, keyframe_commits, how):
     operation = OPERATIONS[name]

@@ -75,6 +75,7 @@ def answers(t, **how):
     }
 
 
+@pytest.mark.sample(2, verify=2)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_answer_leaves_out_the_deleted_rows(small_groups, seed, monkeypatch):
     """Against the same questions to a table that never had the rows."""

@@ -68,7 +68,7 @@ def check_read(table, rows, width, column="text"):
     assert scan(table, ["n"], where="n >= 7").to_table().column("n")[0].as_py() == 7
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W4")
 def test_appends_of_padded_text_are_readable_after_compaction():
     store = MemoryStore()
@@ -133,7 +133,7 @@ def test_short_texts_of_an_encoding_that_may_repeat_come_in_large_batches():
     assert len(sizes) < 8  # they grow while little comes
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W4")
 def test_a_value_larger_than_a_row_group_is_cut_at_makes_the_whole_way():
     store = MemoryStore()

@@ -71,7 +71,7 @@ SIDES = [
 ]
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.hazard("G1")
 @pytest.mark.parametrize(("side", "how"), SIDES)
 def test_g1_a_follower_that_dies_leaves_a_prefix_and_the_next_one_completes_it(source, side, how):
@@ -765,7 +765,7 @@ def test_a_damaged_start_whose_version_is_not_there_means_nothing(source, body):
 STRAY = [(999_999_999_999, -1), (999_999_999_999, 2), (100_000, 50_000), (69, 29)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1, verify=2)
 @pytest.mark.parametrize(("version", "after"), STRAY)
 def test_a_start_whose_version_is_not_there_means_nothing(source, version, after):
     plain, started = MemoryStore(), MemoryStore()

@@ -106,7 +106,7 @@ LONG = [(name, "64", how) for name in OPERATIONS for how in SEEN if how != "befo
 LONG += [(name, "1", how) for name in OPERATIONS for how in SEEN]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=4)
 @pytest.mark.parametrize(
     ("name", "keyframe_commits", "how"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG if case not in CASES)],

@@ -689,7 +689,7 @@ def test_g4_of_rows_that_came_in_one_version_an_overwrite_drops_its_own():
 WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 
 
-@pytest.mark.sample(2, verify=4)
+@pytest.mark.sample(1, verify=2)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("way", WAYS)
@@ -1018,6 +1018,7 @@ def test_g4_a_unit_of_work_that_the_chosen_log_did_itself_is_done(take):
         assert scan(table, ["n"]).to_table().to_pylist() == [{"n": total}]
 
 
+@pytest.mark.sample(4, verify=8)
 @pytest.mark.hazard("G4")
 @pytest.mark.parametrize("rule", ["last", "first"])
 @pytest.mark.parametrize("unit", [{}, {"app_id": "job", "app_seq": 1}], ids=["", "unit"])

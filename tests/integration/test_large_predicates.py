@@ -78,7 +78,7 @@ def evaluations():
     return calls
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.parametrize("name", LARGE)
 def test_the_cost_does_not_grow_with_the_segments(many, few, evaluations, name):
     where, holds = LARGE[name]

@@ -99,7 +99,7 @@ CASES = (
 
 
 @pytest.mark.hazard("G3")
-@pytest.mark.sample(8, verify=16)
+@pytest.mark.sample(6, verify=10)
 @pytest.mark.parametrize("take", ["source", "target"])
 @pytest.mark.parametrize("into", ["one", "two"])
 @pytest.mark.parametrize("kind", ["branch", "copy"])

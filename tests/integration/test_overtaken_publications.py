@@ -170,13 +170,14 @@ def test_a_vacuum_beside_fsck_is_not_taken_for_a_loss(at, keyed):
 
 
 @pytest.mark.sample(0, verify=2)
+@pytest.mark.parametrize("first", range(1, 13))
 @FORMATS_EACH
 @TABLES
-def test_a_vacuum_at_each_call_of_fsck_is_not_taken_for_a_loss(name, keyed):
-    at = calls = 1
+def test_a_vacuum_at_each_call_of_fsck_is_not_taken_for_a_loss(name, first, keyed):
+    at = calls = first
     while at <= calls:
         calls = max(calls, audited_beside_a_vacuum(name, at, keyed=keyed))
-        at += 3
+        at += 12
     assert at > 30
 
 
@@ -200,7 +201,7 @@ def test_publishers_that_a_vacuum_parts_agree_on_the_version_that_one_begins_at(
 
 
 @pytest.mark.sample(0, verify=3)
-@pytest.mark.parametrize("first", range(1, 5))
+@pytest.mark.parametrize("first", range(1, 13))
 @FORMATS_EACH
 @TABLES
 @pytest.mark.usefixtures("often")
@@ -208,7 +209,7 @@ def test_a_vacuum_at_each_of_a_publishers_calls_does_no_harm(name, first, keyed)
     at = calls = first
     while at <= calls:
         calls = max(calls, meeting(name, at, keyed=keyed))
-        at += 4
+        at += 12
     assert at > 30
 
 

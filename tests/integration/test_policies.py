@@ -231,7 +231,7 @@ def run(role, place):
         runs[role](place)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=5)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_is_allowed_all_it_does(role, place):
     run(role, place)
@@ -247,6 +247,7 @@ def permissions():
                 yield pytest.param(role, number, action, id=f"{role} without {action}")
 
 
+@pytest.mark.sample(6, verify=12)
 @pytest.mark.parametrize(("role", "number", "action"), list(permissions()))
 def test_each_permission_is_needed(role, number, action, place):
     statement = place.gate.identities[role]["Statement"][number]
@@ -256,7 +257,7 @@ def test_each_permission_is_needed(role, number, action, place):
     assert (role, action) in place.refused()
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize("part", ["_log", "_frames", "data"])
 def test_each_place_that_the_compactor_creates_objects_in_is_needed(part, place, monkeypatch):
     monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 2)
@@ -298,7 +299,7 @@ def test_a_bucket_keeps_a_publication_from_who_may_do_everything(place):
     assert unpublish(place.open("vacuum-published"), "delta", dry_run=False)
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=3)
 @pytest.mark.parametrize(
     ("action", "part"),
     [*(("s3:DeleteObject", f"{part}/*") for part in ("data", *PUBLISHED)),

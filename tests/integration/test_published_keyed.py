@@ -99,7 +99,7 @@ def test_versions_read_as_scan_reads_them(tmp_path):
             check_engines(t, name, [2])
 
 
-@pytest.mark.sample(0, verify=6)
+@pytest.mark.sample(0, verify=3)
 @every_format
 @pytest.mark.parametrize(
     "options",
@@ -122,7 +122,7 @@ def test_every_version_of_each_rule_reads_as_scan_reads_it(tmp_path, form, optio
     assert fsck(t).ok
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize("form", ["iceberg 2", "iceberg 3"])
 def test_renamed_and_widened_columns_of_logs_are_read_by_their_ids(tmp_path, form):
     t = history(LocalStore(str(tmp_path)))
@@ -139,7 +139,7 @@ def test_renamed_and_widened_columns_of_logs_are_read_by_their_ids(tmp_path, for
         publish(t, "delta")
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @every_format
 def test_keys_of_several_time_chunks_are_merged_by_chunk(tmp_path, form):
     t = table_of(LocalStore(str(tmp_path)), granularity="day", key=("id", "at"))
@@ -152,7 +152,7 @@ def test_keys_of_several_time_chunks_are_merged_by_chunk(tmp_path, form):
     check_engines(t, form.split()[0])
 
 
-@pytest.mark.sample(0, verify=3)
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_read_as_scan_reads_them(tmp_path, seed):
     play_published(seed, tmp_path)
@@ -269,7 +269,7 @@ def test_compacted_versions_of_made_rows_read_as_scan_reads_them(tmp_path):
 # A function of the log, whoever publishes
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @every_format
 def test_one_by_one_is_as_at_once(form):
     t, name = history(order_by="rank"), form.split()[0]
@@ -283,7 +283,7 @@ def test_one_by_one_is_as_at_once(form):
     assert objects_under(t, name) == at_once
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @every_format
 def test_publishers_at_once_do_no_harm(form):
     t, name = history(), form.split()[0]
@@ -297,7 +297,7 @@ def test_publishers_at_once_do_no_harm(form):
     assert objects_under(t, name) == whole
 
 
-@pytest.mark.sample(0, verify=4)
+@pytest.mark.sample(0, verify=2)
 @every_format
 @pytest.mark.parametrize("how", ["before", "after", "lost", "refused"])
 def test_a_publisher_killed_at_any_call_is_continued_by_another(form, how):

@@ -98,7 +98,7 @@ CLASHES = {
 }
 
 
-@pytest.mark.sample(6, verify=24)
+@pytest.mark.sample(6, verify=12)
 @pytest.mark.hazard("G3")
 @pytest.mark.parametrize("take", ["source", "target"])
 @pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
@@ -132,6 +132,7 @@ QUIET = {
 }
 
 
+@pytest.mark.sample(6, verify=10)
 @pytest.mark.hazard("G3")
 @pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
 @pytest.mark.parametrize("case", QUIET)

@@ -206,7 +206,7 @@ COLUMNS_IN_PATHS = ["s", "i8", "f64", "dec", "d", "b", "ntz"]
 IN_PATHS = st.lists(st.sampled_from(COLUMNS_IN_PATHS), min_size=1, unique=True)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(4, verify=8)
 @pytest.mark.hazard("W3")
 @pytest.mark.parametrize("name", WRITERS)
 @given(tables())

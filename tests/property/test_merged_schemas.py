@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.merged_schemas import play_schemas
 
 
-@pytest.mark.sample(4, verify=8)
+@pytest.mark.sample(3, verify=5)
 @pytest.mark.parametrize("seed", range(12))
 def test_logs_that_merge_each_other_end_up_with_one_schema(seed):
     assert play_schemas(seed).counts["merge"] > 0

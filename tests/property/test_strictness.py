@@ -175,7 +175,7 @@ FREE = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, verify=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_commit_of_another_form_is_refused(name, caplog):
     caplog.set_level(logging.CRITICAL)

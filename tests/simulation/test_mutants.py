@@ -195,7 +195,7 @@ LONG = {
 }
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=6)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in MUTANTS]
 )

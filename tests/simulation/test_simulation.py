@@ -42,7 +42,7 @@ def play(seeds):
     gc.collect()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, verify=6)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_fixed_seeds(block):
     play([*REGRESSIONS][block::BLOCKS])

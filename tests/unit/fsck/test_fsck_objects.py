@@ -270,7 +270,7 @@ def test_restore_of_what_was_not_live_is_found(damaged, change):
     assert forged.id in found[0].message
 
 
-@pytest.mark.verify
+@pytest.mark.long
 def test_memory_does_not_follow_the_length_of_the_log():
     table = builders.create()
     builders.commit(table, *(builders.add(table) for _ in range(10)))

@@ -51,7 +51,7 @@ CASES = [("partial", "both")] + [
 ]
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "key"), CASES)
 def test_little_memory_gives_the_same_rows(kind, key, monkeypatch):
     chance = random.Random(f"{kind} {key}")

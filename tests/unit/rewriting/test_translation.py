@@ -99,7 +99,7 @@ CASES = {
 }
 
 
-@pytest.mark.sample(12, verify=18)
+@pytest.mark.sample(6, verify=10)
 @pytest.mark.parametrize("granularity", [None, "hour", "month"])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("before", [False, True], ids=["", "deleted before"])

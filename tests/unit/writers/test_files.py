@@ -587,7 +587,7 @@ def test_csv_over_many_blocks_and_rows_too_long_for_one(table, tmp_path, quoted)
 FEW = (("x", 3000), ("x", 2**22 - 100), ("\n", 0), ('\n""', 2**21))
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.parametrize(
     ("fill", "before"),
     [

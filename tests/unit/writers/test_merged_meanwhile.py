@@ -79,7 +79,7 @@ def test_rows_that_a_merge_deleted_are_gone(name):
     ids=["update, compaction", "delete, compaction", "compaction, update", "update"],
 )
 @pytest.mark.parametrize("ours", [(), (drop(5),)], ids=["alone", "beside a delete"])
-@pytest.mark.sample(8, verify=16)
+@pytest.mark.sample(6, verify=10)
 def test_what_both_logs_changed_is_exact_or_a_conflict_that_leads_on(name, theirs, ours):
     act, _ = CHANGES[name]
     table, other = parted(*theirs)

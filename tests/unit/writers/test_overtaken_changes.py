@@ -104,6 +104,7 @@ def test_no_commit_is_read_more_often_the_longer_a_change_is_overtaken(name):
     assert read[0] == read[1]
 
 
+@pytest.mark.sample(2, verify=2)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_may_outlast_the_time_that_uploads_have(name):
     act, wanted = CHANGES[name]
