@@ -158,7 +158,7 @@ function idOf(h, block) {
 const number = (n) => n.toLocaleString("en");
 const plural = (n, noun) => `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
 const timeText = (ms) => new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
-const signed = (n) => (n > 0 ? `+${number(n)}` : number(n));
+const signed = (n) => (n > 0 ? `+${number(n)}` : `−${number(-n)}`);
 
 function bytesText(bytes) {
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];

@@ -171,7 +171,7 @@ class Lanes {
     c.fillStyle = this.colors.accent;
     c.fillRect(from, y + LANE - 3, Math.max(to - from, 1), 2);
     c.beginPath();
-    c.arc(to, y + LANE - 2, 3.5, 0, 7);
+    c.arc(to, y + LANE - 2, 3, 0, 7);
     c.fill();
   }
 
