@@ -21,7 +21,8 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.session.tags import VersionOrName
 from eventlog.table.table import Table
 
-_FIRST = ("_version", "_operation", "_writer", "_app_id", "_app_seq", "_op", "_live")
+# What `job` and `version` of a table for people show.
+_SHOWN_TOGETHER = ("_version", "_versions", "_operation", "_app_id", "_app_seq")
 
 
 @click.command("blame")
@@ -61,9 +62,8 @@ def blame_(
         return
     most = limit if place.as_json else table_rows(limit)
     rows = table.blame(**asked, **at, limit=most if where else None)
-    if not place.as_json:
-        rows = rows.select(sorted(rows.column_names, key=_shown_place))
-    write_stream(place, rows.to_reader(), limit, None, None)
+    shown = rows if place.as_json else _for_people(rows)
+    write_stream(place, shown.to_reader(), limit, None, None)
 
 
 def _asked(
@@ -105,6 +105,34 @@ def _key(table: Table, texts: Sequence[str]) -> str | Mapping[str, str]:
     return {name: value for name, _, value in parts}
 
 
+def _for_people(rows: pa.Table) -> pa.Table:
+    """Return rows with who wrote them in few columns, which stand first."""
+    found = rows.select(_SHOWN_TOGETHER).to_pylist()
+    writers = rows.column("_writer").to_pylist()
+    first = {
+        "version": [_version_text(row["_version"], row["_versions"]) for row in found],
+        "operation": [row["_operation"] for row in found],
+        "job": [
+            _job(row["_app_id"], row["_app_seq"]) or w
+            for row, w in zip(found, writers, strict=True)
+        ],
+    }
+    table = pa.table({name: pa.array(cells, pa.string()) for name, cells in first.items()})
+    for name in sorted(rows.column_names, key=lambda name: name.startswith("_")):
+        if name not in _SHOWN_TOGETHER:
+            table = table.append_column(rows.schema.field(name), rows.column(name))
+    return table
+
+
+def _version_text(version: int | None, versions: Sequence[int]) -> str:
+    return f"one of {', '.join(map(str, versions))}" if version is None else str(version)
+
+
+def _job(app_id: str | None, app_seq: int | None) -> str:
+    """Return a unit of work as text; empty if there is none, and of several the app they share."""
+    return " ".join(str(part) for part in (app_id, app_seq) if part is not None)
+
+
 def _show_segments(place: Place, found: pa.Table) -> None:
     rows = found.to_pylist()
     if place.as_json:
@@ -112,19 +140,19 @@ def _show_segments(place: Place, found: pa.Table) -> None:
         return
     terminal.table(
         (
-            "version", "time", "operation", "writer", "app", "segment", "kind", "rows", "chunk",
+            "version", "time", "operation", "writer", "job", "rows", "segment", "kind", "chunk",
             "origin",
         ),
         [
             (
                 row["version"],
                 terminal.time_text(row["time"]) if row["time"] else "",
-                row["operation"],
+                "  " * row["depth"] + (row["operation"] or "not in this copy"),
                 row["writer"],
-                "" if row["app_id"] is None else f"{row['app_id']} {row['app_seq']}",
-                "  " * row["depth"] + row["segment"],
-                row["kind"] or "not in this copy",
+                _job(row["app_id"], row["app_seq"]),
                 terminal.with_thousands(row["rows"]),
+                row["segment"],
+                row["kind"],
                 row["chunk"],
                 row["origin"],
             )
@@ -134,12 +162,7 @@ def _show_segments(place: Place, found: pa.Table) -> None:
         whole=("time",),
     )  # fmt: skip
     if any(row["depth"] for row in rows):
-        terminal.note("what is indented was rewritten into the segments above it")
-
-
-def _shown_place(name: str) -> tuple[int, bool]:
-    """Return where a column of rows is shown: first who wrote them, then the rows."""
-    return _FIRST.index(name) if name in _FIRST else len(_FIRST), name.startswith("_")
+        terminal.note("what is indented was rewritten into, or restored as, what stands above it")
 
 
 VERBS = (blame_,)
