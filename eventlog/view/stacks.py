@@ -144,7 +144,11 @@ class Stacks:
         for chunk, members in enumerate(self._members):
             column = chunk // self._shared
             shown = [(n, state) for n in members if (state := self.state_at(n, version))]
-            live = [n for n, state in shown if state in ("visible", "masked")]
+            merged = [
+                n
+                for n, state in shown
+                if self._ranges and self._ranges[n].level and state in ("visible", "masked")
+            ]
             for n, state in shown:
                 if state == "dead":
                     continue
@@ -154,7 +158,7 @@ class Stacks:
                 low = max(lanes[first : last + 1])
                 high = low + sqrt(self._picture.blocks[n].entry.bytes)
                 lanes[first : last + 1] = [high] * (last - first + 1)
-                taken = self._taken_in(n, live) if above else []
+                taken = self._taken_in(n, merged) if above else []
                 for left, right, is_taken in _parts(first, last, taken):
                     part = "overshadowed" if is_taken else state
                     sides = left / self._lanes, right / self._lanes
@@ -176,14 +180,14 @@ class Stacks:
         first = place.first * self._lanes // buckets
         return first, max(first, (place.last + 1) * self._lanes // buckets - 1)
 
-    def _taken_in(self, block: int, live: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the lanes in which a merge has taken in a live block (FORMAT.md R15.4)."""
-        if not self._ranges:
+    def _taken_in(self, block: int, merged: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the lanes in which merges have taken in a live block (FORMAT.md R15.4)."""
+        if not merged:
             return []
         one = self._ranges[block]
         return [
             self._lanes_of(n)
-            for n in live
+            for n in merged
             if self._ranges[n].level > one.level
             and self._ranges[n].low <= one.low
             and one.high <= self._ranges[n].high

@@ -170,7 +170,8 @@ class Blocks {
   placeKeyed(column, version, put) {
     const { h } = this, k = h.keyed, up = new Float64Array(k.lanes), down = new Float64Array(k.lanes);
     let dead = 0;
-    for (let chunk = this.chunk(column); chunk < this.end(column); chunk++)
+    for (let chunk = this.chunk(column); chunk < this.end(column); chunk++) {
+      const candidates = merged(h, chunk, version);
       for (const i of h.byChunk.of(chunk)) {
         const state = stateAt(h, i, version);
         if (state < 0) continue;
@@ -180,13 +181,14 @@ class Blocks {
         side.fill(low + height, from, to);
         const y = state < 2 ? this.line - low - height : this.line + 2 + low;
         const taken = new Uint8Array(k.lanes);
-        if (state < 2) for (const other of takers(h, i, version)) taken.fill(1, k.from[other], k.to[other]);
+        if (state < 2) for (const other of takers(h, i, candidates)) taken.fill(1, k.from[other], k.to[other]);
         for (let start = from, at = from + 1; at <= to; at++)
           if (at === to || taken[at] !== taken[start]) {
             put(i, taken[start] ? 2 : state, y, height, start, at);
             start = at;
           }
       }
+    }
     return dead;
   }
 

@@ -75,16 +75,20 @@ function slicesOf(b) {
   return { lanes, low, high, from, to, kind, level: b.level, first: b.bucket, wide: b.wide };
 }
 
-// The live blocks that have taken in a live block of a keyed table in some buckets: a merge put
-// them in its place there (FORMAT.md R15.4).
-function takers(h, block, version) {
-  const k = h.keyed;
-  if (!k) return [];
-  return h.byChunk.of(h.b.chunk[block]).filter((i) => {
-    const state = k.level[i] > k.level[block] ? stateAt(h, i, version) : -1;
-    return (state === 0 || state === 1) && k.low[i] <= k.low[block] && k.high[block] <= k.high[i] &&
-      k.first[i] < k.first[block] + k.wide[block] && k.first[block] < k.first[i] + k.wide[i];
+// The live blocks of a time chunk of a keyed table that merges made.
+function merged(h, chunk, version) {
+  return Array.from(h.byChunk.of(chunk)).filter((i) => {
+    const state = h.keyed.level[i] ? stateAt(h, i, version) : -1;
+    return state === 0 || state === 1;
   });
+}
+
+// Those of them that have taken in a live block in some buckets: a merge put them in its place there
+// (FORMAT.md R15.4).
+function takers(h, block, candidates) {
+  const k = h.keyed;
+  return candidates.filter((i) => k.level[i] > k.level[block] && k.low[i] <= k.low[block] &&
+    k.high[block] <= k.high[i] && meet(h, i, block));
 }
 
 // A segment dropped by a version is needed by the versions below it: it is dead once the horizon
@@ -197,7 +201,7 @@ function sliceText(h, block, version) {
   const range = (first, end, noun) => (first === end ? `${noun} ${first}` : `${noun}s ${first} to ${end}`);
   const state = stateAt(h, block, version), taken = new Set();
   if (state === 0 || state === 1)
-    for (const i of takers(h, block, version))
+    for (const i of takers(h, block, merged(h, h.b.chunk[block], version)))
       for (let one = 0; one < k.wide[i]; one++) {
         const bucket = k.first[i] + one;
         if (bucket >= k.first[block] && bucket <= last) taken.add(bucket);
