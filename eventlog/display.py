@@ -140,7 +140,7 @@ def description_html(shown: Description) -> str:
 
 
 def _stacks_svg(stacks: Sequence[tuple[str, Sequence[int]]]) -> str:
-    """Return blocks whose heights grow with the square roots of their sizes. At most 12 kB."""
+    """Return blocks whose heights grow with the square roots of their sizes. At most 16 kB."""
     shared = -(-len(stacks) // _MOST_COLUMNS)  # columns that are drawn as one
     columns = [
         [sqrt(size) for _, sizes in stacks[at : at + shared] for size in sizes]
