@@ -146,16 +146,17 @@ class World:
 
 
 class Writer:
-    """One process that appends, or replaces its own segments, without a pause."""
+    """One process that appends, or replaces its own segments, without a pause or after one."""
 
-    def __init__(self, world, number, result, *, replaces=False):
+    def __init__(self, world, number, result, *, replaces=False, pause=0.0):
         self.world, self.result, self.replaces = world, result, replaces
+        self.pause = pause
         self.store = FarStore(world.store)
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.session.head()
         self.started = 0.0
         self.writer = self.table.session.committer.writer
-        world.start(self.work(world.random.random() * world.latency))
+        world.start(self.work(world.random.random() * max(world.latency, pause)))
 
     def work(self, delay):
         yield delay
@@ -178,6 +179,8 @@ class Writer:
             self.result.requests += self._requests() - before + 1  # and the upload
             mine = actions[-1] if self.replaces else None
             mine = mine and (mine, outcome.version)
+            if self.pause:
+                yield self.pause * (0.5 + self.world.random.random())
 
     def _actions(self, mine):
         fresh = add(self.table)
@@ -246,11 +249,14 @@ class Writer:
         return answer
 
 
-def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, **options):
-    """Run writers that contend for one table for simulated seconds; return a `Result`."""
+def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, pause=0.0, **options):
+    """Run writers that contend for one table for simulated seconds; return a `Result`.
+
+    Each pauses for about `pause` seconds after each append.
+    """
     world = World(latency, seed, **options)
     result = Result(seconds)
-    crowd = [Writer(world, n, result, replaces=n < replacing) for n in range(writers)]
+    crowd = [Writer(world, n, result, replaces=n < replacing, pause=pause) for n in range(writers)]
     world.run(seconds)
     result.waiting = [world.now - writer.started for writer in crowd]
     result.commits = Table(world.store).session.head().version

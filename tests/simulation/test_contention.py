@@ -32,6 +32,17 @@ def test_a_replacement_among_appends_waits_no_longer_than_they():
     assert seen.slowest() <= 18 * LATENCY
 
 
+@pytest.mark.parametrize(
+    ("writers", "pause", "requests"),
+    [(2, 1, 6), (10, 10, 7.5), pytest.param(32, 10, 10, marks=pytest.mark.verify)],
+)
+def test_writers_that_rest_between_appends_pay_little_for_those_of_others(writers, pause, requests):
+    seen = contend(writers, LATENCY, seconds=20 * pause, pause=pause)
+    assert len(seen.latencies) > 15 * writers
+    assert seen.each <= requests
+    assert seen.at(0.9) <= 12 * LATENCY
+
+
 def test_one_alone_needs_two_requests_an_append(alone):
     seen = contend(1, LATENCY, seconds=SECONDS)
     assert seen.each < 2.1

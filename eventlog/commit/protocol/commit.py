@@ -13,6 +13,7 @@ from eventlog.commit.protocol.commands import (
     Draw,
     Elapsed,
     Newest,
+    NoteLogSeen,
     Now,
     ReadIntents,
     Sleep,
@@ -142,10 +143,10 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
 
     A transaction in `writer.unresolved` may still take effect.
     """
-    if transaction.read_version > head.state.header.version:
-        head = yield Newest(head)
+    head = yield from _first_head(writer, transaction, head)
     patient = patience(transaction, setting(head.state.meta.properties, "combine_after"))
-    for lost in range(MAX_ATTEMPTS):
+    # An attempt on an old head is lost to commits of long ago, which are no contest.
+    for lost in range(-1 if writer.contention.rested else 0, MAX_ATTEMPTS):
         losses = 0 if void_if_it_waited(transaction, head) else patient
         if transaction.id in writer.unresolved:  # against another-slot-while-unclear
             outcome = yield from _resolve_earlier(writer, transaction.id)
@@ -163,13 +164,43 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
         step = yield from attempt(writer, transaction, head, others)  # against new-id-on-retry
         if isinstance(step, CommitOutcome):
             return step
-        publish = lost + 1 >= losses or bool(step.meta.published)
-        writer.contention.lost(publish=bool(losses) and publish)
-        head = step
-        publishes = losses and writer.contention.publishes and writer.may_publish
-        if not publishes:
-            head = yield from _newest_later(writer, step, lost, combines=bool(losses))
+        head = yield from _after_loss(writer, step, lost, losses)
     raise every_attempt_lost(writer, transaction)
+
+
+def _first_head(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[Snapshot]:
+    """Return the head for the first attempt: the newest one, if the known one is probably old."""
+    contention, known = writer.contention, head.state.header.version
+    old = contention.rested and contention.looks_first
+    if not old and transaction.read_version <= known:
+        return head
+    newest: Snapshot = yield Newest(head)
+    contention.looks_first = newest.state.header.version > known
+    contention.rested = False
+    if contention.looks_first:
+        yield NoteLogSeen()  # it follows the head that was known
+    return newest
+
+
+def _after_loss(writer: Writer, head: Snapshot, lost: int, losses: int) -> Steps[Snapshot]:
+    """Note a lost attempt; return the head to go on with.
+
+    Args:
+        writer: what this writer remembers.
+        head: the snapshot of the commit that came first.
+        lost: number of attempts that were lost before; -1 if this one was on an old head.
+        losses: number of lost attempts after which the transaction is published; 0: never.
+    """
+    contention = writer.contention
+    if lost < 0:
+        contention.looks_first = True
+        newest: Snapshot = yield Newest(head)
+        return newest
+    publish = lost + 1 >= losses or bool(head.meta.published)
+    contention.lost(publish=bool(losses) and publish)
+    if losses and contention.publishes and writer.may_publish:
+        return head
+    return (yield from _newest_later(writer, head, lost, combines=bool(losses)))
 
 
 def _resolve_earlier(writer: Writer, transaction_id: str) -> Steps[CommitOutcome | None]:

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 CROWD = 8  # own commits for which a writer expects other writers after it noticed some
-IDLE_S = 10.0  # without a commit of its own, after which a writer expects no others
+# How long a writer is without a commit of its own before it expects no others: this many requests,
+# and at most so many seconds.
+REST, LONGEST_REST_S = 20, 10.0
 MAX_LED = 3  # attempts that a leading writer makes before it lists published transactions again
 MAX_AWAITED = 3  # looks for another commit after a lost attempt, before the next one
 # Looks for the commit of the first writer in order before another one takes over: one more for each
@@ -66,7 +68,11 @@ class Contention:
         committed_s: when that was, in monotonic seconds of the process.
         request_s: how long a request takes, in seconds, as measured so far.
         measured: whether a request was measured yet.
-        ended_s: when the handle's last commit ended, in monotonic seconds of the process.
+        ended_s: when the handle's last commit ended, in monotonic seconds of the process; 0: it has
+            made none.
+        rested: whether this commit is the first one after a rest, so that its head may be old.
+        looks_first: whether it then looks for a newer head before its first attempt, because it
+            was one the last time.
     """
 
     expected: int = 0
@@ -76,6 +82,8 @@ class Contention:
     request_s: float = 0.02
     measured: bool = False
     ended_s: float = 0.0
+    rested: bool = False
+    looks_first: bool = False
     _since: int = 0  # direct commits since the last look
     _remembered: int = 0  # direct commits for which other writers are still remembered
 
@@ -154,8 +162,10 @@ class Contention:
         self.measured = True
 
     def resume(self, elapsed_s: float) -> None:
-        """Note that a commit begins: after a long pause, other writers are no longer expected."""
-        if elapsed_s - self.ended_s > IDLE_S:
+        """Note that a commit begins: after a rest, other writers are no longer expected."""
+        over = elapsed_s - self.ended_s > min(REST * self.request_s, LONGEST_REST_S)
+        self.rested = over and self.ended_s > 0
+        if over:
             self.expected, self.role = 0, Role.UNKNOWN
 
     def look_is_due(self) -> bool:

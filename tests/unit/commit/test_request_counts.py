@@ -169,6 +169,32 @@ def test_lost_race_costs_a_fixed_number_of_requests():
     assert counts.total <= 5
 
 
+def test_what_others_committed_during_a_rest_is_no_contest():
+    store = MemoryStore()
+    other = create(store)
+    counting, table = measured(store)
+    append(table, events(1))
+
+    def after_rest(commits):
+        for number in range(commits):
+            append(other, events(1, first=number))
+        table.clock.advance(5_000)
+        with counting.measure() as counts:
+            append(table, events(1))
+        return kinds(counts)
+
+    assert after_rest(0) == (1, 2, 0, 0)  # whether the table is still there
+    assert after_rest(9) == (
+        4,
+        3,
+        1,
+        0,
+    )  # an attempt is lost, then the newest version is looked for
+    assert after_rest(9) == (3, 2, 1, 0)  # which is looked for first, now that others are known
+    assert after_rest(0) == (2, 2, 0, 0)
+    assert after_rest(0) == (1, 2, 0, 0)
+
+
 def test_a_conflict_leaves_the_handle_at_the_version_that_it_read():
     store = MemoryStore()
     table = create(store)
