@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 
@@ -37,7 +37,9 @@ from eventlog.model.entries import Spill, Sweep
 from eventlog.model.properties import setting
 from eventlog.model.records import Meta
 from eventlog.publishing.delta.delta_removal import cut_delta
+from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX as DELTA_PREFIX
 from eventlog.publishing.iceberg.iceberg_cut import cut_iceberg
+from eventlog.publishing.iceberg.manifest_publisher import PREFIX as ICEBERG_PREFIX
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
@@ -56,6 +58,9 @@ _BATCH = 1000  # keys of one delete request
 _LOOKED_UP = 5000  # listed keys that are compared with the live set per step
 _MAX_CONFLICTS = 20
 _LINKED = 1000  # kept commits that are read only to check what raises the horizon
+_OWN = 100  # headers that are read to learn whether vacuums alone committed them
+
+_PUBLISHED = (ICEBERG_PREFIX, DELTA_PREFIX)
 
 # Called with the name of the step, the amount done, and the total (0: unknown).
 Progress = Callable[[str, int, int], None]
@@ -146,7 +151,8 @@ def vacuum(
     Args:
         t: the table.
         dry_run: delete nothing; report what would be deleted, and why the rest is kept.
-        retention: how long versions stay readable; the property `retention_hours` if None.
+        retention: how long versions stay readable. By the property `retention_hours` if None, but
+            older ones, too, where giving them up would free and hide nothing (FORMAT.md 10.1).
         staging: how long an upload may take before it is fenced; the property `staging_hours` if
             None.
         full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
@@ -172,7 +178,7 @@ def vacuum(
     check_marks(head.meta, head.version, t.uri)
     if not dry_run:
         check_branch_pinned(t.store, head.version)  # else every commit would be refused
-    if not dry_run and not full and _nothing_new(t, head):
+    if not dry_run and not full and _nothing_new(t, head, ages):
         idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
         return _Sweep(t, head, idle, Kept(t.session.log, (), 0), lambda *_: None).report(
             dry_run=False
@@ -202,6 +208,7 @@ class _Ages:
 
     retention_ms: int
     staging_ms: int
+    asked: bool  # whether the retention was given, and not the table's own
 
     @classmethod
     def of(cls, head: Snapshot, retention: timedelta | None, staging: timedelta | None) -> _Ages:
@@ -213,7 +220,8 @@ class _Ages:
         upload = timedelta(hours=hours["staging"]) if staging is None else staging
         if not all(isinstance(a, timedelta) and a >= timedelta(0) for a in (kept, upload)):
             raise InvalidInput("retention and staging must be datetime.timedelta of 0 or more")
-        return cls(*(int(age / timedelta(milliseconds=1)) for age in (kept, upload)))
+        kept_ms, upload_ms = (int(age / timedelta(milliseconds=1)) for age in (kept, upload))
+        return cls(kept_ms, upload_ms, asked=retention is not None)
 
 
 def _check_newest(t: Table, head: Snapshot) -> None:
@@ -240,18 +248,49 @@ def _check_newest(t: Table, head: Snapshot) -> None:
         ) from None
 
 
-def _nothing_new(t: Table, head: Snapshot) -> bool:
-    """Return whether nothing is pending and nothing was committed since the last vacuum's record.
+def _nothing_new(t: Table, head: Snapshot, ages: _Ages) -> bool:
+    """Return whether a vacuum would change nothing: `_is_settled`, and nothing is pending.
+
+    Versions whose retention is given are given up, too, also where that frees no object: a row that
+    a vector in the log deletes stays readable below. So then there are none to give up either.
+    """
+    last = _last(t, head)
+    if last is None or last.pending is not None or not _is_settled(t, head):
+        return False
+    if not ages.asked:  # against idle-table-keeps-what-is-given-up
+        return True
+    # against idle-table-swept
+    return _is_of_vacuums(t, head.meta.horizon, _marks(t, head, head.meta, ages).horizon)
+
+
+def _is_settled(t: Table, head: Snapshot) -> bool:
+    """Return whether nothing was committed or uploaded since the last vacuum's record.
 
     Without this, every vacuum of an idle table would process the commits of the one before.
     """
     last, meta = _last(t, head), head.meta
-    if last is None or last.pending is not None or head.version != last.version + 1:
+    if last is None or head.version != last.version + 1:
         return False
     if (last.fence, last.horizon) != (meta.fence, meta.horizon):
         return False
     after = f"{keys.SEGMENTS_PREFIX}{meta.fence:012d}"
     return not list(t.store.list(keys.SEGMENTS_PREFIX, after=after, limit=1))
+
+
+def _is_of_vacuums(t: Table, low: int, high: int) -> bool:
+    """Return whether vacuums alone committed the versions above `low`, up to `high`.
+
+    Reads headers, the newest first, up to the first commit of another. Of more than `_OWN` versions
+    it reads none, and they count as those of others.
+    """
+    if high - low > _OWN:  # against headers-without-limit
+        return False
+    try:
+        versions = range(high, low, -1)
+        # against idle-table-vacuumed-for-ever
+        return all(garbage.is_of_vacuum(t.session.log.header(v).changes) for v in versions)
+    except VersionNotFound:  # a copy may lack it
+        return False
 
 
 def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: bool) -> _Sweep:
@@ -269,13 +308,20 @@ def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: boo
         # against branch-not-pinned-again
         actions = keeping.pins_again(t.store, branches, head.meta)
         marks = _marks(t, head, keeping.with_pins(head.meta, actions), ages)
+        if not full and _is_settled(t, head):  # against pin-keeps-vacuums-busy
+            marks = _settled_marks(t, head, marks)
         run = _Sweep(t, head, marks, Kept(t.session.log, branches, marks.horizon), progress)
         # The horizon never falls again, so the commits that justify raising it are checked first.
         try:
-            run.gather(None if full else _last(t, head))  # against horizon-before-its-log
+            last = None if full else _last(t, head)
+            run.gather(last, may_stay=not ages.asked)  # against horizon-before-its-log
         except VersionNotFound:
             t.verify()  # the table may be gone
             raise
+        # against given-retention-not-obeyed, horizon-for-nothing
+        if not ages.asked and not run.frees():
+            marks = replace(marks, horizon=head.meta.horizon)
+            run.stay(marks, Kept(t.session.log, branches, marks.horizon))
         if marks.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(marks.fence))
         if marks.horizon > head.meta.horizon:  # against no-horizon-committed
@@ -296,6 +342,17 @@ def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: boo
         "deleted, try again",
         table=t.uri,
     )
+
+
+def _settled_marks(t: Table, head: Snapshot, marks: Marks) -> Marks:
+    """Return the marks of a settled table: those that it has, unless there are versions to give up.
+
+    No object is of an epoch above the fence, so that a higher one would free nothing.
+    """
+    # against settled-table-keeps-its-garbage
+    own = _is_of_vacuums(t, head.meta.horizon, marks.horizon)
+    horizon = head.meta.horizon if own else marks.horizon
+    return replace(marks, fence=head.meta.fence, horizon=horizon)
 
 
 def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
@@ -339,6 +396,7 @@ class _Sweep:
         self._of_ids = set[str]()  # keys that are kept for the ids in them alone
         self._candidates = _Candidates()
         self._gone: dict[str, VacuumSums] = {"dropped": VacuumSums(), "unnamed": VacuumSums()}
+        self._unknown = False  # whether drops between the old and the new horizon were not read
         self._previous: Sweep | None = None  # the last vacuum's record
         self._last: Sweep | None = None  # None: there is no record, or it is lost
         self._all_dropped: dict[str, Dropped] = {}  # all dropped segments, also of other roots
@@ -348,10 +406,15 @@ class _Sweep:
         self._every: dict[bytes, int] | None = None  # the epochs of all live segments, by id
         self._of_vectors: tuple[int, Mapping[str, int]] = -1, {}  # of a version: see `_vectors`
 
-    def gather(self, last: Sweep | None) -> None:
+    def gather(self, last: Sweep | None, *, may_stay: bool = False) -> None:
         """Collect dropped segments: those that the last vacuum left, and those of later commits.
 
         If the horizon rises, the versions from the new horizon on are checked as well.
+
+        Args:
+            last: the record of the last vacuum; None if there is none, or it is not to be used.
+            may_stay: whether `frees` is asked next. Without a record it needs the drops from the
+                table's horizon on, which are read if they are of at most `_LINKED` versions.
 
         Raises:
             Corrupt: the commits that were read do not belong to one log.
@@ -360,14 +423,50 @@ class _Sweep:
         self._previous, self._last = last, None if left is None else last
         self._all_dropped = left or {}
         self._recorded = set(self._all_dropped)
-        horizon = self._marks.horizon
+        low, horizon = self._head.meta.horizon, self._marks.horizon
         # Before the drops are read: a backfill may close the gap at any time.
         self._absent = self._log.starts.absent_below(horizon)  # against absent-versions-forgotten
         start = horizon if self._last is None else self._last.version
+        if may_stay and horizon > low:
+            oldest = max(low, self._oldest_epoch())
+            if self._last is None and horizon - oldest <= _LINKED:
+                start = min(start, oldest)
+            missed = self._last is None and start > oldest  # against drops-that-were-not-read
+            # against gap-that-stays
+            self._unknown = missed or self._log.starts.absent_below(low) > 0
         linked = range(0)
-        if horizon > self._head.meta.horizon:  # against horizon-by-another-log
+        if horizon > low:  # against horizon-by-another-log
             linked = range(horizon, min(start + 1, horizon + _LINKED))
         self._collect(start, linked)
+
+    def frees(self) -> bool:
+        """Return whether a higher horizon frees or hides something, or it cannot be told.
+
+        After `gather`. Two headers and two LISTs, if retention and holds allow a higher horizon.
+        """
+        low, high = self._head.meta.horizon, self._marks.horizon
+        if high == low:
+            return False
+        if self._unknown:
+            return True
+        try:
+            rows = [self._log.header(version).totals.deleted or 0 for version in (low, high)]
+        except VersionNotFound:  # against branch-of-a-copy-not-vacuumed
+            return True
+        listed = (self._t.store.list(prefix, limit=1) for prefix in _PUBLISHED)
+        published = any(map(list, listed))
+        return garbage.is_worth_raising(
+            low, high, self._candidates.dropped.values(), rows[1] - rows[0], published=published
+        )
+
+    def stay(self, marks: Marks, kept: Kept) -> None:
+        """Judge by the horizon that the table has, since a higher one would free nothing.
+
+        Args:
+            marks: with that horizon.
+            kept: by that horizon.
+        """
+        self._marks, self._kept = marks, kept
 
     def move(self, marked: Snapshot, last: Sweep | None) -> None:
         """Judge by the snapshot that has the marks, and collect the drops up to it."""
@@ -509,14 +608,18 @@ class _Sweep:
             self._lost = not any(self._t.store.list(key, limit=1))
             return None  # against lost-record-taken-for-empty
 
+    def _oldest_epoch(self) -> int:
+        """Return the epoch below which no object is under the root: that of a branch's fork."""
+        forks = self._t.store.forks
+        return forks[0].version if forks else 0
+
     def _listed(self, start: int) -> Iterator[dict[str, int]]:
         """Yield key and size of segments and vectors from epoch `start` on, in parts.
 
         Keys that no writer of this table would create are never deleted (hazard V4).
         """
         part: dict[str, int] = {}
-        forks = self._t.store.forks  # a branch has no objects of older epochs
-        after = f"{keys.SEGMENTS_PREFIX}{max(start, forks[0].version if forks else 0):012d}"
+        after = f"{keys.SEGMENTS_PREFIX}{max(start, self._oldest_epoch()):012d}"
         for listed in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
             parsed = keys.parse_data_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:

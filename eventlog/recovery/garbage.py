@@ -16,7 +16,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.frames import frame_bytes
 from eventlog.model.actions import Drop
-from eventlog.model.records import Meta
+from eventlog.model.records import CommitChanges, Meta
 from eventlog.state.small.holds import Hold, holds
 
 _PENDING = pa.schema(
@@ -77,6 +77,36 @@ def marks(meta: Meta, *, aged: int, staged: int) -> Marks:
     blockers = tuple(hold for hold in holds(meta) if hold.version < aged)
     horizon = min([aged, *(hold.version for hold in blockers)])  # against marks-pass-holds
     return Marks(max(staged, meta.fence), max(horizon, meta.horizon), aged, blockers)
+
+
+def is_worth_raising(
+    low: int, high: int, dropped: Iterable[Dropped], deleted: int, *, published: bool
+) -> bool:
+    """Return whether a horizon that rises from `low` to `high` frees or hides something.
+
+    If not, it stays: the versions between show nothing that `high` does not need, and keeping them
+    readable stores no object more (FORMAT.md 10.1).
+
+    Args:
+        low: the horizon of the table.
+        high: the horizon that retention and holds would allow.
+        dropped: the objects that commits above `low` dropped, and that are still stored.
+        deleted: by how many the rows that vectors delete at `high` exceed those at `low`. Where no
+            commit between dropped a segment, that is what these commits deleted by vectors.
+        published: whether versions are published for other engines, which a vacuum cuts at the
+            horizon.
+    """
+    if published:  # against publication-below-kept-for-ever
+        return True
+    if deleted:  # against row-deleted-by-a-vector-readable-for-ever
+        return True
+    return any(low < d.version <= high for d in dropped)  # against dropped-below-kept-for-ever
+
+
+def is_of_vacuum(changes: CommitChanges) -> bool:
+    """Return whether a vacuum made a commit, alone, so that it changed no segment and no row."""
+    segments = changes.adds, changes.drops, changes.vectors or 0
+    return changes.operation == "vacuum" and changes.transactions == 1 and segments == (0, 0, 0)
 
 
 def verdict(

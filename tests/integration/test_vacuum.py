@@ -398,8 +398,9 @@ def test_times_are_not_negative():
         vacuum(create(), retention=timedelta(seconds=-1))
 
 
+@pytest.mark.parametrize("ages", [NOW, {}], ids=["given", "own"])
 @pytest.mark.parametrize("others", [1, 3])
-def test_vacuums_at_once_delete_nothing_that_is_needed(others):
+def test_vacuums_at_once_delete_nothing_that_is_needed(others, ages):
     table = replaced_twice()
     spy = Spy(table.store)
     mine = Table.open(spy.uri, store=spy, clock=table.clock)
@@ -413,7 +414,7 @@ def test_vacuums_at_once_delete_nothing_that_is_needed(others):
             append(other, events(1, first=100 + left[0]))
 
     spy.before_put = meanwhile
-    vacuum(mine, dry_run=False, **NOW)
+    vacuum(mine, dry_run=False, **ages)
     assert live_keys(table) <= objects(table.store)
     assert sorted(row_names(table)) == [*(f"row {100 + n}" for n in range(others)), "row 30"]
     check_sound(table.store)
@@ -459,12 +460,33 @@ def test_the_requests_of_a_vacuum_follow_the_news_and_not_the_table():
 def test_properties_say_how_long_things_are_kept():
     table = create(properties={"retention_hours": "2", "staging_hours": "1"})
     append(table, events(1))
-    later(table, 3)
     overwrite(table, events(1, first=1), **DAY)
+    later(table, 3)
+    overwrite(table, events(1, first=2), **DAY)
     later(table, 1)
-    assert vacuum(table).horizon == 1
-    assert vacuum(table).fence == 2
-    assert vacuum(table, retention=timedelta(0)).horizon == 2
+    assert vacuum(table).horizon == 2
+    assert vacuum(table).fence == 3
+    assert vacuum(table, retention=timedelta(0)).horizon == 3
+
+
+def test_a_horizon_that_would_free_nothing_stays():
+    table = create(properties={"retention_hours": "2", "staging_hours": "1"})
+    for n in range(3):
+        append(table, events(1, first=n))
+        later(table, 3)
+        report = vacuum(table, dry_run=False)  # the first one without a record, the others with it
+        assert (report.horizon, report.gone["dropped"].objects) == (0, 0)
+    assert scan(table, version=1).to_table().num_rows == 1
+    overwrite(table, events(1, first=9), **DAY)
+    dropped_by = table.refresh().version
+    later(table, 3)
+    report = vacuum(table, dry_run=False)
+    assert (report.horizon, report.gone["dropped"].objects) == (dropped_by, 3)
+    append(table, events(1, first=20, day=4))
+    later(table, 3)
+    assert vacuum(table, dry_run=False).horizon == dropped_by
+    append(table, events(1, first=21, day=4))
+    assert vacuum(table, dry_run=False, retention=timedelta(0)).horizon > dropped_by
 
 
 def test_the_program_shows_then_deletes(tmp_path):

@@ -155,8 +155,9 @@ def test_a_vacuum_stops_where_a_commit_of_another_log_stands(other, above):
 
 
 @pytest.mark.hazard("V2")
+@pytest.mark.parametrize("retention", [None, timedelta(days=7)], ids=["own", "given"])
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_the_time_of_a_commit_of_another_log_gives_up_no_version(dry_run):
+def test_the_time_of_a_commit_of_another_log_gives_up_no_version(dry_run, retention):
     """It is older than the one whose place it takes, so that the version below seems aged."""
     table = create(properties={"staging_hours": "0"})
     append(table, events(1))
@@ -169,9 +170,9 @@ def test_the_time_of_a_commit_of_another_log_gives_up_no_version(dry_run):
     own, key = table.store.get(keys.commit_key(2)), keys.commit_key(2)
     replace_object(table.store, key, parted.store.get(key))
     with pytest.raises(errors.Corrupt, match=r"version 3 .* version 2.* nothing more is deleted"):
-        vacuum(table, dry_run=dry_run)
+        vacuum(table, dry_run=dry_run, retention=retention)
     replace_object(table.store, key, own)
-    assert vacuum(table, dry_run=dry_run).horizon == 1
+    assert vacuum(table, dry_run=dry_run, retention=timedelta(days=7)).horizon == 1
     assert scan(reopen(table.store), version=1).to_table().num_rows == 1
 
 
@@ -199,7 +200,8 @@ def test_neighbouring_commits_of_another_log_raise_no_horizon(recorded):
     assert reopen(table.store).session.head().meta.horizon == 0
     for key, body in own.items():
         replace_object(table.store, key, body)
-    assert vacuum(reopen_at(table), dry_run=False).horizon == 1
+    raised = vacuum(reopen_at(table), dry_run=False, retention=timedelta(days=7))
+    assert raised.horizon == 1
     assert scan(reopen(table.store), version=1).to_table().num_rows == 1
 
 
