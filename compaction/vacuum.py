@@ -179,10 +179,7 @@ def vacuum(
     if not dry_run:
         check_branch_pinned(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head, ages):
-        idle = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
-        return _Sweep(t, head, idle, Kept(t.session.log, (), 0), lambda *_: None).report(
-            dry_run=False
-        )
+        return _idle(t, head)
     run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
     run.cut(delete=not dry_run)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
@@ -246,6 +243,14 @@ def _check_newest(t: Table, head: Snapshot) -> None:
             key=keys.keyframe_key(newest),
             version=newest,
         ) from None
+
+
+def _idle(t: Table, head: Snapshot) -> VacuumReport:
+    """Vacuum a table without news: a publisher that was behind the horizon may have gone on."""
+    marks = Marks(head.meta.fence, head.meta.horizon, head.meta.horizon)
+    run = _Sweep(t, head, marks, Kept(t.session.log, (), 0), lambda *_: None)
+    run.cut(delete=True)  # against idle-vacuum-that-cuts-nothing
+    return run.report(dry_run=False)
 
 
 def _nothing_new(t: Table, head: Snapshot, ages: _Ages) -> bool:

@@ -100,6 +100,21 @@ def test_a_publication_behind_the_horizon_goes_on_there(tmp_path, published):
     assert found == expected
 
 
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_a_vacuum_without_news_cuts_what_a_publisher_behind_the_horizon_left(name):
+    t = changed(MemoryStore(), deletes=1)
+    publish(t, name, version=1)
+    horizon = vacuumed(t)
+    vacuum(t, **NOW)
+    newest = t.refresh().version
+    publish(t, name)
+    report = vacuum(t, **NOW)
+    assert t.refresh().version == newest
+    if name == "iceberg":  # publishing to Delta goes on at the horizon by itself
+        assert report.gone["published"].objects > 0
+    assert check_publication(t, name)[0] >= horizon
+
+
 def test_a_kept_version_may_name_vectors_that_are_vacuumed():
     t = changed(MemoryStore())
     publish(t, "delta")

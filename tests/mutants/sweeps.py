@@ -310,4 +310,11 @@ SWEEPS = (
         "test_v2_a_pin_that_comes_between_the_look_and_the_marks_is_seen",
         "test_v2_a_pin_that_comes_between_keeps_its_objects",
     ),
+    mutant(
+        "idle-vacuum-that-cuts-nothing",
+        "V4",
+        "a vacuum without news takes back what is published below the horizon",
+        skip,
+        "test_a_vacuum_without_news_cuts_what_a_publisher_behind_the_horizon_left",
+    ),
 )
