@@ -38,10 +38,12 @@ class HistoryEntry(Described):
         writer: the writer of that transaction.
         adds: number of segments added.
         drops: number of segments dropped.
-        rows: net change in rows.
+        rows: net change in rows, without deleted ones.
         bytes: net change in segment bytes.
         transactions: number of transactions that took effect.
-        deletes: number of segments of which rows were deleted.
+        deletes: number of segments that stay live, and of which rows were deleted. Where a merge, a
+            restore or a compaction adds a segment of which rows are deleted, `adds` counts it, and
+            not `deletes`.
     """
 
     version: int

@@ -102,7 +102,7 @@ class Totals(Struct, frozen=True, forbid_unknown_fields=True):
 class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
     """The changes of a commit, for histories. `rows` and `bytes` are net and may be negative.
 
-    `vectors` is the number of segments that got one; absent if there are none.
+    `vectors` is the number of segments that got one by `DeleteRows`; absent if there are none.
     """
 
     operation: str

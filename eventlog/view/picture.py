@@ -52,7 +52,8 @@ class Block:
         entry: the entry of the segment, as it was added.
         made: the number of the transaction that added it; `BEFORE`: it was there already.
         ended: the number of the transaction that dropped it; None: it is live.
-        masks: the versions that deleted rows of it, each with the number of all its deleted rows.
+        masks: the versions that deleted rows of it, each with the number of all its deleted rows;
+            first the one that added it, if rows of it were deleted already.
     """
 
     entry: Segment
@@ -198,9 +199,7 @@ class PictureBuilder:
             segments: its live segments.
         """
         for entry in sorted(segments, key=lambda s: (s.version, s.partition)):
-            self._add(Block(entry, BEFORE))
-            if gone := deleted_rows(entry.vector):
-                self._blocks[-1].masks.append((self._first, gone))
+            self._add(entry, BEFORE, self._first)
         self._note(self._first, time_ms, meta)
 
     def add(self, commit: Commit, effect: Effect) -> None:
@@ -218,11 +217,11 @@ class PictureBuilder:
             for action in transaction.actions:
                 if isinstance(action, Drop):
                     self._live.pop(action.id).ended = number
-                elif isinstance(action, Add):
-                    self._add(Block(next(entries), number))
+            for action in transaction.actions:  # later: it may add what it drops (FORMAT.md R20.6)
+                if isinstance(action, Add):
+                    self._add(next(entries), number, version)
         for _, entry in effect.deletes:
-            if entry.id in self._live:
-                self._live[entry.id].masks.append((version, deleted_rows(entry.vector)))
+            self._live[entry.id].masks.append((version, deleted_rows(entry.vector)))
         self._note(version, commit.header.time, effect.meta)
 
     def picture(self) -> Picture:
@@ -239,9 +238,12 @@ class PictureBuilder:
             self._meta,
         )
 
-    def _add(self, block: Block) -> None:
+    def _add(self, entry: Segment, made: int, version: int) -> None:
+        block = Block(entry, made)
+        if gone := deleted_rows(entry.vector):
+            block.masks.append((version, gone))  # against added-with-deleted-rows-that-show
         self._blocks.append(block)
-        self._live[block.entry.id] = block
+        self._live[entry.id] = block
 
     def _note(self, version: int, time_ms: int, meta: Meta) -> None:
         """Take the small state of a version."""

@@ -51,7 +51,8 @@ class Inspector:
 
         Columns: `version`, `time`, `operation` and `writer` of its first transaction that took
         effect, `adds` and `drops` (numbers of segments), `rows` and `bytes` (net), `transactions`,
-        `deletes` (the number of segments of which rows were deleted).
+        `deletes` (the number of segments that stay live, and of which rows were deleted; one that a
+        merge, a restore or a compaction adds is not among them, but among the `adds`).
 
         Args:
             start: the version to start at; the newest if None.

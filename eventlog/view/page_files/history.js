@@ -118,7 +118,7 @@ function totalsOf(h) {
     change(h.added[i], i, 1);
     if (h.made[i] >= 0) {
       total.adds[h.added[i] - h.first]++;
-      total.rowsAdded[h.added[i] - h.first] += h.b.rows[i];
+      total.rowsAdded[h.added[i] - h.first] += h.b.rows[i] - maskedRows(h, i, h.added[i]);
     }
     if (h.gone[i] !== NEVER) {
       change(h.gone[i], i, -1);

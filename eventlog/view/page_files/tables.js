@@ -38,7 +38,7 @@ function segmentsTable(h, version, found) {
       if (state === 4 || (found && !found[i])) continue;
       if (++count > MOST_ROWS) continue;
       const writer = h.made[i] < 0 ? "" : textOf(h.t.writer, h.made[i]);
-      rows.push([h.chunks[chunk], STATES[state], number(h.b.rows[i]), bytesText(h.b.bytes[i]),
+      rows.push([h.chunks[chunk], STATES[state], number(h.b.rows[i] - maskedRows(h, i, version)), bytesText(h.b.bytes[i]),
         String(h.added[i]), h.gone[i] <= version ? String(h.gone[i]) : "", writer,
         ...(h.keyed ? [sliceText(h, i, version)] : []), idOf(h, i)]);
     }

@@ -67,6 +67,17 @@ def test_history_is_that_of_the_table(table):
     assert part.column("version").to_pylist() == [2, 1]
 
 
+def test_a_segment_that_a_merge_adds_without_its_deleted_rows_is_an_add():
+    made = builders.create(MemoryStore())
+    append(made, builders.events(20))
+    made.branch("work").delete(where="value < 2.5")
+    made.merge("work")
+    made.delete(where="value < 5")
+    deleted, merged = made.inspect.history(limit=2).to_pylist()
+    assert [merged[name] for name in ("adds", "drops", "deletes", "rows")] == [1, 1, 0, -5]
+    assert [deleted[name] for name in ("adds", "drops", "deletes", "rows")] == [0, 0, 1, -5]
+
+
 def test_segments_and_chunks_are_those_of_a_version(table):
     live = table.snapshot().segments()
     rows = table.inspect.segments().to_pylist()

@@ -12,8 +12,8 @@ from support.keyed_tables import merged
 from eventlog import Table
 from eventlog.cli.program import build
 from eventlog.errors import InvalidInput
-from eventlog.model.actions import Horizon, Replace
-from eventlog.state.delta import drop_of
+from eventlog.model.actions import Horizon, Replace, Restore
+from eventlog.state.delta import add_of, drop_of
 from eventlog.view import history_picture, page_of
 
 HOSTILE = "</script><script>alert(1)</script>{{script}}\u202e&lt;"
@@ -68,6 +68,32 @@ def test_a_range_has_the_same_blocks_as_the_whole(table):
     assert (part.first, part.last) == (3, whole.last - 1)
     for version in range(3, whole.last):
         assert live(part, version) == live(whole, version)
+
+
+def test_a_segment_that_is_added_with_deleted_rows_is_masked():
+    t = create()
+    t.append(events(20))
+    t.branch("work").delete(where="value < 2.5")
+    t.merge("work")
+    picture = history_picture(t)
+    assert data(page_of(picture))["blocks"]["masks"] == [[1, picture.last, 5]]
+    (segment,) = t.snapshot().segments()
+    assert live(picture, picture.last) == {segment.id: t.count()} == {segment.id: 15}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["drop first", "add first"])
+def test_a_segment_that_gets_another_vector_has_a_second_block(order):
+    t = create()
+    t.append(events(20))
+    (before,) = t.snapshot().segments()
+    t.delete(where="value < 2.5")
+    (masked,) = t.snapshot().segments()
+    exchange = [drop_of(masked), add_of(before)][::order]
+    commit(t, Restore(1), *exchange, operation="restore")
+    commit(t, Restore(2), drop_of(t.snapshot().segments()[0]), add_of(masked), operation="restore")
+    picture = history_picture(t)
+    assert [live(picture, version)[before.id] for version in range(1, 5)] == [20, 15, 20, 15]
+    assert [block.ended for block in picture.blocks] == [3, 4, None]
 
 
 def test_a_rewrite_ends_its_sources_and_makes_its_result_in_one_transaction(table):
