@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from eventlog.arguments import index, shown
 from eventlog.errors import InvalidInput
-from eventlog.model.chunks import MAX_MS, MIN_MS
+from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.query.sql.literals import parse_moment
 
 Moment: TypeAlias = "datetime | date | str | int"
@@ -30,6 +30,7 @@ _FORMS = (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d", re.ASCII)  # as the name of a time chunk
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NS_PER_MS = 1_000_000
 
 
@@ -59,6 +60,19 @@ def to_ms(when: Moment, *, whole: bool = False) -> int:
         raise InvalidInput(f"{shown(when)} is outside the years 0001 to 9999")
     if whole and rest:
         raise InvalidInput(f"{shown(when)} is between two milliseconds: round it to one")
+    return time_ms
+
+
+def to_last_ms(when: Moment) -> int:
+    """Return the last ms of a moment that ends a range and belongs to it: a date is the whole day.
+
+    Raises:
+        InvalidInput: see `to_ms`.
+    """
+    time_ms = to_ms(when)
+    day = isinstance(when, date) and not isinstance(when, datetime)
+    if day or (isinstance(when, str) and _DAY.fullmatch(when)):
+        return min(time_ms + DAY_MS - 1, MAX_MS)
     return time_ms
 
 

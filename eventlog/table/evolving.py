@@ -23,6 +23,7 @@ from eventlog.model.columns.named_checks import checks_of, with_checks
 from eventlog.model.columns.uniting import united_schema
 from eventlog.model.entries import Schema
 from eventlog.model.schema import stored_time_column, to_arrow
+from eventlog.model.schema_text import given_schema
 from eventlog.query.row_checks import RowChecks
 from eventlog.session.session import Session
 
@@ -31,7 +32,7 @@ _TRIES = 20
 
 def add_columns(
     session: Session,
-    fields: pa.Schema | Iterable[pa.Field],
+    fields: pa.Schema | str | Mapping[str, str | pa.DataType] | Iterable[pa.Field],
     defaults: Mapping[str, Any] | None,
     within: Path,
 ) -> int:
@@ -184,14 +185,16 @@ def _check_kept(head: Snapshot, new: Schema) -> None:
 
 
 def _fields(given: Any) -> list[pa.Field]:
-    """Return Arrow fields, of a schema or a list of fields or of (name, type) pairs."""
+    """Return Arrow fields, of what makes a schema or of a list of fields or (name, type) pairs."""
+    if isinstance(given, pa.Schema | str | Mapping):
+        return [*given_schema(given)]
     try:
-        fields = given if isinstance(given, pa.Schema) else pa.schema(_listed(given, "fields"))
+        return [*pa.schema(_listed(given, "fields"))]
     except (pa.ArrowException, TypeError, ValueError, AttributeError):
         raise InvalidInput(
-            f"fields must be a pyarrow.Schema or a list of pyarrow fields, not {shown(given)}"
+            "fields must be columns as text (n bigint, m text), types by name, a pyarrow.Schema or "
+            f"a list of pyarrow fields, not {shown(given)}"
         ) from None
-    return [*fields]
 
 
 def _texts(names: Iterable[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Restore: the transaction that makes the segments of an earlier version live again. Also drops.
 
+`added_by` finds the segments of one load, which is undone by dropping them.
+
 `planned` returns the plan of a restore, and `RestorePlan.commit` commits it. Nothing is copied:
 segments above the horizon cannot have been vacuumed, so they are added again under their own ids
 (FORMAT.md R12.3).
@@ -19,14 +21,16 @@ from eventlog.errors import CommitConflict, InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.diff import diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Action, Add, AppReset, Drop, Restore, SameSegments
+from eventlog.model.actions import Action, Add, AppReset, DeleteRows, Drop, Restore, SameSegments
 from eventlog.model.columns.named_checks import newest_check, untested
 from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Commit, Transaction
 from eventlog.model.stats import live_stats
+from eventlog.quantities import count_text
 from eventlog.segments.checked_rows import stored_rows_tested
 from eventlog.session.session import Session
 from eventlog.state.delta import add_of, drop_of
-from eventlog.state.fold import segment_of
+from eventlog.state.fold import Effect, segment_of
 from eventlog.state.small.holds import check_kept
 from eventlog.store.branching.roots import held_from
 
@@ -253,6 +257,77 @@ def planned(
     actions = restoration(head, target, session.uri, oldest, forget_units=forget_units)
     check_restored(session, head, target, actions)
     return RestorePlan(head, target, actions, undone(head, target), session)
+
+
+def added_by(session: Session, head: Snapshot, version: int) -> list[Segment]:
+    """Return the live segments that a version added.
+
+    Raises: see `Table.added_by`.
+    """
+    commit, _ = session.log.read_below(version)
+    effect = session.log.effect(commit)
+    live = {segment.id: segment for segment in head.segments()}
+    found = [live[segment.id] for segment in effect.adds if segment.id in live]
+    if keyed_of(head.layout) is not None:  # against load-of-keyed-rows-dropped
+        problem: str | None = (
+            "in a keyed table rows of later versions are merged with those of this one: delete its "
+            f"keys, or restore version {version - 1} and upsert the later rows again"
+        )
+    else:
+        problem = _inseparable(commit, effect, found)
+    if problem is not None:
+        raise InvalidInput(problem, table=session.uri, version=version)
+    return found
+
+
+def _inseparable(commit: Commit, effect: Effect, found: Sequence[Segment]) -> str | None:
+    """Return why the rows that a commit added cannot be dropped alone; None if they can.
+
+    Args:
+        commit: the commit.
+        effect: its effect.
+        found: those of the segments that it added which are live.
+    """
+    version, count = commit.header.version, len(effect.adds)
+    instead = f"restore version {version - 1} and load again what came later"
+    changing = [
+        t for t in effect.taken if any(isinstance(a, Add | Drop | DeleteRows) for a in t.actions)
+    ]
+    if not count:
+        return f"version {version} added no segment: `eventlog log` shows what each version added"
+    if len(changing) > 1:  # against load-dropped-with-its-neighbours
+        listed = "; ".join(map(_load_text, changing[:_SHOWN]))
+        return (
+            f"{len(changing):,} writers shared the commit of version {version}: drop the segments "
+            f"of the wrong load by their ids. {listed}"
+        )
+    if effect.drops or effect.deletes:  # against replaced-rows-lost-with-their-successors
+        return (
+            f"version {version} ({changing[0].operation}) also took rows away, and to drop the new "
+            f"ones would not bring these back: {instead}"
+        )
+    if len(found) < count:  # against rewritten-rows-taken-for-dropped
+        left = f"; those that are: {_ids_text(found)}" if found else ""
+        return (
+            f"version {version} added {count_text(count, 'segment')}, and {count - len(found):,} "
+            "of them are not live any more: a compaction rewrote their rows, or all of these were "
+            "deleted. Delete the rows by their values (`eventlog blame` with --where shows which "
+            f"version wrote a row); or {instead}. If no compaction did, drop by their ids the "
+            f"segments that are live{left}"
+        )
+    return None
+
+
+def _load_text(load: Transaction) -> str:
+    app = "" if load.app is None else f" as {load.app.id!r} {load.app.seq}"
+    added = [action for action in load.actions if isinstance(action, Add)]
+    return f"{load.operation} by {load.writer}{app}: {_ids_text(added)}"
+
+
+def _ids_text(named: Sequence[Add | Segment]) -> str:
+    more = len(named) - _SHOWN
+    shown = " ".join(each.id for each in named[:_SHOWN])
+    return (shown or "none") + (f" and {more:,} more" if more > 0 else "")
 
 
 def commit_drops(session: Session, drops: Sequence[Drop], reason: str) -> int:

@@ -33,7 +33,7 @@ from eventlog.model.chunks import parse_chunk
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.entries import ClaimKind, Segment
 from eventlog.model.records import App, Claim, Token, Transaction
-from eventlog.query.moments import Moment, to_ms
+from eventlog.query.moments import Moment, to_last_ms, to_ms
 from eventlog.query.predicate import Where
 from eventlog.segments.fragments import DEFAULT_BATCH_ROWS
 from eventlog.session.session import Session
@@ -508,7 +508,7 @@ class Table(Described):
             chunk: only those that added, dropped or deleted rows of this time chunk, or of one that
                 overlaps it.
             since: only those committed at this time or later.
-            until: only those committed at this time or before.
+            until: only those committed at this time or before; of a date, until its end (UTC).
 
         Raises:
             InvalidInput: an argument is wrong.
@@ -525,7 +525,7 @@ class Table(Described):
             None if chunk is None else parse_chunk(text(chunk, "chunk")),
             None if since is None else to_ms(since),
         )
-        until_ms = None if until is None else to_ms(until)
+        until_ms = None if until is None else to_last_ms(until)
         top = self.refresh().version if first is None else first
         head = self.session.head()
         if until_ms is not None:
@@ -714,8 +714,28 @@ class Table(Described):
         """
         return restoration.undone(self.refresh(), self.snapshot(version))
 
+    def added_by(self, version: VersionOrName) -> list[Segment]:
+        """Return the live segments that a version added: what `drop_segments` takes to undo a load.
+
+        `t.drop_segments(t.added_by(7), reason="the wrong file")` undoes the append of version 7,
+        and leaves all other versions' rows. Rows that were deleted since are not live. New forms of
+        rows that were updated since lie in segments of the versions that updated them.
+
+        Args:
+            version: the version, or the name of one.
+
+        Raises:
+            InvalidInput: it added no segment, or also took rows away; several writers shared its
+                commit, in which case the message has the ids of each one's segments; some of its
+                segments are not live any more, as after a compaction; or the table is keyed.
+            VersionNotFound: there is no such version.
+        """
+        head = self.refresh()
+        wanted = whole(version_number(self.session, version), "version", high=keys.MAX_VERSION)
+        return restoration.added_by(self.session, head, wanted)
+
     def drop_segments(self, segments: Iterable[Segment], *, reason: str) -> int:
-        """Drop segments whose rows are lost, and return the committed version.
+        """Drop segments whose rows are lost, or wrong, and return the committed version.
 
         Their rows disappear from this version on, whatever else is committed in the meantime, so
         that the table reads again. Nothing is deleted, and nothing is looked for: a segment that is
@@ -972,7 +992,7 @@ class Table(Described):
 
     def add_columns(
         self,
-        fields: pa.Schema | Iterable[pa.Field],
+        fields: pa.Schema | str | Mapping[str, str | pa.DataType] | Iterable[pa.Field],
         defaults: Mapping[str, Any] | None = None,
         *,
         within: str | Sequence[str] = (),
@@ -980,8 +1000,10 @@ class Table(Described):
         """Add columns to the table, and return the committed version.
 
         Args:
-            fields: the new columns, which must be nullable, and come after the others. A column
-                that the table has already, of the same type and default, is left as it is.
+            fields: the new columns: a pyarrow schema, text such as `wind smallint, gust double`, a
+                dict of types by name, or a list of fields. They must be nullable, and come after
+                the others. A column that the table has already, of the same type and default, is
+                left as it is.
             defaults: by name of a new column, the value of rows that exist and of rows to come that
                 lack the column; or a mapping with `initial` for the former and `write` for the
                 latter. Null without.

@@ -68,10 +68,12 @@ LOOKED_FOR = {
     "streaming": "guides/streaming",
     "time travel": "guides/python",
     "trino": "guides/engine-matrix",
+    "undo a load": "guides/operations",
     "update rows": "guides/changing-rows",
     "upsert": "guides/keyed",
     "vacuum": "guides/operations",
     "which version": "guides/history",
+    "wrong file appended": "guides/operations",
 }
 BUILT = (pytest.mark.docs, pytest.mark.skipif(_absent, reason=make_site.MISSING))
 

@@ -58,12 +58,15 @@ _KEPT = (
     "so it is not clear whether the row keeps its value. Give every object the field; or give "
     "Parquet, CSV or Arrow files without that column, and the rows keep its values"
 )
+_NAMED = "by which the row would be found"
+_ALONE = "Where rows are deleted or ignored, give the columns of --on alone"
 _SHARE = 16  # of the memory for rows, what is decoded at once: a writer holds others beside it
 
 Advance = Callable[[int], None]
 # What becomes of a column or a field that a file lacks, or an object of JSON: it is null; it is
-# refused; or it is refused unless all files lack it.
-Lacking = Literal["null", "refused", "alike"]
+# refused; or it is refused unless all files lack it; or, for rows that only name others, it is
+# refused, and so is every further column.
+Lacking = Literal["null", "refused", "alike", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,8 @@ def open_rows(
             values of columns and fields that a file, or an object of JSON, lacks.
         lacking: in tables without a key: what becomes of a column, or a field of its structs, that
             a file or an object of JSON lacks. With `alike` files may lack columns and fields, but
-            all the same ones, and objects none.
+            all the same ones, and objects none. With `alone` they have all of `wanted`, which is
+            a part of the table's columns, and no others.
         memory_bytes: bound on the memory for rows, those that wait to be written included.
 
     Raises:
@@ -234,7 +238,7 @@ def _several(sources: Sequence[InputFile], table: _Target) -> FileRows:
     for source in sources:
         part = _open(source, table)
         part.close()
-        if table.lacking == "alike" and schemas:
+        if table.lacking in ("alike", "alone") and schemas:
             _check_alike(source, part.schema, sources[0], schemas[0], table)
         schemas.append(part.schema)
         total = -1 if part.rows is None or total < 0 else total + part.rows
@@ -290,8 +294,7 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
         )
     try:
         names = part.schema.names
-        if table.lacking == "alike":
-            _check_insertable(names, table)
+        _check_matching(names, table)
         check_columns(part.schema, table.wanted, table.time_column)
         lacking = table.missing(part.schema)
         if lacking and table.rule is None:
@@ -307,9 +310,12 @@ def _open(source: InputFile, table: _Target) -> OpenInput:
     return part
 
 
-def _check_insertable(names: Sequence[str], table: _Target) -> None:
-    """Check that rows which are merged have the columns that a new row needs."""
-    for field in table.wanted:
+def _check_matching(names: Sequence[str], table: _Target) -> None:
+    """Check that rows of a merge have the columns that a new row needs, or only those to match."""
+    wanted = table.wanted.names
+    if table.lacking == "alone" and set(names) != set(wanted):
+        raise InvalidInput(f"it has the columns {', '.join(names)}. {_ALONE}, {', '.join(wanted)}")
+    for field in table.wanted if table.lacking == "alike" else ():
         needed = not field.nullable or field.name == table.time_column
         if needed and field.name not in names:
             raise InvalidInput(
@@ -334,8 +340,9 @@ def _open_json(source: InputFile, table: _Target) -> OpenInput:
         return json_rows.open_json(source, table.wanted, table.time_column)
     else:
         whole = left_out(known, table.wanted)
-        why = _REPLACED if table.lacking == "refused" else _KEPT
-    needed = json_rows.Needed(frozenset(name for name, *_ in whole), why)
+        why = {"refused": _REPLACED, "alone": _NAMED}.get(table.lacking, _KEPT)
+    others = _ALONE if table.lacking == "alone" else json_rows.EXTEND
+    needed = json_rows.Needed(frozenset(name for name, *_ in whole), why, others)
     return json_rows.open_json(source, table.wanted, table.time_column, needed)
 
 

@@ -34,16 +34,21 @@ _SHOWN = 80
 _NEEDS_TEXT = re.compile(r"\bdecimal|\bfloat\b")
 
 
+EXTEND = "Drop them, or extend the table first: Table.add_columns"
+
+
 class Needed(NamedTuple):
     """What an object must have, perhaps as null, unless it is a delete.
 
     Attributes:
         columns: the fields of the object. Structs in it must have all of theirs.
         why: the reason, and what to do, as the end of a message.
+        others: what to do about fields that are no columns of `wanted`.
     """
 
     columns: frozenset[str]
     why: str
+    others: str = EXTEND
 
 
 def open_json(
@@ -116,10 +121,11 @@ class _Lines:
         for number, row in zip(numbers, rows, strict=True):
             if not row.keys() <= self._names:
                 unknown = ", ".join(repr(name) for name in row if name not in self._names)
+                others = EXTEND if self._needed is None else self._needed.others
+                has = "the table has" if others == EXTEND else "wanted are"
                 raise ValueError(
-                    f"line {number}: unknown columns {unknown[:_SHOWN]}; the table has "
-                    f"{', '.join(self._schema.names)}. Drop them, or extend the table first: "
-                    "Table.add_columns"
+                    f"line {number}: unknown columns {unknown[:_SHOWN]}; {has} "
+                    f"{', '.join(self._schema.names)}. {others}"
                 )
             if self._needed is not None and row.get(OP) != DELETE:
                 self._check_whole(row, number, self._needed)

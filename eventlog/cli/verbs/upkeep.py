@@ -25,6 +25,7 @@ from eventlog.quantities import count_text, size_text
 from eventlog.recovery.fallback import is_whole
 from eventlog.session.tags import VersionOrName
 from eventlog.state.small import timing
+from eventlog.store.parallel import each
 from eventlog.store.port import store_time_ms
 from eventlog.table.leases import SILENT_S
 from eventlog.table.restoration import units_text
@@ -151,7 +152,9 @@ def claims(place: Place, *, broken: str | None, silent: float) -> None:
 def restore(place: Place, *, version: VersionOrName, dry_run: bool, forget_units: bool) -> None:
     """Make the segments of VERSION live again; nothing is copied.
 
-    Schema and properties stay as they are. Rows committed in the meantime are a conflict.
+    All rows of later versions go, right ones too; those versions stay readable. To undo one load
+    alone: eventlog drop --version. Schema and properties stay as they are. A commit that changes
+    rows while this command runs is a conflict, and nothing is restored.
     """
     table = place.open()
     plan = table.restore(version, forget_units=forget_units, dry_run=True)
@@ -201,21 +204,35 @@ def restore(place: Place, *, version: VersionOrName, dry_run: bool, forget_units
 
 @click.command()
 @common
-@click.argument("names", metavar="SEGMENT...", nargs=-1, required=True)
+@click.argument("names", metavar="[SEGMENT]...", nargs=-1)
+@click.option(
+    "--version", type=VersionType(), help="Drop all segments that this version added: one load."
+)
 @click.option("--reason", help="The reason, for the history. Required with --run.")
 @only_with_run
 @listing
-def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -> None:
-    """Drop segments that are lost, so that the rest can be read.
+def drop(
+    place: Place,
+    *,
+    names: Sequence[str],
+    version: VersionOrName | None,
+    reason: str | None,
+    run: bool,
+) -> None:
+    """Drop segments: those of a wrong load, or lost ones, so that the rest can be read.
 
-    SEGMENT is a key as fsck names it, or an id. The rows disappear from the new version on. Older
-    versions still need the segments. Try the other steps of docs/guides/data-loss.md first.
+    --version undoes one load and keeps what came later. SEGMENT is a key as fsck names it, or an
+    id. The rows disappear from the new version on. Older versions still need the segments. If some
+    are lost, try the other steps of docs/guides/data-loss.md first.
     """
+    if bool(names) == (version is not None):
+        raise InvalidInput("give either SEGMENTs or --version: of a wrong load, or of lost rows")
     if run and reason is None:
         raise InvalidInput("--run needs --reason, which the history shows")
     table = place.open()
-    segments = _live(table.snapshot(), names)
-    shown = [(keys.key_of(s), s, is_whole(table.store, s)) for s in segments]
+    segments = _live(table.snapshot(), names) if version is None else table.added_by(version)
+    wholes = each(lambda segment: is_whole(table.store, segment), segments)
+    shown = [(keys.key_of(s), s, whole) for s, whole in zip(segments, wholes, strict=True)]
     committed = table.drop_segments(segments, reason=reason or "") if run else None
     if place.as_json:
         terminal.json_document(
@@ -236,24 +253,7 @@ def drop(place: Place, *, names: Sequence[str], reason: str | None, run: bool) -
             }
         )
         return
-    terminal.table(
-        ("key", "rows", "bytes", "object"),
-        (
-            (
-                key,
-                terminal.with_thousands(s.live_rows),
-                size_text(s.bytes),
-                "intact" if intact else "lost",
-            )
-            for key, s, intact in shown
-        ),
-        right=("rows", "bytes"),
-    )
-    terminal.note(
-        "nothing was changed: --run drops these segments and their rows"
-        if committed is None
-        else f"version {committed}: dropped"
-    )
+    _say_drops(shown, committed)
 
 
 @click.command()
@@ -330,6 +330,36 @@ def _live(snapshot: Snapshot, names: Sequence[str]) -> list[Segment]:
                 "lists the missing ones, `eventlog ls` all of them"
             )
     return [live[segment_id] for segment_id in dict.fromkeys(wanted.values())]
+
+
+def _say_drops(shown: Sequence[tuple[str, Segment, bool]], committed: int | None) -> None:
+    """Show the segments that are dropped, or would be, with their rows."""
+    terminal.table(
+        ("key", "rows", "bytes", "object"),
+        (
+            (
+                key,
+                terminal.with_thousands(s.live_rows),
+                size_text(s.bytes),
+                "intact" if intact else "lost",
+            )
+            for key, s, intact in shown
+        ),
+        right=("rows", "bytes"),
+    )
+    rows = sum(s.live_rows for _, s, _ in shown)
+    changed = sum(s.rows for _, s, _ in shown) - rows
+    what = f"{count_text(len(shown), 'segment')} with {count_text(rows, 'row')}"
+    terminal.note(
+        f"nothing was changed: --run drops {what}"
+        if committed is None
+        else f"version {committed}: dropped {what}"
+    )
+    if changed:
+        terminal.note(
+            f"{count_text(changed, 'row')} more deleted or updated before: new forms of updated "
+            "rows are in segments of the updates, and stay"
+        )
 
 
 def _pin_json(name: str, held: Pin) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from support.builders import SCHEMA, create, events
 
 from eventlog import Table
 from eventlog.cli.program import build
+from eventlog.publishing import publish, unpublish
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
 from eventlog.writers import append
@@ -22,6 +23,17 @@ def table(tmp_path):
     made = create(LocalStore(tmp_path / "t"))
     append(made, events(2))
     return made
+
+
+def test_a_rename_says_what_it_means_for_a_publication_as_delta(table):
+    told = "is refused until no older segment is live"
+    publish(table, "delta")
+    assert told not in run("columns", table.uri, "add", "more:int8").stderr
+    assert told not in run("columns", table.uri, "rename", "value", "value").stderr
+    for words in (["rename", "name", "title"], ["add", "n:int8", "--default", "n=1", "--json"]):
+        assert told in run("columns", table.uri, *words).stderr, words
+    unpublish(table, "delta", dry_run=False)
+    assert told not in run("columns", table.uri, "rename", "title", "name").stderr
 
 
 def test_columns_are_listed_and_changed(table):

@@ -100,3 +100,15 @@ def test_follow_begins_at_the_newest_version(table):
         answer = run(table.uri, "--follow", option, 1 if option == "--start" else "2013-01-07")
         assert answer.exit_code == 2
         assert "--follow begins at the newest version" in answer.stderr
+
+
+def test_a_list_of_nothing_says_for_what(table):
+    append(table, builders.events(1, first=5), app_id="nightly", app_seq=1)
+    for words in ([], ["--json"]):
+        answer = run(table.uri, "--app", "nigthly", "--since", "2013-01-07", *words)
+        assert answer.exit_code == 0
+        assert "no version is listed for --app nigthly --since 2013-01-07" in answer.stderr
+        assert "of these: nightly" in answer.stderr
+    assert "of these" not in run(table.uri, "--operation", "merge").stderr
+    assert run(table.uri, "--app", "nightly").stderr == ""
+    assert run(table.uri, "-n", 0, "--app", "nightly").stderr == ""

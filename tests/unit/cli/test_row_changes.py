@@ -277,6 +277,19 @@ def test_merge_rows_deletes(table, file_of, tmp_path):
     assert prices(table) == {2: 20, 3: 30}
 
 
+@pytest.mark.parametrize("name", ["wrong.csv", "wrong.json"])
+def test_files_that_name_the_rows_to_delete_have_the_columns_to_match_alone(table, tmp_path, name):
+    file = tmp_path / name
+    text = {"csv": "id,_change,_version\n1,insert,4\n", "json": '{"id": 1, "_change": "insert"}\n'}
+    file.write_text(text[name.partition(".")[2]])
+    only = ("--on", "id", "--when-not-matched", "ignore", "--when-matched", "delete")
+    result = run("merge-rows", table.uri, file, *only)
+    assert result.exit_code == 2
+    assert "give the columns of --on alone" in result.stderr
+    assert "add them to the table" not in result.stderr
+    assert "the table has" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

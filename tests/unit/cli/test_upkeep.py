@@ -199,12 +199,26 @@ def test_drop_shows_and_with_run_drops(table):
     assert "no copy left" in done("show", table.uri, 3).stdout
 
 
+def test_drop_undoes_a_load_by_its_version(table):
+    append(table, builders.events(4, day=9, first=10, days=2))
+    append(table, builders.events(1, day=12))
+    table.delete(where="name = 'row 10'")
+    shown = done("drop", table.uri, "--version", 3).stderr
+    assert "--run drops 2 segments with 3 rows\n" in shown
+    assert "1 row more deleted or updated before" in shown
+    answer = done("drop", table.uri, "--version", 3, "--run", "--reason", "wrong file")
+    assert "version 6: dropped 2 segments with 3 rows\n" in answer.stderr
+    assert {s.version for s in table.refresh().segments()} == {1, 2, 4}
+
+
 def test_drop_refuses_what_is_not_live_and_a_run_without_a_reason(table):
     segment = table.snapshot().segments()[0].id
     for asked, message in (
         ([segment, "--run"], "--reason"),
         ([segment, "0" * 32, "--run", "--reason", "x"], "not a live segment of version 2"),
-        ([], "SEGMENT"),
+        ([], "give either SEGMENTs or --version"),
+        ([segment, "--version", 1], "give either SEGMENTs or --version"),
+        (["--version", 0], "added no segment"),
     ):
         answer = run("drop", table.uri, *asked)
         assert answer.exit_code == 2, answer.output

@@ -69,6 +69,16 @@ def test_versions_are_chosen_by_time(table):
     assert versions(table, since=times[5] + timedelta(hours=1)) == []
 
 
+def test_a_date_as_the_end_is_the_whole_day(table):
+    day = next(table.history()).time.date()
+    assert versions(table, since=day, until=day) == versions(table)
+    assert versions(table, until=str(day)) == versions(table)
+    assert versions(table, until=f"{day}T00:00") == []
+    assert versions(table, until=day - timedelta(days=1)) == []
+    with pytest.raises(InvalidInput):
+        versions(table, until=True)
+
+
 def test_wrong_filters_are_refused(table):
     for wrong in ({"chunk": "yesterday"}, {"since": "2013"}, {"until": 7}):
         with pytest.raises(InvalidInput):

@@ -286,6 +286,25 @@ def test_a_column_that_is_added_again_keeps_its_default():
     assert table.refresh().version == version
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "n int8, unit text",
+        {"n": "tinyint", "unit": pa.string()},
+        pa.schema([("n", pa.int8()), ("unit", pa.string())]),
+        [("n", pa.int8()), ("unit", pa.string())],
+    ],
+)
+def test_columns_are_added_in_the_forms_that_create_takes(given):
+    table = create()
+    table.add_columns(given, {"unit": "celsius"})
+    added = table.session.head().schema.remove_metadata()
+    assert [added.field("n").type, added.field("unit").type] == [pa.int8(), pa.string()]
+    for wrong, why in (("n", "n"), ({"m": "nothing"}, "nothing"), ([7], "columns as text")):
+        with pytest.raises(errors.InvalidInput, match=why):
+            table.add_columns(wrong)
+
+
 def test_the_time_column_is_never_null():
     table = create(schema=pa.schema([SCHEMA.field("at").with_nullable(False)]))
     with pytest.raises(errors.InvalidInput, match="'at' cannot become null: it is the time column"):

@@ -38,6 +38,7 @@ from eventlog.writers.batch import already, check_evolving, make_app, naming_ver
 from eventlog.writers.changing.joining import merge
 from eventlog.writers.changing.landing import ISOLATIONS, RowChange
 from eventlog.writers.changing.updating import update
+from eventlog.writers.files import Lacking
 from eventlog.writers.keyed import delete, rule_or_refuse, timed_by
 from eventlog.writers.overwriting import overwrite
 
@@ -198,7 +199,8 @@ def overwrite_(  # noqa: PLR0913 - one argument an option
 @click.option(
     "--when-matched",
     type=click.Choice(["update", "delete", "ignore"]),
-    help="What becomes of rows that match one of FILES; default: update.",
+    help="What becomes of rows that match one of FILES; default: update. Where rows are only "
+    "deleted or ignored, FILES have the columns of --on alone.",
 )
 @_values
 @click.option(
@@ -249,11 +251,13 @@ def merge_rows(
 
     def write(head: Snapshot) -> RowChange:
         columns, time_column = head.schema, head.layout.time_column
+        lacking: Lacking = "alike"
         if not inserts:
             columns, time_column = pa.schema([f.with_nullable(True) for f in columns]), None
             if matched in ("delete", "ignore"):
                 columns = pa.schema([field for field in columns if field.name in names])
-        with rows_of(wanted, columns, time_column, lacking="alike") as rows:
+                lacking = "alone"
+        with rows_of(wanted, columns, time_column, lacking=lacking) as rows:
             return merge(
                 table,
                 rows.reader,

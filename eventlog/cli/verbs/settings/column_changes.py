@@ -12,10 +12,12 @@ from eventlog.arguments import parse_names, shown
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common
 from eventlog.cli.screen.paging import listing
+from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.columns.words import schema_changes
 from eventlog.model.schema_text import parse_schema, type_text
+from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX
 from eventlog.table.table import Table
 
 _ACT_NAMES = ("add", "drop", "rename", "widen", "reorder", "relax", "check", "uncheck")
@@ -67,10 +69,12 @@ def columns(
     if place.as_json:
         committed = version > head.version
         place.answer(table, version, "", committed=committed, schema_changes=changed)
-        return
-    for text in changed or ["nothing changes"]:
-        terminal.say(text)
-    terminal.note(f"version {version}")
+    else:
+        for text in changed or ["nothing changes"]:
+            terminal.say(text)
+        terminal.note(f"version {version}")
+    if changed and (defaults or act in ("rename", "widen")):
+        _warn_delta(table)
 
 
 VERBS = (columns,)
@@ -81,6 +85,16 @@ def list_checks(snapshot: Snapshot) -> None:
     if snapshot.checks:
         terminal.say()
         terminal.table(("check", "expression"), snapshot.checks.items())
+
+
+def _warn_delta(table: Table) -> None:
+    """Say what a change of columns means where the table is published as Delta. One LIST."""
+    if any(True for _ in table.store.list(LOG_PREFIX, limit=1)):
+        terminal.note(
+            "the table is published as Delta, whose readers find columns by name: they stay at the "
+            f"versions before, and {command('publish', 'delta', table.uri)} is refused until no "
+            'older segment is live (docs/guides/engines.md, "After a rename")'
+        )
 
 
 def _path(text: str) -> str | list[str]:

@@ -6,6 +6,7 @@ Needs the extra `cli`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import click
@@ -42,7 +43,11 @@ _ROWS = 20  # by default
 @click.option("--app", help="Only those with a unit of work of this app id.")
 @click.option("--chunk", metavar="NAME", help="Only those that changed rows of this time chunk.")
 @click.option("--since", metavar="TIME", help="Only those committed at this time or later.")
-@click.option("--until", metavar="TIME", help="Only those committed at this time or before.")
+@click.option(
+    "--until",
+    metavar="TIME",
+    help="Only those committed at this time or before; a date means its end.",
+)
 @click.option(
     "--follow", is_flag=True, callback=unpaged,
     help="List the newest versions in the order of commits, and further ones as they come.",
@@ -80,11 +85,27 @@ def log_(
             raise InvalidInput("--follow begins at the newest version: give no --start, no --until")
         _follow(place, table, most, every, chosen)
         return
-    entries = table.history(start, most, **chosen)
+    found = table.history(start, most, **chosen)
+    first = next(found, None)
+    entries = chain(() if first is None else (first,), found)
     if place.as_json:
         terminal.json_list(_entry_json(table, entry) for entry in entries)
     else:
         _show_table(table, entries)
+    if first is None and most != 0 and any(chosen.values()):
+        terminal.note(_nothing_text(table, start, chosen))
+
+
+def _nothing_text(table: Table, start: VersionOrName | None, chosen: dict[str, str | None]) -> str:
+    """Return that no version meets the filters, and which apps there are if one was asked for."""
+    filters = (("--start", None if start is None else str(start)), *chosen.items())
+    given = (f"--{name.lstrip('-')} {value}" for name, value in filters if value is not None)
+    text = f"no version is listed for {' '.join(given)}"
+    apps, app = table.session.head().meta.apps, chosen["app"]
+    if app is not None and app not in apps:
+        known = ", ".join([*apps][:_ROWS]) or "none"
+        text += f": the table remembers no unit of work of this app, and of these: {known}"
+    return text
 
 
 def _follow(
