@@ -219,11 +219,11 @@ def drop(
     reason: str | None,
     run: bool,
 ) -> None:
-    """Drop segments: those of a wrong load, or lost ones, so that the rest can be read.
+    """Drop the segments of a wrong load, or lost ones.
 
     --version undoes one load and keeps what came later. SEGMENT is a key as fsck names it, or an
-    id. The rows disappear from the new version on. Older versions still need the segments. If some
-    are lost, try the other steps of docs/guides/data-loss.md first.
+    id. The rows disappear from the new version on. Older versions still need the segments. To drop
+    lost ones lets the rest be read: try the other steps of docs/guides/data-loss.md first.
     """
     if bool(names) == (version is not None):
         raise InvalidInput("give either SEGMENTs or --version: of a wrong load, or of lost rows")
