@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
+from unicodedata import normalize
 
 from eventlog.arguments import shown, text, whole
 from eventlog.errors import InvalidInput, VersionNotFound
@@ -37,6 +38,8 @@ def check_tag_name(name: str) -> None:
         InvalidInput: it may not; the message has the reason.
     """
     text(name, "a tag's name")
+    if hint := composed_hint(name):
+        raise InvalidInput(f"a tag cannot be called {shown(name)}{hint}")
     if why := _misread(name):
         raise InvalidInput(f"a tag cannot be called {shown(name)}, {why}: choose another name")
 
@@ -77,10 +80,23 @@ def version_number(session: Session, version: VersionOrName, name: str = "versio
     known = text(version, name) in meta.pins and not version.startswith(PREFIX)
     if not known:
         raise VersionNotFound(
-            f"no tag is called {shown(version)}; tags: {_tags_text(tag_versions(meta))}",
+            f"no tag is called {shown(version)}{composed_hint(version)}; "
+            f"tags: {_tags_text(tag_versions(meta))}",
             table=session.uri,
         )
     return meta.pins[version].version
+
+
+def composed_hint(name: str) -> str:
+    """Return how a message continues behind a name that is spelled otherwise than tags are.
+
+    A letter with an accent is one character or two, which look alike. Unicode's form NFC has one:
+    https://www.unicode.org/reports/tr15/.
+    """
+    composed = normalize("NFC", name)
+    if composed == name:
+        return ""
+    return f", which is {name!a}: write {shown(composed)} ({composed!a}), its NFC form"
 
 
 def _misread(name: str) -> str | None:

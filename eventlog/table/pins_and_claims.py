@@ -21,7 +21,7 @@ from eventlog.model.records import Claim
 from eventlog.query.moments import Moment, to_ms
 from eventlog.session.branch_pins import OWNER, branch_of
 from eventlog.session.session import Session
-from eventlog.session.tags import TAG_OWNER, check_tag_name, tag_versions
+from eventlog.session.tags import TAG_OWNER, check_tag_name, composed_hint, tag_versions
 from eventlog.session.writer_name import writer_name
 from eventlog.state.small import claims, holds
 from eventlog.store.branching.roots import held_from
@@ -37,10 +37,19 @@ def pin(
     session: Session, name: str, version: int | None = None, *, owner: str | None = None
 ) -> int:
     """See `Table.pin`."""
-    head = session.refresh()
-    wanted = head.version if version is None else whole(version, "version")
     pin_owner = writer_name() if owner is None else owner
     holds.check_names(name, pin_owner)
+    if pin_owner == TAG_OWNER:
+        raise InvalidInput(
+            f"the owner {owner!r} is that of tags, which `eventlog tag` sets: give another owner"
+        )
+    return _pinned(session, name, version, pin_owner)
+
+
+def _pinned(session: Session, name: str, version: int | None, pin_owner: str) -> int:
+    """Set a pin or a tag, and return the version that it protects."""
+    head = session.refresh()
+    wanted = head.version if version is None else whole(version, "version")
     oldest = held_from(session.store.forks)
     holds.check_kept(head.meta, head.version, wanted, session.uri, held=oldest)
     known = head.meta.pins.get(name)
@@ -104,7 +113,8 @@ def break_pin(session: Session, name: str) -> None:
 def set_tag(session: Session, name: str, version: int | None = None) -> int:
     """See `Table.tag`."""
     check_tag_name(name)
-    return pin(session, name, version, owner=TAG_OWNER)
+    holds.check_names(name)
+    return _pinned(session, name, version, TAG_OWNER)
 
 
 def remove_tag(session: Session, name: str) -> None:
@@ -113,7 +123,7 @@ def remove_tag(session: Session, name: str) -> None:
     tags = tag_versions(meta)
     if text(name, "a tag's name") not in tags:
         known = ", ".join(repr(n) for n in list(tags)[:10]) or "none"
-        raise InvalidInput(f"there is no tag {name!r}; tags: {known}")
+        raise InvalidInput(f"there is no tag {name!r}{composed_hint(name)}; tags: {known}")
     unpinned = Unpin(name, TAG_OWNER, meta.pins[name].token)
     session.commit(session.transaction("untag", [unpinned]))
 

@@ -772,6 +772,7 @@ class Table(Described):
 
         Raises:
             CommitConflict: the name is taken.
+            InvalidInput: the owner is that of tags (see `tag`).
             VersionNotFound: there is no such version.
             VersionVacuumed: the version is below the horizon.
         """
@@ -808,8 +809,8 @@ class Table(Described):
         until `untag`. It has no owner. Idempotent: setting the same tag again changes nothing.
 
         Args:
-            name: 1 to 255 characters without spaces, `@` and `/`; no number and no time, and not
-                beginning with `-` or `branch:`.
+            name: 1 to 255 characters in the form NFC of Unicode, without spaces, `@` and `/`; no
+                number and no time, and not beginning with `-` or `branch:`.
             version: at or above the horizon; the newest if None.
 
         Raises:

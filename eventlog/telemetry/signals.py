@@ -10,10 +10,13 @@ docs/guides/monitoring.md.
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -45,65 +48,102 @@ _B = TypeVar("_B", bound=_Batch)
 class Signals:
     """The tracer and the counters of this process.
 
+    What OpenTelemetry raises, or a processor, an exporter or a provider that the program gave it,
+    changes no operation: a commit that was accepted must not seem failed. It is logged once.
+
     Raises:
         ImportError: OpenTelemetry's API is not installed.
     """
 
     def __init__(self) -> None:
-        from opentelemetry import metrics, trace  # noqa: PLC0415 - the extra `otel`
+        from opentelemetry import context, metrics, trace  # noqa: PLC0415 - the extra `otel`
 
-        self._trace = trace
-        self._tracer = trace.get_tracer("eventlog")
-        meter = metrics.get_meter_provider().get_meter("eventlog")
-        self._counters = {
-            name: meter.create_counter(f"eventlog.{name}", unit=unit, description=text)
-            for name, (unit, text) in COUNTERS.items()
-        }
+        self._logged = False
+        self._trace, self._context = trace, context
+        self._tracer = self._safely(trace.get_tracer, "eventlog") or trace.NoOpTracer()
+        made = self._safely(_counters_of, metrics.get_meter_provider)
+        self._counters = made or _counters_of(metrics.NoOpMeterProvider)
 
     @property
     def traces(self) -> bool:
         """Whether the program has set up a provider of spans."""
-        provider = self._trace.get_tracer_provider()
-        return not isinstance(provider, self._trace.ProxyTracerProvider)
+        provider = self._safely(self._trace.get_tracer_provider)
+        return not isinstance(provider, self._trace.ProxyTracerProvider | None)
 
     def add(self, counter: str, amount: float, attributes: Attributes) -> None:
         """Add to a counter."""
-        self._counters[counter].add(amount, _prefixed(attributes))
+        self._safely(self._counters[counter].add, amount, _prefixed(attributes))
 
     @contextmanager
-    def span(self, name: str, attributes: Attributes) -> Iterator[Note]:
-        """Have a block of work in a span, and yield what adds attributes to it."""
-        # against example-rows-in-spans
-        own = {"record_exception": False, "set_status_on_exception": False}
-        named = {"name": name, "attributes": _prefixed(attributes)}
-        begun = self._tracer.start_as_current_span(**named, **own)
-        with begun as span, self._noted_failure(span):
-            yield lambda more: span.set_attributes(_prefixed(more))
+    def span(self, name: str, attributes: Attributes, *, current: bool = True) -> Iterator[Note]:
+        """Have a block of work in a span, and yield what adds attributes to it.
+
+        Args:
+            name: of the span.
+            attributes: of its beginning.
+            current: whether spans that begin in the block are inside of it.
+        """
+        span = self._safely(self._tracer.start_span, name, attributes=_prefixed(attributes))
+        if span is None:
+            yield _no_note
+            return
+        token = self._safely(self._made_current, span) if current else None
+        try:
+            yield lambda more: self._safely(span.set_attributes, _prefixed(more))
+        except GeneratorExit:  # the consumer has enough
+            raise
+        except BaseException as error:  # also what ends the program: the span has not succeeded
+            kind = type(error).__name__  # against example-rows-in-spans
+            self._safely(span.set_attribute, "error.type", kind)
+            self._safely(span.set_status, self._trace.StatusCode.ERROR, kind)
+            raise
+        finally:
+            if token is not None:
+                self._safely(self._context.detach, token)
+            self._safely(span.end)
 
     def streamed(self, name: str, batches: Iterator[_B], attributes: Attributes) -> Iterator[_B]:
         """Yield batches, within a span from the first to the last one that is asked for."""
         # Not the current span: between two batches the consumer's own work goes on.
-        span, rows = self._tracer.start_span(name, attributes=_prefixed(attributes)), 0
-        try:
-            with self._noted_failure(span):
+        with self.span(name, attributes, current=False) as note:
+            rows = 0
+            try:
                 for batch in batches:
                     rows += batch.num_rows
                     yield batch
-        finally:
-            span.set_attributes(_prefixed({"rows": rows}))
-            span.end()
+            finally:
+                note({"rows": rows})
 
-    @contextmanager
-    def _noted_failure(self, span: Any) -> Iterator[None]:
+    def _made_current(self, span: Any) -> Any:
+        """Make a span the current one; what ends that."""
+        return self._context.attach(self._trace.set_span_in_context(span))
+
+    def _safely(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Return what a call of OpenTelemetry returns; None if it raises."""
         try:
-            yield
-        except GeneratorExit:  # the consumer has enough
-            raise
-        except BaseException as error:  # also what ends the program: the span has not succeeded
-            kind = type(error).__name__
-            span.set_attribute("error.type", kind)
-            span.set_status(self._trace.StatusCode.ERROR, kind)
-            raise
+            return call(*args, **named)
+        except Exception as error:  # against telemetry-that-fails-an-operation
+            if not self._logged:
+                self._logged = True
+                logger.warning(
+                    "spans or counters are lost, because OpenTelemetry or a part that the program "
+                    "gave it raises an error; the operations go on, and no further such error is "
+                    "logged",
+                    exc_info=error,
+                )
+            return None
+
+
+def _counters_of(provider: Callable[[], Any]) -> dict[str, Any]:
+    meter = provider().get_meter("eventlog")
+    return {
+        name: meter.create_counter(f"eventlog.{name}", unit=unit, description=text)
+        for name, (unit, text) in COUNTERS.items()
+    }
+
+
+def _no_note(_attributes: Attributes) -> None:
+    """Add attributes to no span."""
 
 
 def signals() -> Signals | None:
@@ -125,7 +165,7 @@ def _tracing() -> Signals | None:
     return sent if sent is not None and sent.traces else None
 
 
-_NO_SPAN: AbstractContextManager[Note] = nullcontext(lambda _: None)
+_NO_SPAN: AbstractContextManager[Note] = nullcontext(_no_note)
 
 
 def in_span(name: str, **attributes: Any) -> AbstractContextManager[Note]:

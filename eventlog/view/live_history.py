@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from eventlog.errors import InvalidInput
+from eventlog.errors import EventLogError, InvalidInput
 from eventlog.table.table import Table
 from eventlog.view.history_reading import Advance, HistoryReader
 from eventlog.view.page import history_json, page_of
@@ -35,6 +35,7 @@ class LiveHistory:
         self._picture = self._reader.read(table.session.head().version, advance)
         self._json: tuple[int, str] | None = None
         self._asked_s = table.clock.elapsed_s()
+        self._failure: EventLogError | None = None  # of the last question
 
     @property
     def picture(self) -> Picture:
@@ -54,8 +55,8 @@ class LiveHistory:
     def newer(self, version: int) -> str | None:
         """Return the history as JSON if it has versions after the given one, else None.
 
-        Costs one GET if there are none, and none within a second of the last question; with them
-        the requests of `HistoryReader.read`.
+        Costs one GET if there are none, and none within a second of the last question, whose error
+        stands as long; with them the requests of `HistoryReader.read`.
 
         Args:
             version: the last version that the page has.
@@ -74,11 +75,17 @@ class LiveHistory:
     def _refresh(self) -> None:
         now_s = self._table.clock.elapsed_s()
         if now_s - self._asked_s < _BETWEEN_S:
+            if self._failure is not None:
+                raise self._failure
             return
-        self._asked_s = now_s
-        head = self._table.refresh().version
-        if head > self._picture.last:
-            self._picture = self._reader.read(head)
+        self._asked_s, self._failure = now_s, None
+        try:
+            head = self._table.refresh().version
+            if head > self._picture.last:
+                self._picture = self._reader.read(head)
+        except EventLogError as error:
+            self._failure = error
+            raise
 
 
 def known_version(text: str) -> int:

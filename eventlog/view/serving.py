@@ -15,8 +15,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
+from eventlog.arguments import shown
 from eventlog.errors import EventLogError, InvalidInput
 from eventlog.view.live_history import LiveHistory, known_version
 
@@ -121,8 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
                 "you use with --host\n",
             )
             return
-        wanted = urlsplit(self.path)
         try:
+            wanted = _wanted(self.path)
             if wanted.path == "/":
                 self._answer(HTTPStatus.OK, _HTML, self.server.history.page())
             elif wanted.path == "/history":
@@ -152,6 +153,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _wanted(target: str) -> SplitResult:
+    """Return the parts of a request's target.
+
+    Raises:
+        InvalidInput: it is no URL.
+    """
+    try:
+        return urlsplit(target)
+    except ValueError:
+        raise InvalidInput(f"not a URL: {shown(target)}") from None
 
 
 def _is_address(name: str) -> bool:

@@ -161,8 +161,15 @@ COMMITS = (
         "example-rows-in-spans",
         "W8",
         "spans have no messages of errors, which have examples of rows",
-        becomes("{}"),
+        becomes("str(error)"),
         "test_errors_are_named_without_examples_of_rows",
+    ),
+    mutant(
+        "telemetry-that-fails-an-operation",
+        "C1",
+        "what OpenTelemetry raises changes no operation",
+        becomes("ImportError"),
+        "test_what_opentelemetry_raises_changes_no_operation",
     ),
     mutant(
         "rebound-name",

@@ -193,6 +193,59 @@ def test_requests_to_s3_by_kind_with_their_bytes(received, bucket):
     assert received.counted("bytes")[("read",)] > 0
 
 
+class Broken(tracing.SpanProcessor):
+    """A processor that raises in one of its methods."""
+
+    def __init__(self, method):
+        setattr(self, method, self.refuse)
+
+    def refuse(self, *args, **named):
+        raise RuntimeError("a processor of the program's own")
+
+
+BROKEN = {
+    "the processor, at the start": lambda patch, made: made.traces.add_span_processor(
+        Broken("on_start")
+    ),
+    "the processor, at the end": lambda patch, made: made.traces.add_span_processor(
+        Broken("on_end")
+    ),
+    "attributes of spans": lambda patch, made: [
+        patch.setattr(tracing.Span, name, Broken.refuse)
+        for name in ("set_attribute", "set_attributes", "set_status")
+    ],
+    "counters": lambda patch, made: patch.setattr(metering.Counter, "add", Broken.refuse),
+    "the provider": lambda patch, made: [
+        patch.setattr(trace, "get_tracer", Broken.refuse),
+        patch.setattr(trace, "get_tracer_provider", Broken.refuse),
+        patch.setattr(metrics, "get_meter_provider", Broken.refuse),
+    ],
+}
+
+
+@pytest.mark.parametrize("part", BROKEN)
+def test_what_opentelemetry_raises_changes_no_operation(received, monkeypatch, caplog, part):
+    BROKEN[part](monkeypatch, received)
+    sent = telemetry.Signals()
+    monkeypatch.setattr(telemetry, "signals", lambda: sent)
+    t = builders.create()
+    telemetry.add_to("retries")
+    assert append(t, builders.events(3)) == 1
+    assert scan(t).to_table().num_rows == 3
+    rows = iter(scan(t).to_batches())
+    next(rows)
+    rows.close()
+    with pytest.raises(InvalidInput, match="at"):
+        append(t, pa.table({"at": ["no time"], "name": ["a"], "value": [1.0]}))
+    with telemetry.in_span("eventlog.append") as note:
+        note({"version": 1})
+    assert t.refresh().version == 1
+    assert not trace.get_current_span().get_span_context().is_valid
+    [record] = caplog.records
+    assert "OpenTelemetry" in record.message
+    assert "a processor of the program's own" in record.exc_text
+
+
 def test_a_program_that_does_not_use_the_api_has_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     assert telemetry.signals() is None

@@ -137,4 +137,20 @@ def test_bisect_finds_the_first_version_at_which_a_query_is_true(root):
     assert "already at version 1" in bisected("SELECT count(*) FROM t", "--from", "1")[1]
     shown = json.loads(bisected("SELECT count(*) >= 3 FROM t", "--json")[1])
     assert (shown["first"], [one["version"] for one in shown["asked"]]) == (1, [0, 2, 1])
-    assert bisected("SELECT name FROM t")[0] == 2
+    assert "true from version 1 on" in bisected("SELECT max(value) >= 0 FROM t")[1]  # null before
+    assert "true from version 1 on" in bisected("SELECT sum(value) FROM t")[1]
+
+
+def test_bisect_asks_for_one_value_that_is_true_or_false(root):
+    refused = {
+        "SELECT value > 1 FROM t": "more than one row:",
+        "SELECT true FROM t WHERE value > 9": "no row:",
+        "SELECT count(*) > 3, true FROM t": "2 columns:",
+        "SELECT 'no'": "type string:",
+        'SELECT max("at") FROM t': "type timestamp",
+    }
+    for query, why in refused.items():
+        found = CliRunner().invoke(build(), ["bisect", root, "--from", "1", "--sql", query])
+        assert found.exit_code == 2
+        assert why in found.stderr
+        assert "SELECT count(*) > 0 FROM t WHERE …" in found.stderr

@@ -1,5 +1,7 @@
 """Tags: names of versions, which hold them as pins do and stand wherever a version does."""
 
+import re
+
 import pytest
 from support import builders
 
@@ -126,6 +128,27 @@ def test_names_that_read_as_something_else_are_refused(table, name):
     before = table.refresh().version
     with pytest.raises(InvalidInput):
         table.tag(name)
+    assert table.refresh().version == before
+
+
+def test_one_name_has_one_spelling(table):
+    composed, apart = "\xe9t\xe9", "e\u0301te\u0301"
+    hint = re.escape(rf"which is '{ascii(apart)[1:-1]}': write '{composed}' ({composed!a})")
+    with pytest.raises(InvalidInput, match=hint):
+        table.tag(apart)
+    table.tag(composed, 1)
+    assert table.snapshot(composed).version == 1
+    with pytest.raises(VersionNotFound, match=hint):
+        table.snapshot(apart)
+    with pytest.raises(InvalidInput, match=hint):
+        table.untag(apart)
+
+
+@pytest.mark.parametrize("name", ["7", "main", "plain"])
+def test_a_pin_with_the_owner_of_tags_is_refused(table, name):
+    before = table.refresh().version
+    with pytest.raises(InvalidInput, match="`eventlog tag` sets"):
+        table.pin(name, owner="eventlog tag")
     assert table.refresh().version == before
 
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
@@ -137,6 +138,31 @@ def test_an_error_is_shown_in_the_terminal_and_its_kind_alone_on_the_page(table,
         table.clock.advance(2000)
         assert ask(port, "/history?after=1")[::2] == (503, "Unavailable")
     assert [error.message for error in failures] == ["no server at /mnt/secret"]
+
+
+def test_a_target_that_is_no_url_is_a_bad_request(table, capfd):
+    with served(LiveHistory(table)) as port, socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(b"GET http://[::1 HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b" 400 " in line.makefile("rb").readline()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_every_page_is_told_that_the_table_cannot_be_read(table):
+    history, asked = LiveHistory(table), []
+
+    def refresh(self):
+        asked.append(self)
+        raise Unavailable("no")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "refresh", refresh)
+        table.clock.advance(2000)
+        for ask in (history.page, lambda: history.newer(0), lambda: history.newer(1)):
+            with pytest.raises(Unavailable):
+                ask()
+    assert len(asked) == 1  # within a second
+    table.clock.advance(2000)
+    assert history.newer(1) is None
 
 
 def test_a_page_that_is_not_served_asks_nobody(table):

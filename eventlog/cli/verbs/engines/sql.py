@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -32,6 +33,10 @@ from eventlog.session.tags import VersionOrName
 from eventlog.table.table import Table
 
 _NAME = "t"
+_ONE_ANSWER = (
+    ": ask for one that is true or false, as SELECT count(*) > 0 FROM t WHERE … does (a number is "
+    "true unless it is 0, and null is false)"
+)
 _NO_TABLE = "Table with name"  # in DuckDB's error
 _INTERNAL = re.compile(r'Did you mean "(pg|duckdb)_')  # names tables of DuckDB itself
 _KEYWORD_COLUMNS = (
@@ -128,27 +133,52 @@ def sql_(  # noqa: PLR0913 - one parameter per option
             raise
 
 
-def first_value(table: Table, query: str, version: int, memory_bytes: int) -> Any:
-    """Return the first value of a query over one version, which it calls t.
+def is_true(table: Table, query: str, version: int, memory_bytes: int) -> bool:
+    """Return whether a query over one version, which it calls t, is true: not false, 0 or null.
 
     Raises:
-        InvalidInput: it is not one query, it has no row, or DuckDB refuses it.
+        InvalidInput: it is not one query, DuckDB refuses it, or it has another result than one row
+            of one column, a boolean or a number.
     """
     source = dataset(table, version, memory_bytes=memory_bytes)
     with TemporaryDirectory() as spills, closing(_connection(memory_bytes, spills)) as connection:
         connection.register(_NAME, source)
         try:
-            rows = _answer(connection, query).read_all()
+            answer = _answer(connection, query)
+            _check_yes_or_no(answer.schema)
+            values = list(islice(_first_values(answer), 2))
         except InvalidInput:
             for failure in source.failures:
                 raise failure from None  # not DuckDB's words for it
             raise
-    if not rows.num_rows:
-        raise InvalidInput("the query returns no row: ask for one value, such as count(*) > 0")
-    return rows.column(0)[0].as_py()
+    if len(values) != 1:
+        raise InvalidInput(
+            f"the query returns {'more than one' if values else 'no'} row{_ONE_ANSWER}"
+        )
+    return bool(values[0])
 
 
 VERBS = (sql_,)
+
+
+def _check_yes_or_no(schema: pa.Schema) -> None:
+    """Check that a query has one column, of booleans or numbers.
+
+    Raises:
+        InvalidInput: it has another result.
+    """
+    if len(schema) != 1:
+        raise InvalidInput(f"the query returns {len(schema)} columns{_ONE_ANSWER}")
+    kind = schema.types[0]
+    tests = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    if not any(is_such(kind) for is_such in (*tests, pa.types.is_null)):
+        raise InvalidInput(f"the query returns a value of type {kind}{_ONE_ANSWER}")
+
+
+def _first_values(answer: pa.RecordBatchReader) -> Iterator[Any]:
+    """Yield the values of the first column."""
+    for batch in answer:
+        yield from batch.column(0).to_pylist()
 
 
 def _dataset(other: NamedVersion, memory_bytes: int, options: Mapping[str, str] | None) -> Any:

@@ -9,7 +9,7 @@ import click
 
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, VersionType, common
-from eventlog.cli.verbs.engines.sql import first_value
+from eventlog.cli.verbs.engines.sql import is_true
 from eventlog.cli.verbs.reading import MEGABYTE, memory_option
 from eventlog.readers.bisection import bisect
 from eventlog.session.tags import VersionOrName
@@ -17,7 +17,12 @@ from eventlog.session.tags import VersionOrName
 
 @click.command("bisect")
 @common
-@click.option("--sql", "query", required=True, help="A query of one value: true, or not 0.")
+@click.option(
+    "--sql",
+    "query",
+    required=True,
+    help="A query of one value: true or false, or a number (0 is false).",
+)
 @click.option("--from", "start", type=VersionType(), help="By default the oldest that is kept.")
 @click.option("--to", "end", type=VersionType(), help="By default the newest.")
 @memory_option
@@ -37,7 +42,7 @@ def bisect_(
     table = place.open()
     turn = bisect(
         table,
-        lambda version: bool(first_value(table, query, version, memory_mb * MEGABYTE)),
+        lambda version: is_true(table, query, version, memory_mb * MEGABYTE),
         start,
         end,
     )

@@ -80,7 +80,8 @@ def graph_nodes(table: Table, limit: int | None) -> tuple[GraphName, list[GraphN
         Corrupt: a log does not add up.
         Unavailable: the store does not answer.
     """
-    logs = list(_logs(GraphLog(MAIN, table)))
+    above = "/".join(fork.name for fork in reversed(table.store.forks))
+    logs = list(_logs(GraphLog(above or MAIN, table)))
     nodes = {node.name: node for log in logs for node in _nodes_of(log, logs, limit)}
     ordered = [nodes[name] for name in _in_order(nodes)]
     return logs[0].owner(table.session.head().version), ordered[:limit]
@@ -93,7 +94,7 @@ def _logs(log: GraphLog) -> Iterator[GraphLog]:
         if branch.fork is None or branch.head is None or branch.damage is not None:
             continue  # `eventlog branches` shows what is wrong
         opened = Table.open("", branch=branch.name, store=log.table.store, clock=log.table.clock)
-        name = branch.name if log.parent is None else f"{log.name}/{branch.name}"
+        name = f"{log.name}/{branch.name}" if log.table.store.forks else branch.name
         yield from _logs(GraphLog(name, opened, log, branch.fork))
 
 
