@@ -77,9 +77,9 @@ def upsert(
 @traced("eventlog.delete")
 def delete(
     t: Table,
+    where: Where | None = None,
     *,
     keys: Any = None,
-    where: Where | None = None,
     app_id: str | None = None,
     app_seq: int | None = None,
     isolation: Isolation = "snapshot",
@@ -99,10 +99,10 @@ def delete(
 
     Args:
         t: the table.
+        where: SQL text or a pyarrow expression, as for `scan`.
         keys: of a keyed table: rows with the key columns, in any form that `append` takes; in a
             table of chunks smaller than `all` also with the event time. With the column that orders
             rows, a delete has a place among them: later values of it count.
-        where: SQL text or a pyarrow expression, as for `scan`.
         app_id: as for `append`.
         app_seq: as for `append`.
         isolation: of a table without a key: with `snapshot` rows that others add meanwhile stay,

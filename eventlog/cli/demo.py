@@ -34,7 +34,7 @@ def demo_(
     quick: bool,
     spark: bool,
 ) -> int:
-    """Run the demo: many programs append a year of flights beside compaction, in 15 seconds.
+    """Run the demo: many programs append a year of flights beside compaction, in some 15 seconds.
 
     The library deltalake does the same beside them, if it is installed. The table is left in a
     folder, with commands that explore it.

@@ -24,6 +24,15 @@ class _OutputClosed(Exception):
     """The reader of standard output has closed it."""
 
 
+_ELSEWHERE = {  # verbs of other programs, with those of this one
+    "history": "log",
+    "optimize": "compact",
+    "rename": "columns URI rename",
+    "rollback": "restore, or drop --version for one load",
+    "undo": "drop --version for one load, or restore",
+}
+
+
 class Program(click.Group):
     """The group of all commands. An error becomes a message and an exit code."""
 
@@ -37,6 +46,14 @@ class Program(click.Group):
             logger.addHandler(terminal.Warnings())
         extra.pop("standalone_mode", None)
         sys.exit(self._run(arguments, prog_name, extra))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As the base class; a verb of another program leads to the one of that purpose."""
+        if args and args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command {args[0]!r}: see eventlog {_ELSEWHERE[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,

@@ -210,7 +210,7 @@ class TableStats(Described, Struct, frozen=True, kw_only=True):
         requests = f"{day.puts:,.0f} PUT and {day.gets:,.0f} GET, without those of readers"
         dollars = f"${day.request_dollars:.4f} for these, ${self.storage_dollars:.4f} for storage"
         return [
-            ("a day", f"{commits}, {rows} (by the last {day.hours:,.1f} hours)"),
+            ("a day", f"{commits}, {rows} ({_measured_text(day.hours)})"),
             ("requests", f"about {requests}"),
             ("dollars", f"{dollars}, a day, by {self.prices}"),
         ]
@@ -219,6 +219,13 @@ class TableStats(Described, Struct, frozen=True, kw_only=True):
         rows = [(hold.kind, hold.name, str(hold.version)) for hold in self.holds]
         header = ("held by", "name", "version") if rows else ()
         return Description(f"Stats of {self.table}", self.facts(), header, rows)
+
+
+def _measured_text(hours: float) -> str:
+    """Return from which time rates were computed, which is an hour where there was less."""
+    if hours < 1:
+        return f"by the last {hours * 60:,.0f} minutes, counted as an hour"
+    return f"by the last {hours:,.1f} hours"
 
 
 def _age_text(then: datetime, now: datetime) -> str:

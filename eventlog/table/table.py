@@ -273,9 +273,9 @@ class Table(Described):
 
     def delete(
         self,
+        where: Where | None = None,
         *,
         keys: Any = None,
-        where: Where | None = None,
         app_id: str | None = None,
         app_seq: int | None = None,
         isolation: Isolation = "snapshot",

@@ -34,6 +34,13 @@ _AROUND = (b"", b",", b"\n", b"\r")
 _OFTEN_NULL = {"NA", "N/A", "#N/A", "NULL", "NONE", "\\N", "-", "?"}
 
 
+_SEPARATOR = re.compile(r"[;\t|]")
+_COMMAS = (
+    "Fields are separated by commas: convert a file with semicolons, tabs or bars, or append what "
+    "pandas or Polars reads from it"
+)
+
+
 def open_csv(
     source: InputFile, wanted: pa.Schema, time_column: str | None, nulls: Sequence[str] = ()
 ) -> OpenInput:
@@ -43,8 +50,16 @@ def open_csv(
         ValueError: it has no header, or a name twice; while reading batches: a value does not fit.
         pa.ArrowException: it is not CSV.
     """
-    checked, reader = _reader(source, wanted, nulls)
+    try:
+        checked, reader = _reader(source, wanted, nulls)
+    except pa.ArrowInvalid as error:
+        if "Expected 1 columns" in str(error):
+            raise ValueError(f"{error}. {_COMMAS}") from None
+        raise
     names = reader.schema.names
+    if len(names) == 1 and names[0] not in wanted.names and _SEPARATOR.search(names[0]):
+        checked.close()
+        raise ValueError(f"its header is one name, {names[0][:80]!r}. {_COMMAS}")
     if len(names) == 1:  # an empty line means null; Arrow would skip it
         checked.close()
         if source.stream is not None:

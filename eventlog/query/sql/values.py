@@ -124,7 +124,8 @@ def compare_terms(op: Op, left: Term, right: Term) -> Term:
         return Term(pc.scalar(pa.scalar(None, pa.bool_())), "bool", used, fails)
     families = {family_of(left.type), family_of(right.type)}
     if len(families) > 1 or None in families:
-        raise InvalidInput(f"{left.type} and {right.type} cannot be compared")
+        quotes = ". Write a time in quotes: at >= '2013-01-07'" if "time" in families else ""
+        raise InvalidInput(f"{left.type} and {right.type} cannot be compared{quotes}")
     a, b = left.expression, right.expression
     if left.type != right.type and families == {"time"}:
         a, b = _instant(left), _instant(right)

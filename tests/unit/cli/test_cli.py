@@ -133,7 +133,11 @@ def test_a_table_that_is_there_will_do(tmp_path):
     assert json.loads(done(*words, "--exist-ok", "--json").stdout)["version"] == 0
     assert run(*words).exit_code == 3
     assert run(*words, "--exist-ok", "--granularity", "hour").exit_code == 0  # it follows the data
+    shown = done("granularity", tmp_path / "t").output
+    assert shown == "time chunks by day, until another granularity fits better\n"
     done("granularity", tmp_path / "t", "day")
+    shown = json.loads(done("granularity", tmp_path / "t", "--json").output)
+    assert (shown["granularity"], shown["automatic"], shown["committed"]) == ("day", False, False)
     answer = run(*words, "--exist-ok", "--granularity", "hour")
     assert (answer.exit_code, "the granularity is day there" in answer.output) == (3, True)
 

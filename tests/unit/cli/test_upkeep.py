@@ -226,6 +226,18 @@ def test_drop_refuses_what_is_not_live_and_a_run_without_a_reason(table):
     assert table.refresh().version == 2
 
 
+def test_verbs_of_other_programs_lead_to_those_of_this_one():
+    for word, verb in (
+        ("undo", "drop --version"),
+        ("history", "eventlog log"),
+        ("rename", "rename"),
+    ):
+        answer = run(word, "x")
+        assert answer.exit_code == 2
+        assert f"No such command {word!r}: see eventlog " in answer.stderr
+        assert verb in answer.stderr
+
+
 # ------------------------------------------------------------------------------ fsck
 
 

@@ -170,6 +170,7 @@ REFUSED = [
     ("ts = '2013-01-07 00:00:00+99:00'", "is not a date"),
     ("local = '2013-01-07 00:00:00+02'", "without an offset"),
     ("name = ts", "string and timestamp"),
+    ("ts = 2013-01-07", "Write a time in quotes"),
     ("name + 1 = 2", "arithmetic"),
     ("price % 2 = 0", "two integers"),
     ("hour(day) = 1", "HOUR"),

@@ -62,7 +62,7 @@ def test_a_wrong_load_is_undone_and_later_ones_stay(loads):
     right = names(loads)
     append(loads, builders.events(4, days=2))  # the first file once more, longer
     append(loads, builders.events(2, first=30, days=2))
-    loads.delete(where="name = 'row 0'")
+    loads.delete("name = 'row 0'")
     before = names(loads)
     added = loads.added_by(4)
     assert loads.drop_segments(added, reason="loaded twice") == 7

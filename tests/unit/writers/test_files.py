@@ -454,7 +454,8 @@ def test_csv_texts_that_stand_for_null_can_be_named(table, tmp_path):
         ("at,id\n,1\n", "event times are null"),
         (b"at,name\n2013-01-07,\xe9\n", "UTF8"),
         ("at,name\n{at},x\n".encode("utf-16"), "cannot read"),
-        ("at;id\n{at};1\n", "unknown columns"),
+        ("at;id\n{at};1\n", "separated by commas"),
+        ("at;id;price\n{at};1;1,5\n", "Expected 1 columns.*separated by commas"),
     ],
 )
 def test_csv_that_is_cut_or_does_not_fit_is_refused(table, tmp_path, content, said):

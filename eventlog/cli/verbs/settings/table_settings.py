@@ -13,7 +13,8 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import keyed_of
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import GRANULARITIES
-from eventlog.model.properties import SETTINGS, TEXT_SETTINGS
+from eventlog.model.properties import AUTO, SETTINGS, TEXT_SETTINGS, setting
+from eventlog.table.table import Table
 
 
 @click.command()
@@ -54,15 +55,18 @@ def properties(place: Place, *, given: dict[str, str], removed: Sequence[str]) -
 
 @click.command()
 @common
-@click.argument("name", type=click.Choice((*GRANULARITIES, "auto")))
-def granularity(place: Place, *, name: str) -> None:
-    """Set the size of time chunks for the rows to come.
+@click.argument("name", type=click.Choice((*GRANULARITIES, "auto")), required=False)
+def granularity(place: Place, *, name: str | None) -> None:
+    """Show the size of time chunks, or set it for the rows to come.
 
     With auto it follows the data: compaction changes it. Segments that exist keep their chunks
     until `eventlog compact --granularity NAME --run` rewrites them.
     """
     table = place.open()
     before = table.refresh()
+    if name is None:
+        _show_granularity(place, table, before)
+        return
     version = table.set_granularity(name)
     done = f"time chunks by {name}, before by {before.layout.granularity}"
     if name == "auto":
@@ -72,6 +76,19 @@ def granularity(place: Place, *, name: str) -> None:
     nothing = f"nothing to do: time chunks are by {name}"
     committed = version != before.version
     place.answer(table, version, done if committed else nothing, committed=committed)
+
+
+def _show_granularity(place: Place, table: Table, head: Snapshot) -> None:
+    automatic = bool(setting(head.properties, AUTO))
+    place.answer(
+        table,
+        head.version,
+        f"time chunks by {head.layout.granularity}"
+        + (", until another granularity fits better" if automatic else ""),
+        committed=False,
+        granularity=head.layout.granularity,
+        automatic=automatic,
+    )
 
 
 @click.command()

@@ -54,7 +54,10 @@ def bisect_(
         return
     last = max(turn.answers)
     if turn.version is None:
-        terminal.say(f"never true: not at version {last} either")
+        terminal.say(
+            f"not true at either end: versions {min(turn.answers)} and {last}; "
+            "nothing between was asked"
+        )
     elif turn.already:
         terminal.say(f"true already at version {turn.version}, the first one asked")
     else:
