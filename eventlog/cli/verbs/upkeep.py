@@ -189,6 +189,12 @@ def restore(place: Place, *, version: VersionOrName, dry_run: bool, forget_units
     back = Totals(len(adds), sum(add.live_rows for add in adds), sum(add.bytes for add in adds))
     terminal.say(f"from version {head.version}: {terminal.totals_text(head.totals)}")
     terminal.say(f"back to version {target.version}: {terminal.totals_text(target.totals)}")
+    if actions:
+        one = head.version == target.version + 1
+        later = (
+            f"version {head.version}" if one else f"versions {target.version + 1} to {head.version}"
+        )
+        terminal.say(f"takes back what {later} did to rows, right loads included")
     terminal.say(f"drops {count_text(drops, 'segment')}, brings back {terminal.totals_text(back)}")
     if again:
         terminal.say(f"exchanges the deleted rows of {count_text(len(again), 'segment')}")

@@ -150,6 +150,7 @@ def test_restore(table):
     assert table.session.head().totals.segments == 4
     dry = done("restore", table.uri, 1, "--dry-run").stdout
     assert "drops 2 segments, brings back 0 segments" in dry
+    assert "takes back what version 2 did to rows, right loads included" in dry
     assert "nothing was committed" in dry
     assert table.refresh().version == 2
     assert "version 3: done" in done("restore", table.uri, 1).stdout
