@@ -256,14 +256,12 @@ def _idle(t: Table, head: Snapshot) -> VacuumReport:
 def _nothing_new(t: Table, head: Snapshot, ages: _Ages) -> bool:
     """Return whether a vacuum would change nothing: `_is_settled`, and nothing is pending.
 
-    Versions whose retention is given are given up, too, also where that frees no object: a row that
-    a vector in the log deletes stays readable below. So then there are none to give up either.
+    Nor are there versions to give up: of an idle table some grow older than the retention, and a
+    row that a vector in the log deletes stays readable in them, though they free no object.
     """
     last = _last(t, head)
     if last is None or last.pending is not None or not _is_settled(t, head):
         return False
-    if not ages.asked:  # against idle-table-keeps-what-is-given-up
-        return True
     # against idle-table-swept
     return _is_of_vacuums(t, head.meta.horizon, _marks(t, head, head.meta, ages).horizon)
 
@@ -447,21 +445,22 @@ class _Sweep:
     def frees(self) -> bool:
         """Return whether a higher horizon frees or hides something, or it cannot be told.
 
-        After `gather`. Two headers and two LISTs, if retention and holds allow a higher horizon.
+        After `gather`. A header and two LISTs, if retention and holds allow a higher horizon. Of a
+        branch it cannot be told: what it dropped of its parent's objects is not recorded.
         """
         low, high = self._head.meta.horizon, self._marks.horizon
         if high == low:
             return False
-        if self._unknown:
+        if self._unknown or self._t.store.forks:  # against branch-that-keeps-deleted-rows
             return True
         try:
-            rows = [self._log.header(version).totals.deleted or 0 for version in (low, high)]
-        except VersionNotFound:  # against branch-of-a-copy-not-vacuumed
+            deleted = self._log.header(high).totals.deleted or 0
+        except VersionNotFound:  # a copy may lack it
             return True
         listed = (self._t.store.list(prefix, limit=1) for prefix in _PUBLISHED)
         published = any(map(list, listed))
         return garbage.is_worth_raising(
-            low, high, self._candidates.dropped.values(), rows[1] - rows[0], published=published
+            low, high, self._candidates.dropped.values(), deleted, published=published
         )
 
     def stay(self, marks: Marks, kept: Kept) -> None:

@@ -91,8 +91,7 @@ def is_worth_raising(
         low: the horizon of the table.
         high: the horizon that retention and holds would allow.
         dropped: the objects that commits above `low` dropped, and that are still stored.
-        deleted: by how many the rows that vectors delete at `high` exceed those at `low`. Where no
-            commit between dropped a segment, that is what these commits deleted by vectors.
+        deleted: the rows that vectors delete at `high`: older versions may show them.
         published: whether versions are published for other engines, which a vacuum cuts at the
             horizon.
     """

@@ -138,18 +138,45 @@ def test_a_branch_of_such_a_copy_is_vacuumed():
     assert vacuumed(branch) > 6
 
 
-def test_a_branch_gives_up_versions_for_what_it_dropped_itself():
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "and deletes by a vector"])
+def test_a_branch_gives_up_versions_above_which_it_dropped_segments_of_its_parent(deleted):
     table = appended()
+    if deleted:
+        delete(table, where="name = 'row 10'")
+        later(table, 3)
+        append(table, events(1, first=90, day=9))
+        vacuumed(table, retention=NONE)
     branch = table.branch("audit")
-    append(branch, events(1, first=60, day=9))
+    append(branch, events(3, first=100, day=20))
     branch.break_pin("branch:audit")  # inherited from the parent, where it still stands
+    overwrite(branch, events(0), start="1970-01-02", end="1970-01-03")
+    if deleted:  # as many rows as with the dropped segment went
+        delete(branch, where="name = 'row 100'")
+    changed = branch.refresh().version
     later(branch, 3)
-    assert vacuumed(branch) == 0
-    overwrite(branch, events(1, first=61, day=9), start="1970-01-10", end="1970-01-11")
-    dropped = branch.refresh().version
+    append(branch, events(1, first=200, day=30))
     later(branch, 3)
-    report = vacuum(branch, dry_run=False)
-    assert (report.horizon, report.gone["dropped"].objects) == (dropped, 1)
+    assert vacuumed(branch) > changed
+
+
+@pytest.mark.parametrize("name", [None, "iceberg", "delta"])
+def test_what_was_deleted_shortly_before_a_table_came_to_rest_is_given_up(name):
+    table = appended()
+    delete(table, where="name = 'row 10'")
+    deleted = table.refresh().version
+    if name:
+        publish(table, name)
+    for _ in range(3):
+        assert vacuumed(table) < deleted
+    later(table, 3)
+    assert vacuumed(table) >= deleted
+    with pytest.raises(errors.VersionVacuumed):
+        scan(reopen(table.store), version=deleted - 1).to_table()
+    rest = table.refresh().version
+    for _ in range(3):
+        later(table, 300)
+        vacuumed(table)
+    assert table.refresh().version <= rest + 2
 
 
 def plain(_):

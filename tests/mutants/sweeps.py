@@ -233,18 +233,11 @@ SWEEPS = (
         "test_a_copy_that_lacks_versions_raises_its_horizon_above_them",
     ),
     mutant(
-        "branch-of-a-copy-not-vacuumed",
+        "branch-that-keeps-deleted-rows",
         "10.1",
-        "the horizon of a branch rises above the versions that its parent lacks",
-        becomes("()"),
-        "test_a_branch_of_such_a_copy_is_vacuumed",
-    ),
-    mutant(
-        "idle-table-keeps-what-is-given-up",
-        "10.1",
-        "a given retention gives up versions of a table without news",
-        always,
-        "test_a_given_retention_gives_up_versions_of_an_idle_table",
+        "a branch gives up versions by its own retention",
+        becomes("self._unknown"),
+        "test_a_branch_gives_up_versions_above_which_it_dropped_segments_of_its_parent",
     ),
     mutant(
         "idle-table-vacuumed-for-ever",
