@@ -145,7 +145,7 @@ def test_every_bit_of_every_root_is_noticed(store):
     assert count > 10_000
 
 
-@pytest.mark.verify
+@pytest.mark.sample(1, verify=2)
 @pytest.mark.parametrize("frames", [False, True], ids=["commits", "roots"])
 def test_damaged_commits_and_roots_never_give_another_state(store, frames):
     for number, (version, key, body) in enumerate(list(objects(store, frames=frames))):

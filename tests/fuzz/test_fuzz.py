@@ -139,7 +139,7 @@ def test_what_the_mutations_start_from_is_accepted(name):
     assert {targets.outcome(targets.TARGETS[name], body) for body in seeds} == {"accepted"}
 
 
-@pytest.mark.verify
+@pytest.mark.sample(2, verify=4)
 @pytest.mark.parametrize(
     ("name", "outcomes", "accepted"),
     [

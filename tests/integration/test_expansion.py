@@ -94,7 +94,7 @@ def test_one_large_append_of_padded_text_is_readable():
     check_read(reopen(store), 60_000, 5000)
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W4")
 @pytest.mark.parametrize("make", [pytest.param(padded, marks=pytest.mark.long), nested])
 def test_one_row_group_that_another_writer_did_not_cut_is_readable(make):

@@ -642,7 +642,7 @@ def test_segments_are_copied_within_the_store(s3, buckets):
     assert objects(open_store(far)) == objects(source.store)
 
 
-@pytest.mark.verify
+@pytest.mark.long
 def test_a_damaged_segment_is_not_copied_within_the_store(buckets):
     here, far = buckets
     source = laid(open_store(here))

@@ -98,7 +98,7 @@ def odd_one(odd, options, kind="log"):
     return table
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W6")
 @pytest.mark.parametrize(
     "rule",

@@ -125,7 +125,7 @@ def test_a_thousand_row_groups_are_read(monkeypatch):
     assert scan(reopen(store)).to_table().sort_by("at") == events(5_000).sort_by("at")
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W4")
 def test_a_thousand_columns_with_statistics_make_the_whole_way(monkeypatch):
     monkeypatch.setattr(limits, "WHOLE_BYTES", 2**17)

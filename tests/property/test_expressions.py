@@ -367,7 +367,7 @@ def test_texts_become_the_times_of_literals():
     assert found.cast(pa.int64()).to_pylist() == [us for _, us in plain]
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W5")
 def test_letters_have_the_capitals_that_duckdb_gives_them():
     """All characters; only those that Python's release of Unicode lacks may differ."""

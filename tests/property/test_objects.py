@@ -156,7 +156,7 @@ def beside_each_other(*groups):
     return itertools.product(values, repeat=2)
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("W3")
 @pytest.mark.filterwarnings("ignore")
 def test_w3_two_objects_of_a_frame_are_whole_or_refused():

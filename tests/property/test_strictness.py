@@ -204,7 +204,7 @@ OWN = {
 OTHER_TYPES = {"text", "a float", "a number", "null"}  # refused as in commits, by the same decoder
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [n if n == "leaves" else pytest.param(n, marks=pytest.mark.long) for n in NAMES]
 )

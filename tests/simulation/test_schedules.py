@@ -203,7 +203,7 @@ def test_two_writers_and_a_compactor_under_a_claim(capsys):
     assert all(sum(map(len, end)) == 9 for end in ends)  # claim, work and release: no actor fails
 
 
-@pytest.mark.verify
+@pytest.mark.long
 @pytest.mark.hazard("K2")
 def test_two_compactors_with_claims_and_a_challenger(capsys):
     seen = Counter()

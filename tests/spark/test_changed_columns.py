@@ -59,6 +59,7 @@ def check_chain(spark, tmp_path, seed, keyed, versions=None):
     return counts
 
 
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize(("seed", "keyed"), [(11, False), (12, True)])
 def test_chains_of_changes_read_back(spark, tmp_path, seed, keyed):
     spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -84,6 +85,7 @@ WRITES = {
 }
 
 
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize("verb", WRITES)
 def test_the_table_evolves_where_asked(events, local_uri, verb):
     append(local_uri, events(3), time_column="ts")
@@ -101,6 +103,7 @@ def late(df):
     return df.selectExpr("id", "timestamp_seconds(id + 300000000000) as ts", "name", "id as more")
 
 
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.parametrize("verb", WRITES)
 def test_refused_rows_of_frames_say_which_version_has_their_columns(events, local_uri, verb):
     version = append(local_uri, events(3), time_column="ts")
@@ -122,6 +125,7 @@ def test_an_overwrite_that_is_refused_after_its_tasks_says_which_version_has_the
         )
 
 
+@pytest.mark.long
 def test_the_option_merge_schema_evolves_the_table(events, local_uri, save, way):
     if way != "source":
         pytest.skip("the functions have `evolve`")

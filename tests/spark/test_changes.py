@@ -113,7 +113,7 @@ class Stream:
         return [batch for part in parts for batch in task.read(pickle.loads(pickle.dumps(part)))]
 
 
-@pytest.mark.verify
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.parametrize("keyed", [True, False])
 def test_batch_reads_and_streams_have_the_changes(local_uri, keyed):
     options = {"key": "id", "buckets": 4} if keyed else {"granularity": "all"}

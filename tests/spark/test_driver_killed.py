@@ -49,6 +49,7 @@ def test_the_same_job_again_neither_loses_nor_doubles(  # noqa: PLR0917 - fixtur
     assert (more == 0) == landed  # what has landed is not even staged again
 
 
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.data_source
 @pytest.mark.hazard("I2", "I3")
 @pytest.mark.parametrize("when", ["before", "after"])

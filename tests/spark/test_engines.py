@@ -46,6 +46,7 @@ def world(tmp_path_factory):
         yield table, (appended, table.session.head().version), rows
 
 
+@pytest.mark.long
 def test_random_questions_have_one_answer(spark, world):
     table, versions, rows = world
     chance, count = predicates.examples(6)
@@ -273,6 +274,7 @@ ROOTS = [
 NOT_FOR_HADOOP = ["co:lon*", "*/co:lon"]
 
 
+@pytest.mark.long
 @pytest.mark.hazard("W8")
 def test_any_root_is_read_once(spark, tmp_path):
     """Each with several segments: of a root that passed for a pattern each brought all others."""

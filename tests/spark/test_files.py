@@ -47,6 +47,7 @@ def check(found, *, texts=TEXTS, nested=True):
     assert floats == ["nan", "-inf", "-0.0", "None", "1e+300"]
 
 
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.hazard("W3")
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS"])
 def test_parquet_with_columns_in_paths(spark, frame, tmp_path, kind):

@@ -58,6 +58,7 @@ def scanned(uri, version=None):
     return {(row["id"],): row | {"updated": row["updated"].replace(tzinfo=None)} for row in rows}
 
 
+@pytest.mark.sample(1, verify=1)
 @pytest.mark.everyday
 @pytest.mark.scenario("S4.6")
 @pytest.mark.parametrize(
@@ -305,6 +306,7 @@ def test_a_stream_upserts_each_batch_once_over_restarts(spark, local_uri, tmp_pa
     assert Table.open(local_uri).session.head().version == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way", ["source", pytest.param("functions", marks=pytest.mark.long)], indirect=True
 )

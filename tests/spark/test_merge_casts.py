@@ -88,7 +88,7 @@ def outcome(write, kind, source):
     return repr(scan(table, ["v"], "id = 2").to_table()["v"].to_pylist())
 
 
-@pytest.mark.sample(4, verify=6)
+@pytest.mark.sample(2, verify=3)
 @pytest.mark.hazard("W3")
 @pytest.mark.parametrize("given", VALUES)
 def test_values_are_cast_or_refused_as_from_python(given):

@@ -44,6 +44,7 @@ def test_w8_all_names_are_read_and_filtered_by_both_engines(spark, uri, engine):
         assert [tuple(row) for row in rows_found.collect()] == [(wanted,)]
 
 
+@pytest.mark.long
 @pytest.mark.hazard("W8")
 def test_w8_every_name_alone(spark, uri):
     for engine in ("arrow", "jvm"):

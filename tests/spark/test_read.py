@@ -60,6 +60,7 @@ def ids(df):
     return sorted(row.id for row in df.select("id").collect())
 
 
+@pytest.mark.sample(1, verify=1)
 @pytest.mark.everyday
 @pytest.mark.parametrize("engine", ["arrow", "jvm"])
 def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
@@ -246,6 +247,7 @@ def test_a_lost_segment_is_never_skipped(spark, table, load):
         jvm.collect()
 
 
+@pytest.mark.sample(0, verify=2)
 @pytest.mark.hazard("W1", "W5")
 @pytest.mark.parametrize(
     "where",

@@ -107,6 +107,7 @@ def test_a_new_checkpoint_is_a_new_query(run, files, ids, local_uri):
     assert ids(local_uri) == sorted([*range(5), *range(8)])
 
 
+@pytest.mark.sample(0, verify=1)
 @pytest.mark.data_source
 @pytest.mark.hazard("I2", "I3")
 @pytest.mark.parametrize("when", ["before", "after"])

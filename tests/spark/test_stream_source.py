@@ -86,6 +86,7 @@ def change(table, chance, fresh):
     return []
 
 
+@pytest.mark.sample(0, verify=3)
 @pytest.mark.parametrize("told", [True, False], ids=["4.2", "4.0"])
 @pytest.mark.parametrize("seed", range(4))
 def test_each_appended_row_is_read_once_through_any_history(table, seed, told):

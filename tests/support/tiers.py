@@ -20,10 +20,11 @@ def assign(items):
     for item in items:
         if not is_in_its_place(item):
             item.add_marker("long")
-        elif uses_spark(item) and not item.get_closest_marker("everyday"):
-            item.add_marker("verify")
-        elif item.get_closest_marker("sample") and not is_left_out(item):
+            continue
+        if item.get_closest_marker("sample") and not is_left_out(item):
             sampled[item.nodeid.split("[")[0]].append(item)
+        if uses_spark(item) and not item.get_closest_marker("everyday"):
+            item.add_marker("verify")
     for cases in sampled.values():
         left, long = beyond_sample(cases)
         for item in left:

@@ -45,7 +45,7 @@ def test_sound_footers_pass(options):
     check_footer(body[-(int.from_bytes(body[-8:-4], "little") + 8) :])
 
 
-@pytest.mark.verify
+@pytest.mark.long
 def test_every_change_of_a_byte_passes_or_is_a_value_error():
     body = file()[-2000:]
     start = len(file()) - 8 - int.from_bytes(body[-8:-4], "little")
