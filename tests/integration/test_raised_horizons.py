@@ -405,20 +405,16 @@ class RandomLife:
         later(self.table, 3)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_garbage_is_kept_for_ever_by_a_horizon_that_stays(seed):
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        *((seed, 25) for seed in range(3)),
+        *(pytest.param(seed, 60, marks=pytest.mark.verify) for seed in range(100, 106)),
+    ],
+)
+def test_no_garbage_is_kept_for_ever_by_a_horizon_that_stays(seed, steps):
     life = RandomLife(seed)
-    life.live(25)
-    life.end()
-    vacuumed(life.table)
-    assert data_keys(life.table.store) == live_keys(life.table)
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_no_garbage_is_kept_for_ever_by_a_horizon_that_stays_long(seed):
-    life = RandomLife(seed)
-    life.live(60)
+    life.live(steps)
     life.end()
     vacuumed(life.table)
     assert data_keys(life.table.store) == live_keys(life.table)

@@ -4,7 +4,7 @@ const INSET = 8; // pixels: where the thumb of a slider stands at its ends
 const BARS = 44, LANE = 16, MOST_LANES = 3;
 const LANE_KINDS = ["pin", "branch", "claim", "copy"];
 
-// What a branch has of its own, as text.
+// The number of own commits of a branch, as text.
 const headText = ([fork, version, time]) =>
   version > fork ? `${plural(version - fork, "own commit")}, the newest is its version ${version} of ${timeText(time)}` : "no own commits";
 
