@@ -417,7 +417,8 @@ class _Sweep:
         Args:
             last: the record of the last vacuum; None if there is none, or it is not to be used.
             may_stay: whether `frees` is asked next. Without a record it needs the drops from the
-                table's horizon on, which are read if they are of at most `_LINKED` versions.
+                table's horizon on, which are read if they are of at most `_LINKED` versions. Of a
+                branch it needs none.
 
         Raises:
             Corrupt: the commits that were read do not belong to one log.
@@ -430,11 +431,10 @@ class _Sweep:
         # Before the drops are read: a backfill may close the gap at any time.
         self._absent = self._log.starts.absent_below(horizon)  # against absent-versions-forgotten
         start = horizon if self._last is None else self._last.version
-        if may_stay and horizon > low:
-            oldest = max(low, self._oldest_epoch())
-            if self._last is None and horizon - oldest <= _LINKED:
-                start = min(start, oldest)
-            missed = self._last is None and start > oldest  # against drops-that-were-not-read
+        if may_stay and horizon > low and not self._t.store.forks:
+            if self._last is None and horizon - low <= _LINKED:
+                start = low
+            missed = self._last is None and start > low  # against drops-that-were-not-read
             # against gap-that-stays
             self._unknown = missed or self._log.starts.absent_below(low) > 0
         linked = range(0)
@@ -612,18 +612,14 @@ class _Sweep:
             self._lost = not any(self._t.store.list(key, limit=1))
             return None  # against lost-record-taken-for-empty
 
-    def _oldest_epoch(self) -> int:
-        """Return the epoch below which no object is under the root: that of a branch's fork."""
-        forks = self._t.store.forks
-        return forks[0].version if forks else 0
-
     def _listed(self, start: int) -> Iterator[dict[str, int]]:
         """Yield key and size of segments and vectors from epoch `start` on, in parts.
 
         Keys that no writer of this table would create are never deleted (hazard V4).
         """
         part: dict[str, int] = {}
-        after = f"{keys.SEGMENTS_PREFIX}{max(start, self._oldest_epoch()):012d}"
+        forks = self._t.store.forks  # a branch has no objects of older epochs
+        after = f"{keys.SEGMENTS_PREFIX}{max(start, forks[0].version if forks else 0):012d}"
         for listed in self._t.store.list(keys.SEGMENTS_PREFIX, after=after):
             parsed = keys.parse_data_key(listed.key)  # against foreign-keys-deleted
             if parsed is None:

@@ -120,7 +120,9 @@ def test_pages_fetch_nothing_from_elsewhere(site):
     assert outside == set()
 
 
-@pytest.mark.skipif(NODE is None, reason="the site's search is a script: install Node.js")
+@pytest.mark.skipif(
+    NODE is None, reason="the site's search is a script: it needs Node.js (apt-get install nodejs)"
+)
 @needs_docs
 def test_the_search_finds_the_page_that_a_newcomer_looks_for(site):
     script = Path(__file__).with_name("ask_search.js")

@@ -8,7 +8,7 @@ commits its own transactions and includes those that the others have published (
 "Combining"). There is no election. A writer that committed its last transaction itself leads with
 the next one; a writer whose last transaction was in another writer's commit publishes the next one
 too and looks for it. If no commit follows, the writer of the first published transaction commits
-them all and leads from then on.
+them all and leads from then on. What others committed while a writer rested is no contest.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Contention:
         ended_s: when the handle's last commit ended, in monotonic seconds of the process; 0: it has
             made none.
         rested: whether this commit is the first one after a rest, so that its head may be old.
-        looks_first: whether it then looks for a newer head before its first attempt, because it
-            was one the last time.
+        looks_first: whether it looks for a newer head before its first attempt after a rest: there
+            was a newer one after the last rest.
     """
 
     expected: int = 0
