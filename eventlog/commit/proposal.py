@@ -16,6 +16,7 @@ from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
 from eventlog.log.snapshot import Reader, Snapshot
+from eventlog.model.actions import Advance
 from eventlog.model.properties import setting
 from eventlog.model.records import (
     FORMAT_NAME,
@@ -157,6 +158,10 @@ def check_proposed(transaction: Transaction) -> None:
     if transaction.app is not None:
         text(transaction.app.id, "an app id")
         whole(transaction.app.seq, "the sequence of an app")
+    for action in transaction.actions:
+        if isinstance(action, Advance):
+            text(action.app, "an app id")
+            whole(action.new, "the sequence of an app")
     try:
         codec.decode_whole(transaction)
     except Corrupt as error:

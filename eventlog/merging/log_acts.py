@@ -18,6 +18,7 @@ from eventlog.merging.planning.forms import SegmentParts, form_of, is_part, segm
 from eventlog.merging.sequences import Runs, common_runs, joined_runs
 from eventlog.model.actions import (
     Add,
+    Advance,
     AppReset,
     DeleteRows,
     Drop,
@@ -314,6 +315,10 @@ class Act:
         """
         app = self.transaction.app
         done: dict[str, Runs] = {} if app is None else {app.id: ((app.seq, app.seq),)}
+        for action in self.transaction.actions:
+            if isinstance(action, Advance):  # against advanced-units-forgotten-by-a-merge
+                first = 0 if action.old is None else action.old + 1
+                done[action.app] = joined_runs(done.get(action.app, ()), ((first, action.new),))
         carried = {} if self.carried is None else self.carried.apps
         for name, rise in carried.items():
             done[name] = joined_runs(done.get(name, ()), rise.done)
@@ -331,11 +336,14 @@ class Act:
     def unit(self) -> tuple[str, int] | None:
         """The app and the sequence if it is exactly one unit of work, else None."""
         several = self.count != 1 or self.unites  # against choice-taken-for-the-unit-in-it
+        runs = [run for runs in self.units.values() for run in runs]
+        # against units-of-a-group-taken-for-one
+        several = several or any(first < last for first, last in runs)
         # against forgetting-union-taken-for-the-unit-that-counts-still
         several = several or (self.is_state and self.resets)
         if len(self.units) != 1 or several:
             return None
-        [(app, runs)] = self.units.items()
+        [app] = self.units
         return app, runs[0][0]
 
     @cached_property

@@ -390,6 +390,23 @@ class Assess(Struct, frozen=True, tag="assess", tag_field="action", forbid_unkno
     chunks: tuple[ChunkChange, ...]
 
 
+class Advance(Struct, frozen=True, tag="advance", tag_field="action", forbid_unknown_fields=True):
+    """Action: the transaction does the units of work of an app that follow `old`, up to `new`.
+
+    Void unless the last sequence of the app is `old`: then another writer has done some of them.
+    A transaction may advance several apps.
+
+    Attributes:
+        app: the app id.
+        old: the last sequence of the app before; None: it had none.
+        new: the last sequence of the app from here on.
+    """
+
+    app: str
+    old: Count | None
+    new: Count
+
+
 class AppRise(Struct, frozen=True, forbid_unknown_fields=True):
     """The change of the sequence of an app whose transactions are carried from another log.
 
@@ -467,6 +484,7 @@ Action = (
     | SetGranularity
     | SetBuckets
     | Assess
+    | Advance
     | SetClock
     | SetOrigin
 )

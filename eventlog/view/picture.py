@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import UnsetType
 
 from eventlog.format import keys
-from eventlog.model.actions import Add, Drop, Merge, Replace
+from eventlog.model.actions import Add, Advance, Drop, Merge, Replace
 from eventlog.model.chunks import utc
 from eventlog.model.entries import ColumnStats, Segment, deleted_rows
 from eventlog.model.records import Commit, Meta, Pin, Transaction, origins_of
@@ -283,11 +283,13 @@ def time_bounds(meta: Meta, entry: Segment) -> ColumnStats | None:
 
 def _pictured(version: int, transaction: Transaction) -> PictureTransaction:
     app = transaction.app
+    units = [f"{app.id} {app.seq}"] if app else []
+    units += (f"{a.app} {a.new}" for a in transaction.actions if isinstance(a, Advance))
     return PictureTransaction(
         version,
         transaction.operation,
         transaction.writer,
-        f"{app.id} {app.seq}" if app else "",
+        ", ".join(units),
         any(isinstance(action, Replace | Merge) for action in transaction.actions),
     )
 

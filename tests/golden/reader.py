@@ -420,6 +420,7 @@ ACTIONS = {
         chunks=many(record(chunk=text, state=maybe(chunk_state))),
     ),
     "set_clock": fields(version=count, old=integer, new=integer),
+    "advance": fields(app=text, old=maybe(count), new=count),
     "replace": fields(version=count, deletes=count),
     "update": fields(rows=count, paired=boolean),
     "merge": fields(

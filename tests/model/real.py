@@ -62,6 +62,7 @@ ACTIONS: dict[type, tuple[type, str]] = {
 OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
     actions.SetOrigin,  # `unit/state/test_origins.py`; its effect is that of an app mark
+    actions.Advance,  # `unit/state/test_advances.py`; likewise
     # Keyed tables have a model of their own (tests/property/test_keyed.py).
     actions.Merge,
     actions.SetBuckets,

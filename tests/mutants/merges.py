@@ -867,4 +867,18 @@ MERGES = (
         never,
         "test_a_damaged_segment_is_not_published",
     ),
+    mutant(
+        "advanced-units-forgotten-by-a-merge",
+        "G3 R10.8",
+        "a merge knows the units of work of a group",
+        never,
+        "test_units_of_a_group_are_merged_with_their_rows",
+    ),
+    mutant(
+        "units-of-a-group-taken-for-one",
+        "G3 R10.8",
+        "several units of work at once are none of which another log did the same",
+        becomes("several"),
+        "test_of_groups_that_share_units_no_row_is_lost_or_there_twice",
+    ),
 )

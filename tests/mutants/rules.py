@@ -25,6 +25,20 @@ RULES = (
         "test_an_app_goes_forward_only",
     ),
     mutant(
+        "advanced-from-elsewhere",
+        "R10.8 I4",
+        "of two groups that go on from one sequence one takes effect",
+        never,
+        "test_i4_of_two_that_go_on_from_one_sequence_one_is_void",
+    ),
+    mutant(
+        "advanced-backwards",
+        "R10.8 I3",
+        "the units of a group come after those before it",
+        never,
+        "test_an_app_is_advanced_forward_only",
+    ),
+    mutant(
         "mark-forgotten-by-one-step-of-time",
         "R10.7 W13",
         "a wrong clock forgets no unit of work",

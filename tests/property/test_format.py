@@ -17,6 +17,7 @@ from eventlog.model.actions import (
     Ack,
     Action,
     Add,
+    Advance,
     AppRise,
     Assess,
     Attach,
@@ -216,6 +217,7 @@ BUILT = {
     SetBuckets: st.builds(SetBuckets, counts, counts),
     SetGranularity: st.builds(SetGranularity, granularities, granularities),
     SetClock: st.builds(SetClock, counts, ints, ints),
+    Advance: st.builds(Advance, texts, st.none() | counts, counts),
     SetOrigin: st.builds(
         SetOrigin,
         texts,

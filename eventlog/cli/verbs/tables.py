@@ -31,7 +31,7 @@ from eventlog.keyed.slices import runs
 from eventlog.log import spills
 from eventlog.log.diff import Diff
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Merge
+from eventlog.model.actions import Advance, Merge
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import GRANULARITIES, Segment, deleted_rows, stored_bitmap
 from eventlog.model.records import Commit, Totals, Transaction, origins_of
@@ -415,6 +415,7 @@ def _show_json(
             "app": msgspec.to_builtins(t.app),
             "actions": _actions(t),
             "merges": [msgspec.to_builtins(a) for a in t.actions if isinstance(a, Merge)],
+            "advances": [msgspec.to_builtins(a) for a in t.actions if isinstance(a, Advance)],
             "info": t.info,
             "void_reason": void.get(t.id),
         }
@@ -456,6 +457,11 @@ def _show_commit(snapshot: Snapshot, commit: Commit, size: int) -> None:
     )
 
 
+def _advance_text(advance: Advance) -> str:
+    since = "none" if advance.old is None else f"{advance.old}"
+    return f"{advance.app}, sequence {advance.new} (before: {since})"
+
+
 def _show_transaction(transaction: Transaction, void: str | None) -> None:
     app = transaction.app
     terminal.say()
@@ -468,6 +474,7 @@ def _show_transaction(transaction: Transaction, void: str | None) -> None:
             ("app", f"{app.id}, sequence {app.seq}" if app else None),
             ("actions", ", ".join(f"{n:,} {kind}" for kind, n in _actions(transaction).items())),
             *(("merge", _merge_text(a)) for a in transaction.actions if isinstance(a, Merge)),
+            *(("app", _advance_text(a)) for a in transaction.actions if isinstance(a, Advance)),
             *((f"info {name}", value) for name, value in transaction.info.items()),
             ("void", void),
         ]

@@ -19,6 +19,7 @@ from eventlog.keyed.rule import MAX_BUCKETS, keyed_of, splits_of, successor_prob
 from eventlog.model.actions import (
     Ack,
     Add,
+    Advance,
     AppRise,
     Assess,
     Attach,
@@ -77,8 +78,8 @@ def published_problem(txn: Transaction, meta: Meta, version: int) -> str | None:
 
 
 def is_append(txn: Transaction) -> bool:
-    """Return whether a transaction only adds segments."""
-    return txn.claim is None and all(isinstance(action, Add) for action in txn.actions)
+    """Return whether a transaction only adds segments, and advances apps by them."""
+    return txn.claim is None and all(isinstance(action, Add | Advance) for action in txn.actions)
 
 
 def can_be_published(txn: Transaction) -> bool:
@@ -167,7 +168,20 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return timing.correct_clock(action, meta, version, time_ms)
         case SetOrigin():
             return _set_origin(action, meta, version, time_ms)
+        case Advance():
+            return _advance(action, meta, version, time_ms)
     return meta
+
+
+def _advance(action: Advance, meta: Meta, version: int, time_ms: int) -> Meta | str:
+    """Return the small state with the app's new sequence, or why the action is void (R10.8)."""
+    mark = meta.apps.get(action.app)
+    now = None if mark is None else mark.seq
+    if now != action.old:  # against advanced-from-elsewhere
+        return f"app {action.app!r} is at sequence {now} by now, and not {action.old}"
+    if action.old is not None and action.new <= action.old:  # against advanced-backwards
+        return f"sequence {action.new} of app {action.app!r} does not come after {action.old}"
+    return mark_app(meta, App(action.app, action.new), version, time_ms)
 
 
 def _set_origin(action: SetOrigin, meta: Meta, version: int, time_ms: int) -> Meta | str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from eventlog.log import spills
 from eventlog.log.history import HistoryEntry
 from eventlog.log.log import Log
-from eventlog.model.actions import Add, DeleteRows, Drop
+from eventlog.model.actions import Add, Advance, DeleteRows, Drop
 from eventlog.model.chunks import TimeChunk, parse_chunk, utc
 from eventlog.model.records import Commit, Transaction
 
@@ -76,7 +76,7 @@ def _is_wanted(log: Log, entry: HistoryEntry, wanted: Wanted) -> bool:
     return any(
         why is None
         and _is_named(transaction.operation, transaction.writer, wanted)
-        and (wanted.app is None or _app_of(transaction) == wanted.app)
+        and (wanted.app is None or wanted.app in _apps_of(transaction))
         and (wanted.chunk is None or _touches(transaction, wanted.chunk))
         for transaction, why in taken_transactions(log, commit)
     )
@@ -86,8 +86,10 @@ def _is_named(operation: str, writer: str, wanted: Wanted) -> bool:
     return wanted.operation in {None, operation} and (wanted.writer or "") in writer
 
 
-def _app_of(transaction: Transaction) -> str | None:
-    return None if transaction.app is None else transaction.app.id
+def _apps_of(transaction: Transaction) -> set[str]:
+    """Return the ids of the apps whose units of work a transaction does."""
+    own = set() if transaction.app is None else {transaction.app.id}
+    return own | {action.app for action in transaction.actions if isinstance(action, Advance)}
 
 
 def _touches(transaction: Transaction, chunk: TimeChunk) -> bool:
