@@ -5,11 +5,13 @@ The numbers of threads of all pools that read are defined here.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Literal, Protocol, TypeVar
+from threading import get_ident
+from typing import Any, Literal, Protocol, TypeVar
 
 from eventlog.arguments import choice
 from eventlog.errors import InvalidInput
@@ -20,6 +22,7 @@ HEADER_THREADS = 16  # for answers of 2 KB, and for commits, which are small as 
 INTENT_THREADS = 32  # for published transactions: a leader waits for the slowest of them
 COPY_THREADS = 4  # for segments that are held in memory as a whole
 WINDOW = 16  # the maximum number of items to read ahead
+_MOST_KEPT = 4  # pools that wait for work: those of two scans at once
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -66,14 +69,66 @@ def executors_of(driver: DriverName) -> Executors | None:
     return active_executors()
 
 
+class _Pool(ThreadPoolExecutor):
+    """Threads that can be given back: it knows what they were given to do."""
+
+    def __init__(self, count: int) -> None:
+        self._own: set[int] = set()
+        super().__init__(
+            count,
+            thread_name_prefix="eventlog-read",
+            initializer=lambda: self._own.add(get_ident()),
+        )
+        self._begun: set[Future[Any]] = set()
+
+    def submit(self, work: Callable[..., _Answer], /, *args: Any, **named: Any) -> Future[_Answer]:
+        future = super().submit(work, *args, **named)
+        self._begun.add(future)
+        future.add_done_callback(self._begun.discard)
+        return future
+
+    def settle(self) -> bool:
+        """Wait for what is under way, and cancel the rest. Return whether that was possible."""
+        if get_ident() in self._own:  # which would wait for itself
+            self.shutdown(wait=False, cancel_futures=True)
+            return False
+        for future in tuple(self._begun):
+            future.cancel()
+        wait(tuple(self._begun))
+        return True
+
+
+# Pools of `THREADS` threads without work. Arrow decodes into memory that belongs to a thread: with
+# new threads a scan of 16 segments takes a fifth more CPU, since each of them gets its memory new.
+_kept: deque[_Pool] = deque()
+if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
+    os.register_at_fork(after_in_child=_kept.clear)
+
+
 @contextmanager
 def threads(count: int = THREADS) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of threads, which end with the context."""
-    pool = ThreadPoolExecutor(count, thread_name_prefix="eventlog-read")
+    """Yield a pool of threads. What they were given to do has ended when the context ends.
+
+    A few threads are kept for the next reader; see `end_idle_threads`.
+    """
+    try:
+        pool = _kept.pop() if count == THREADS else _Pool(count)
+    except IndexError:
+        pool = _Pool(count)
     try:
         yield pool
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        if pool.settle():
+            if count == THREADS and len(_kept) < _MOST_KEPT:
+                _kept.append(pool)
+            else:
+                pool.shutdown()
+
+
+def end_idle_threads() -> None:
+    """End the threads that are kept for the next reader. They also end with the interpreter."""
+    while _kept:
+        _kept.pop().shutdown()
 
 
 def read_ahead(

@@ -3,6 +3,8 @@
 import threading
 from contextlib import contextmanager
 
+from eventlog.store import parallel
+
 _WAIT = 60  # seconds, more than a busy machine needs to end a thread that has nothing to do
 
 
@@ -10,11 +12,12 @@ _WAIT = 60  # seconds, more than a busy machine needs to end a thread that has n
 def none_left():
     """Fail if threads of eventlog that start in this context run on after it.
 
-    Others in the process are ignored: a stream of an earlier test whose error is still referred to
-    ends when the garbage collector finds it.
+    Those that wait for the next reader are ended. Others in the process are ignored: a stream of an
+    earlier test whose error is still referred to ends when the garbage collector finds it.
     """
     before = set(threading.enumerate())
     yield
+    parallel.end_idle_threads()
     own = [t for t in threading.enumerate() if t.name.startswith("eventlog-") and t not in before]
     for thread in own:
         thread.join(_WAIT)

@@ -1,5 +1,6 @@
 """Work on several items at once: answers in order, bounds, errors and ends."""
 
+import os
 import threading
 
 import pytest
@@ -84,3 +85,64 @@ def test_one_item_needs_no_thread():
     mine = threading.current_thread()
     assert list(parallel.each(lambda _: threading.current_thread(), [0])) == [mine]
     assert list(parallel.each(lambda _: None, [])) == []
+
+
+def test_threads_are_used_again_and_have_nothing_left_to_do():
+    go, ended = threading.Event(), []
+
+    def work(item):
+        assert go.wait(300)
+        ended.append(item)
+        return threading.current_thread()
+
+    parallel.end_idle_threads()
+    with parallel.threads() as pool:
+        first = pool.submit(work, 0)
+        for item in range(1, 100):
+            pool.submit(work, item)
+        go.set()
+    assert 0 in ended
+    assert len(ended) == len({*ended})
+    done = len(ended)
+    with parallel.threads() as pool:
+        again = {pool.submit(threading.current_thread).result() for _ in range(20)}
+    assert len(ended) == done  # what had not begun was cancelled
+    assert first.result() in threading.enumerate()
+    assert all(thread.name.startswith("eventlog-read") for thread in again)
+    parallel.end_idle_threads()
+    assert first.result() not in threading.enumerate()
+
+
+def test_two_readers_at_once_share_no_threads():
+    with parallel.threads() as one, parallel.threads() as other:
+        assert one is not other
+
+
+def test_a_reader_that_ends_in_one_of_its_own_threads_does_not_wait_for_itself():
+    with own_threads.none_left():
+        context = parallel.threads()
+        pool = context.__enter__()
+        pool.submit(context.__exit__, None, None, None).result(300)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_has_threads_of_its_own():
+    assert list(parallel.each(str, range(8)))  # which leaves threads
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = 0 if list(parallel.each(str, range(3))) == ["0", "1", "2"] else 1
+        finally:
+            os._exit(code)
+    for _ in range(6000):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        threading.Event().wait(0.01)
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits for threads that it does not have")
+    assert os.waitstatus_to_exitcode(status) == 0
