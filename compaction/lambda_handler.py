@@ -149,6 +149,7 @@ class Container:
         table = self._tables.get(uri)
         if table is None:
             table = Table.open(uri)
+            table.session.head()  # raises if there is none
             self._tables.put(uri, table)
         return table
 

@@ -372,8 +372,8 @@ def scan(  # noqa: PLR0913 - the parts of one query
     """Return a scan of one version of a table. The version is pinned by this call.
 
     Args:
-        t: the table; or its root, which costs three requests for the newest version and two for any
-            other, where opening the table first costs four and five.
+        t: the table, or its root: a handle that has read nothing yet, and a root, cost three
+            requests for the newest version and two for any other.
         columns: names of the columns to read, in this order; all if None; may be empty.
         where: SQL text or a pyarrow expression that selects rows. An expression that casts to
             floats, tests floats against a list or compares with NaN reads every segment.

@@ -13,7 +13,6 @@ from eventlog.cli import terminal
 from eventlog.errors import InvalidInput
 from eventlog.format.keys import branch_uri
 from eventlog.session.tags import VersionOrName, parse_version
-from eventlog.store.location import open_store
 from eventlog.store.parallel import DriverName
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -73,16 +72,18 @@ class Place:
     as_json: bool
 
     def open(self) -> Table:
-        """Return a handle to the table.
+        """Return a handle that has read the newest version of the table.
 
         Raises:
             TableNotFound: there is no table at `uri`.
         """
-        return Table.open(self.uri, self.storage_options)
+        table = self.unread()
+        table.session.head()
+        return table
 
-    def unopened(self) -> Table:
+    def unread(self) -> Table:
         """Return a handle that has read nothing yet: for one version, or a log with damage."""
-        return Table(open_store(self.uri, self.storage_options))
+        return Table.open(self.uri, self.storage_options)
 
     def answer(
         self, table: Table, version: int, text: str, *, committed: bool = True, **more: Any

@@ -107,7 +107,10 @@ class Session:
         known = self._head
         if known is not None and version == known.state.header.version:
             return known
-        return self.log.snapshot(version)
+        found = self.log.snapshot(version)
+        if self.log.table is None:  # against unread-handle-follows-another-table
+            self.log.table = found.state.header.table
+        return found
 
     def create(self, transaction: Transaction, table_id: str) -> None:
         """Commit version 0 of a new table.

@@ -142,10 +142,12 @@ class Table(Described):
         store: ObjectStore | None = None,
         clock: Clock | None = None,
     ) -> Table:
-        """Return a handle to the table at `uri`, or to one of its branches.
+        """Return a handle to the table at `uri`, or to one of its branches. Sends no request.
 
-        Takes at most three requests, however long the history is, and for a branch two more: where
-        it forks, and a LIST of its parent's log as long as its own is short.
+        What is called first reads the version that it needs: the newest in at most three requests,
+        any other in two, however long the history is. A branch takes two more: where it forks, and
+        a LIST of its parent's log as long as its own is short. Until then nobody has looked whether
+        there is a table: `refresh` does that at once.
 
         Args:
             uri: as for `create`. That of a branch is its parent's with `/_branches/<name>`.
@@ -154,16 +156,14 @@ class Table(Described):
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
 
-        Raises:
-            InvalidInput: no branch may have this name.
+        Raises, and what is called first raises the other three:
+            InvalidInput: no branch may have this name, or `uri` has no form of a location.
             TableNotFound: there is no table at `uri`, or no such branch.
             Corrupt: its newest commit violates the format.
             UnsupportedFormat: the table needs a newer release.
         """
         root_store = store or open_store(uri, storage_options, clock)
-        table = cls(root_store if branch is None else BranchStore(root_store, branch), clock)
-        table.session.head()
-        return table
+        return cls(root_store if branch is None else BranchStore(root_store, branch), clock)
 
     @property
     def uri(self) -> str:

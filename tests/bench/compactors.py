@@ -58,6 +58,7 @@ class Eventlog(peers.Eventlog):
 
         self.counter = TryCounter(open_store(self.root, self.options))
         self.table = Table.open(self.root, store=self.counter)
+        self.table.session.head()
 
     def append_files(self, rows, rows_per_file):
         self.append(rows)

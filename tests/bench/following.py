@@ -73,7 +73,9 @@ def before_the_day(segments, most_s):
     target = MemoryStore()
     for row in store.list(""):
         target.put_if_absent(row.key, store.get(row.key))
-    return Table.open(store.uri, store=store), target
+    table = Table.open(store.uri, store=store)
+    table.session.head()
+    return table, target
 
 
 def a_day(table):

@@ -51,7 +51,9 @@ class Eventlog:
     def open_head(self):
         from eventlog import Table
 
-        return Table.open(self.root, self.options)
+        table = Table.open(self.root, self.options)
+        table.session.head()
+        return table
 
     def open_version(self, number):
         from eventlog import Table

@@ -62,6 +62,7 @@ def test_the_answers_are_those_of_the_vectors(name):
         found = vectors.compute(name, store_of(name))  # its transactions cannot be folded from 0
     else:
         table = Table.open("memory:", store=store_of(name))
+        table.refresh()  # the newest horizon, which refuses older versions
         effects = [effect for _, effect in folded(name)]
         found = [vectors.answer(table, version, effect) for version, effect in enumerate(effects)]
     assert found == VECTORS[name]
@@ -142,6 +143,7 @@ def test_a_reader_does_with_a_changed_table_what_the_vector_says(case):
             read(store, version)
     elif case["what"] == "vacuumed":
         table = Table.open("memory:", store=store)
+        table.refresh()
         assert table.snapshot(version).entries().num_rows
         with pytest.raises(VersionVacuumed):
             scan(table, version=version).to_table()

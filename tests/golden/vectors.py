@@ -131,6 +131,7 @@ def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dic
 def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]:
     """Return the answers of all versions of a golden table."""
     table = Table.open(TABLES / name if store is None else store.uri, store=store)
+    table.refresh()
     found = []
     for version in range(table.session.head().version + 1):
         with suppress(VersionNotReplicated):

@@ -162,7 +162,7 @@ def test_everything_that_takes_a_uri_takes_that_of_a_branch(place, request, tmp_
     branch.delete_branch("x.1")
     table.delete_branch("audit")
     with pytest.raises(errors.TableNotFound, match="no branch 'audit'"):
-        Table.open(branch.uri)
+        Table.open(branch.uri).refresh()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".a", "a/b", "a b", "ä", "a" * 101, "a%41", None])
@@ -181,7 +181,7 @@ def test_what_is_no_branch_is_told_and_creates_no_table():
     filled(store)
     missing = BranchStore(store, "none")
     for call in (
-        lambda: Table.open("", store=store, branch="none"),
+        lambda: Table.open("", store=store, branch="none").refresh(),
         lambda: Table.create("", SCHEMA, time_column="at", store=missing),
         lambda: on(store).delete_branch("none"),
     ):
@@ -198,15 +198,15 @@ def test_opening_a_branch_costs_its_fork_and_a_listing_of_its_parent():
         branch = table.branch("audit")
     assert (made.get, made.put, made.list, made.delete) == (4, 2, 0, 0)
     with store.measure() as opening:
-        on(store)
+        on(store).refresh()
     plain = (opening.get, opening.list)
     with store.measure() as opening:
-        on(store, "audit")
+        on(store, "audit").refresh()
     assert (opening.get, opening.list) == (plain[0] + 1, plain[1] + 1)
     for n in range(20):
         append(branch, events(1, first=100 + n))
     with store.measure() as opening:
-        on(store, "audit")
+        on(store, "audit").refresh()
     # Its own log is long enough.
     assert (opening.get, opening.list) == (plain[0] + 1, plain[1])
     with store.measure() as appending:
@@ -638,7 +638,7 @@ def test_a_branch_whose_parent_lost_what_it_forked_from_is_corrupt(lost):
             on(store, "audit").session.head()
     append(on(store, seed=700), events(1, first=80))
     for use in (
-        lambda: Table.open("", store=store, branch="audit"),
+        lambda: Table.open("", store=store, branch="audit").refresh(),
         lambda: append(warm, events(1, first=9)),
     ):
         with pytest.raises(errors.Corrupt):
@@ -731,7 +731,7 @@ def test_one_damaged_branch_does_not_hide_the_others():
     assert two.damage
     assert (three.name, three.fork, three.head, three.damage) == ("c", 5, 5, None)
     with pytest.raises(errors.Corrupt) as told:
-        Table.open("", store=BranchStore(store, "a"))
+        Table.open("", store=BranchStore(store, "a")).refresh()
     assert told.value.key == "_fork.json"
     found = {f.key: f for f in fsck(table).findings}
     assert found.keys() == {"_branches/a/_fork.json", "_branches/b/_fork.json"}

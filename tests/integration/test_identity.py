@@ -102,6 +102,18 @@ def old_handle(store: ObjectStore) -> Table:
     return table
 
 
+@pytest.mark.hazard("W9")
+def test_w9_a_handle_that_read_one_old_version_notices_another_table():
+    store = MemoryStore()
+    fill(store, VERSIONS)
+    table = Table.open(store.uri, store=store)
+    assert table.snapshot(1).version == 1
+    store.delete([found.key for found in store.list("")])
+    fill(store, VERSIONS, seed=7)
+    with pytest.raises(GONE):
+        table.snapshot(1)
+
+
 @pytest.mark.sample(24, verify=34)
 @pytest.mark.hazard("W9")
 @pytest.mark.parametrize("versions", SUCCESSORS)
@@ -134,6 +146,7 @@ def test_w9_time_has_passed_where_either_clock_says_so(moved):
     fill(store, VERSIONS)
     clock = Apart(START_MS, seed=3)
     table = Table.open(store.uri, store=store, clock=clock)
+    table.refresh()
     swap(table, VERSIONS)
     if moved == "elapsed":
         clock.beside_ms = 1_001

@@ -319,6 +319,7 @@ def test_an_idle_vacuum_sends_a_few_requests():
     vacuumed(table, **given)
     counting = CountingStore(table.store)
     handle = Table.open("", store=counting, clock=table.clock)
+    handle.refresh()
     before = counting.counts.get + counting.counts.list
     vacuumed(handle, **given)
     counts = counting.counts

@@ -237,6 +237,7 @@ def test_a_missing_package_is_named(table, monkeypatch, module):
 def test_requests_follow_the_question(table):
     counting = CountingStore(table.store)
     warm = Table.open(counting.uri, store=counting)
+    warm.refresh()
     with counting.measure() as counts:
         assert readers.scan(warm, where="at < '1970-01-02'").to_table().num_rows == 20
     assert (counts.get, counts.list) == (1 + 2, 0)  # is there news; two segments

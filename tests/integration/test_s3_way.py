@@ -198,7 +198,7 @@ def test_both_clients_go_past_the_proxy_where_they_are_told_to(past, proxy, surr
 def test_what_pyarrow_cannot_do_is_refused_at_the_first_request(variables, says, surroundings):
     surroundings(variables)
     with pytest.raises(InvalidInput, match=says):
-        Table.open("s3://mine/root")
+        Table.open("s3://mine/root").refresh()
 
 
 # --- a private authority --------------------------------------------------------------------------

@@ -303,6 +303,13 @@ COMMITS = (
         "test_r3_a_stale_list_never_takes_a_handle_backwards",
     ),
     mutant(
+        "unread-handle-follows-another-table",
+        "W9",
+        "a handle that has read one old version knows the table by it",
+        never,
+        "test_w9_a_handle_that_read_one_old_version_notices_another_table",
+    ),
+    mutant(
         "overtaken-refresh-wins",
         "R3",
         "of two threads the one with the older head does not win",

@@ -40,7 +40,9 @@ def keyed(place, **options):
 
 
 def other(table, seed):
-    return Table.open(table.uri, store=table.store, clock=ManualClock(START_MS, seed))
+    found = Table.open(table.uri, store=table.store, clock=ManualClock(START_MS, seed))
+    found.refresh()
+    return found
 
 
 def drawn(chance, word, count=6):

@@ -60,6 +60,7 @@ class Run:
         table = Table.open(
             self.inner.uri, store=store, clock=WaitingClock(self.scheduler, self._next_seed())
         )
+        table.refresh()
         store.weather = self._weather
         return table
 

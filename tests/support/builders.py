@@ -61,6 +61,13 @@ def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Tab
 
 
 def reopen(store: ObjectStore, seed: int = 1000) -> Table:
+    """A handle like that of another process: it has read the newest version, with other ids."""
+    table = unread(store, seed)
+    table.session.head()
+    return table
+
+
+def unread(store: ObjectStore, seed: int = 1000) -> Table:
     """A handle like that of another process: nothing cached, other random ids."""
     return Table.open(store.uri, store=store, clock=ManualClock(START_MS + 3_600_000, seed))
 

@@ -32,7 +32,9 @@ def fresh(place, granularity="day", **properties):
 
 def other(table):
     """A handle like that of another process, at the newest version."""
-    return Table.open(table.uri)
+    found = Table.open(table.uri)
+    found.refresh()
+    return found
 
 
 def names(table, version=None):

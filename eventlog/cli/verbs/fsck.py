@@ -55,7 +55,7 @@ def fsck(
     nothing refers to.
     """
     start_driver(driver)
-    table, clock = place.unopened(), SystemClock()
+    table, clock = place.unread(), SystemClock()
     begun = clock.now_ms()
     with terminal.progress() as advance:
         report = checks.fsck(

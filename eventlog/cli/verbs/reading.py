@@ -111,7 +111,7 @@ def scan_(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Read rows."""
     # A count may need nothing but the log, which still has what is below the horizon.
-    table = place.open() if only_count else place.unopened()
+    table = place.open() if only_count else place.unread()
     wanted = parse_names(columns, "--columns") if columns else None
     rows_scan = scan(
         table,
@@ -174,7 +174,7 @@ def changes_(  # noqa: PLR0913 - one parameter per option
     """
     wanted = parse_names(columns, "--columns") if columns else None
     memory = memory_mb * MEGABYTE
-    start_end = place.unopened(), start, end
+    start_end = place.unread(), start, end
     rows = changes(*start_end, wanted, where, overflow=overflow, memory_bytes=memory)
     _write(place, rows, limit, row_format, output)
 

@@ -134,7 +134,7 @@ def create(  # noqa: PLR0913 - one argument an option
 @listing
 def show(place: Place, *, version: VersionOrName | None, timestamp: str | None) -> None:
     """Show one version: commit, transactions, changes and state."""
-    opened = place.open()
+    opened = place.unread()
     snapshot = opened.snapshot(version, timestamp)
     commit, body = opened.session.log.read(snapshot.version)
     unpacked = spills.unpack(commit, opened.session.log.spill)
@@ -180,7 +180,7 @@ def ls(
 
     `eventlog chunks` shows the chunks as compaction sees them.
     """
-    snapshot = place.open().snapshot(version, timestamp)
+    snapshot = place.unread().snapshot(version, timestamp)
     segments = snapshot.segments(where, only or None)
     if by_chunk:
         _list_chunks(place, segments)

@@ -78,7 +78,7 @@ def unpin(place: Place, *, name: str, owner: str | None, breaking: bool) -> None
 @listing
 def pins(place: Place) -> None:
     """List the pins, oldest version first."""
-    held = place.open().snapshot().meta.pins
+    held = place.unread().snapshot().meta.pins
     ordered = sorted(held.items(), key=lambda item: (item[1].version, item[0]))
     if place.as_json:
         terminal.json_list(_pin_json(name, each) for name, each in ordered)

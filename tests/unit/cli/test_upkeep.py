@@ -298,7 +298,7 @@ def test_fsck_from_a_keyframe_and_at_a_version(table):
 def test_fsck_opens_what_open_refuses(table):
     table.store.delete([keys.commit_key(1)])
     with pytest.raises(Exception, match="eventlog fsck"):
-        Table.open(table.uri)
+        Table.open(table.uri).refresh()
     assert run("fsck", table.uri).exit_code == 4
 
 

@@ -1,10 +1,22 @@
 """What an operation costs in requests: exact, and the same at any length of the history."""
 
 import pytest
-from support.builders import add, check_sound, commit, create, drop_of, events, live, reopen
+from support.builders import (
+    add,
+    check_sound,
+    commit,
+    create,
+    drop_of,
+    events,
+    live,
+    reopen,
+    unread,
+)
 
+from eventlog import Table
 from eventlog.errors import CommitConflict
 from eventlog.log.history import PAGE
+from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, delete, overwrite
@@ -101,11 +113,25 @@ def test_open_head_is_three_requests(history):
     assert counts.total <= 3
 
 
+def test_opening_sends_nothing_and_a_scan_reads_only_its_version(history):
+    store, length = history
+    counting = CountingStore(store)
+    for version in (None, length // 2):
+        with counting.measure() as counts:
+            table = Table.open("", store=counting)
+        assert counts.total == 0
+        with counting.measure() as counts:
+            planned = scan(table, version=version)
+        base, newest = planned.snapshot.base, version is None
+        assert counts.list == newest
+        assert counts.total <= 2 + newest + (len(base.leaves) if base else 0)
+
+
 def test_open_any_old_version_is_two_requests(history):
     store, length = history
     counting, table = measured(store)
     for version in {0, 1, length // 3, length // 2, length - 1}:
-        fresh = reopen(counting)
+        fresh = unread(counting)
         with counting.measure() as counts:
             assert fresh.snapshot(version).version == version
         assert counts.list == 0

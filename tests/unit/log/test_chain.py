@@ -16,6 +16,7 @@ def forged(version, **changes):
     """A table whose newest commit has another header, and a handle that knows version 5."""
     damaged = Damaged(commits=5, every=1000)
     handle = Table.open("", store=damaged.store)
+    handle.refresh()
     for day in range(5, version):
         append(damaged.table, rows(day))
     damaged.forge_commit(

@@ -29,7 +29,9 @@ def forged(change, *, dropped=False):
 
 
 def opened(damaged):
-    return Table.open("", store=damaged.store)
+    table = Table.open("", store=damaged.store)
+    table.refresh()
+    return table
 
 
 def delta(**changes):

@@ -114,7 +114,7 @@ def sql_(  # noqa: PLR0913 - one parameter per option
     """
     memory = memory_mb * MEGABYTE
     others = [parse_named_version(text) for text in tables]
-    sources = {_NAME: dataset(place.unopened(), version, timestamp, memory_bytes=memory)}
+    sources = {_NAME: dataset(place.unread(), version, timestamp, memory_bytes=memory)}
     for other in others:
         if other.name.lower() in sources:
             raise InvalidInput(f"the query has two tables {other.name!r}: rename one")

@@ -48,7 +48,7 @@ def untag(place: Place, *, name: str) -> None:
 @listing
 def tags(place: Place) -> None:
     """List the tags, oldest version first."""
-    meta = place.open().snapshot().meta
+    meta = place.unread().snapshot().meta
     ordered = sorted(tag_versions(meta).items(), key=lambda item: (item[1], item[0]))
     rows = [(name, version, meta.pins[name].time) for name, version in ordered]
     if place.as_json:
