@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
+from eventlog.keyed import key_lookup
 from eventlog.keyed.key_lookup import (
     among,
     in_one_piece,
@@ -28,7 +29,7 @@ from eventlog.keyed.key_lookup import (
     numbered_keys,
     row_numbers,
 )
-from eventlog.keyed.log_rows import deleted
+from eventlog.keyed.log_rows import deleted, upserts
 from eventlog.keyed.rule import OP, UPSERT, VERSION, MergeRule
 
 _WIDE_SUM = pa.decimal256(76, 0)
@@ -74,7 +75,13 @@ def visible(rows: pa.Table, rule: MergeRule) -> pa.Table:
     Raises:
         SumOverflow: a sum does not fit its column, and the rule does not ask for a null there.
     """
-    return _Merging(rows, rule).visible()
+    several = key_lookup.shared(rows, rule.key) if rule.kind in ("last", "first") else None
+    if several is None or 2 * len(several) > rows.num_rows:
+        return _Merging(rows, rule).visible()
+    # Rows whose key no other row has need no grouping.
+    alone = upserts(key_lookup.without_rows(rows, several))
+    merged = _Merging(rows.take(several), rule).visible()
+    return pa.concat_tables([alone.select(merged.column_names), merged])
 
 
 def condensed(rows: pa.Table, rule: MergeRule, *, bottom: bool) -> pa.Table:

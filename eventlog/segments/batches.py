@@ -26,7 +26,7 @@ def holds_floats(kind: pa.DataType) -> bool:
 
 def without_columns(rows: int) -> pa.RecordBatch:
     """Return a batch with this number of rows and no columns."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def join_tables(tables: Iterable[pa.Table]) -> pa.Table:

@@ -19,6 +19,8 @@ from eventlog.keyed.log_rows import log_schema, row_buckets
 from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, buckets_in, segments_of
+from eventlog.model import stats
+from eventlog.model.entries import Schema
 from eventlog.readers.keyed.cuts import UNIT_ROWS
 from eventlog.segments.fragments import Reading
 
@@ -201,6 +203,37 @@ def having(keys: pa.Table) -> pc.Expression | None:
     for name in keys.column_names:
         wanted &= pc.field(name).isin(pc.unique(keys.column(name)))
     return wanted
+
+
+def replaces_all(above: pa.Table, runs: Iterable[Run], rule: MergeRule, columns: Schema) -> bool:
+    """Return whether no row of a base is shown if a row above it has its key.
+
+    That is so under `last` if those above come later and, as the statistics of bases show, are of
+    no smaller order. Then a scan need not read the order of the rows of bases.
+
+    Args:
+        above: all rows above the bases, with the order column if there is one.
+        runs: the runs.
+        rule: the merge rule.
+        columns: the table's columns.
+    """
+    if rule.kind != "last":
+        return False
+    if rule.order is None:
+        return True
+    order = next(column for column in columns.columns if column.name == rule.order)
+    least = pc.min(above.column(rule.order))  # one without an order hides all rows before it
+    if not least.is_valid:
+        return True
+    low = stats.encode(least, order.type)
+    if not isinstance(low, int):  # bounds of text are cut
+        return False
+    highest = [
+        next((of.max for of in base.segment.stats if of.column == order.id), None)
+        for base in segments_of(runs, "base")
+    ]
+    # against newer-base-rows-dropped
+    return all(isinstance(high, int) and high <= low for high in highest)
 
 
 def at(rows: pa.Table, versions: Sequence[tuple[int, int]]) -> pa.Table:

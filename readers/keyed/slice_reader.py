@@ -32,6 +32,7 @@ from eventlog.readers.keyed.segment_rows import (
     having,
     in_order_of_versions,
     of_keys,
+    replaces_all,
 )
 from eventlog.segments.batches import (
     filtered,
@@ -130,7 +131,7 @@ class SliceReader:
             wanted = having(touched)
             wanted = portion.key_range if wanted is None else wanted
             for _, base in source.pieces(portion.runs, wanted):
-                hits = base.filter(key_lookup.among(base, touched, key))
+                hits = base.take(key_lookup.rows_with(base, touched, key))
                 hits = hits.filter(pc.invert(key_lookup.among(hits, known, key)))
                 hits = at(as_log(hits, source.log_schema), [(after, hits.num_rows)])
                 if complete := pairs.add(hits):
@@ -229,31 +230,31 @@ class SliceReader:
         if portion.key_range is not None:
             wanted = portion.key_range if wanted is None else portion.key_range & wanted
         units = self.cuts.units(portion, divided=wanted is None)
+        replaced = replaces_all(portion.above, runs, self.rule, self.reading.columns)
+        if replaced:  # the order of rows that are not shown is not needed
+            names = {*self.rule.key, *self.reading.schema.names, *self.reading.filter_columns}
+            source = replace(source, columns=[n for n in source.columns if n in names])
         pieces = groupby(source.pieces(runs, wanted), lambda piece: unit_of(piece[0], units))
         number, bases = next(pieces, (None, None))
-        waiting: list[pa.Table] = []
+        waiting = _Waiting(self.cuts.most_bytes)
         for place, unit in enumerate(units):
             tables: Iterable[pa.Table] = ()
             if bases is not None and number == place:
                 tables = (rows for _, rows in bases)
-            yield from self._of_unit(unit, tables, waiting, runs)
+            yield from self._of_unit(unit, tables, waiting, runs, replaced=replaced)
             if tables:
                 number, bases = next(pieces, (None, None))
-            if place == len(units) - 1 or self._are_many(waiting):
-                yield from self._shown(waiting, runs)
-                waiting = []
-
-    def _are_many(self, tables: Sequence[pa.Table]) -> bool:
-        """Return whether these rows are enough to be merged now."""
-        size = sum(table.nbytes for table in tables)
-        return sum(map(len, tables)) >= UNIT_ROWS or size >= self.cuts.most_bytes
+            if place == len(units) - 1 or waiting.are_many:
+                yield from self._shown(waiting.taken(), runs)
 
     def _of_unit(
         self,
         unit: BucketUnit,
         bases: Iterable[pa.Table],
-        waiting: list[pa.Table],
+        waiting: _Waiting,
         runs: Sequence[Run],
+        *,
+        replaced: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of bases to which nothing is applied; add the others to `waiting`.
 
@@ -262,6 +263,7 @@ class SliceReader:
             bases: the rows of bases in its buckets.
             waiting: gets all rows of the keys that logs have, in commit order.
             runs: where they lie, for errors.
+            replaced: whether none of the rows of bases is shown if one above has its key.
         """
         key, above = self.rule.key, unit.above
         if not above.num_rows:  # late rows count only where there are rows above
@@ -272,17 +274,24 @@ class SliceReader:
         late = unit.late.filter(key_lookup.among(unit.late, touched, key))
         known = key_lookup.distinct(late, key)
         pairs = _Pairing(pa.concat_tables([late, above]), key, self.cuts.most_bytes)
+        reading = self.reading
+        shown_names = [
+            name
+            for name in reading.table_schema.names
+            if name in reading.schema.names or name in reading.filter_columns
+        ]
         for rows in bases:
-            touches = key_lookup.among(rows, touched, key)
-            free = rows.filter(pc.invert(touches))
-            if free.num_rows:
-                yield from self._wanted(free)
-            hit = rows.filter(touches)
+            touches = key_lookup.rows_with(rows, touched, key)
+            shown = rows.select(shown_names or rows.column_names)
+            yield from self._wanted(key_lookup.without_rows(shown, touches))
+            if replaced or not len(touches):
+                continue
+            hit = rows.take(touches)
             if known.num_rows:
                 hit = hit.filter(pc.invert(key_lookup.among(hit, known, key)))
             if hit.num_rows:
                 yield from self._shown(pairs.add(as_log(hit, above.schema)), runs)
-        waiting += pairs.rest()
+        waiting.add(pairs.rest())
 
     def _one_a_key(self, rows: pa.Table, runs: Sequence[Run]) -> pa.Table:
         try:
@@ -313,6 +322,35 @@ class SliceReader:
             return
         rows = retyped(rows, reading.schema)
         yield from rows.to_batches(max_chunksize=reading.batch_rows)
+
+
+class _Waiting:
+    """Rows of whole keys that wait until they are enough to be merged at once.
+
+    Args:
+        most_bytes: bytes of Arrow data that are enough.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._tables: list[pa.Table] = []
+        self._rows = self._size = 0
+
+    def add(self, tables: Sequence[pa.Table]) -> None:
+        """Add rows."""
+        self._tables += tables
+        self._rows += sum(table.num_rows for table in tables)
+        self._size += sum(table.nbytes for table in tables)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether they are enough."""
+        return self._rows >= UNIT_ROWS or self._size >= self._most
+
+    def taken(self) -> list[pa.Table]:
+        """Return all rows, and keep none."""
+        tables, self._tables, self._rows, self._size = self._tables, [], 0, 0
+        return tables
 
 
 class _Pairing:

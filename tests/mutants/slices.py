@@ -25,6 +25,13 @@ SLICES = (
         "test_an_upsert_takes_no_young_tombstone_from_an_old_one_that_hides_both",
     ),
     mutant(
+        "newer-base-rows-dropped",
+        "R15.8",
+        "the order of a base is left unread only where no row of it is newer than those above",
+        becomes("True"),
+        "test_a_row_of_a_base_stays_where_it_is_newer_than_those_above",
+    ),
+    mutant(
         "children-left-behind",
         "F11",
         "after a split a segment has rows of both buckets that one of its became",
