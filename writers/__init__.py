@@ -6,6 +6,7 @@
     update      gives columns of the rows that a predicate selects new values
     merge       merges rows of a source into a table without a key, by columns that they share
     upsert      inserts rows into a keyed table, or merges them with those of their keys
+    Appender    commits the appends of many callers in groups, in a thread of its own
 
 Each takes `app_id` and `app_seq`, with which a repeated call has no second effect. Rows are
 whatever speaks Arrow; they are stored unchanged, or refused with a reason.
@@ -14,6 +15,7 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 `eventlog.writers.spark` and needs the extra `spark`.
 """
 
+from eventlog.writers.appending import Appender
 from eventlog.writers.batch import append
 from eventlog.writers.changing.joining import Matched, merge
 from eventlog.writers.changing.landing import Isolation, RowChange
@@ -22,6 +24,7 @@ from eventlog.writers.keyed import delete, upsert
 from eventlog.writers.overwriting import overwrite
 
 __all__ = [
+    "Appender",
     "Isolation",
     "Matched",
     "RowChange",

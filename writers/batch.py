@@ -238,15 +238,27 @@ def add_rows(  # noqa: PLR0917 - what the public functions are given
         rows_now = None if keyed_of(head.layout) else getattr(data, "num_rows", None)
         report_mismatch(t, head, app, rows_now)
         return done
-    rows, head = _fitting_rows(t, head, data)
-    coarsest = coarsest_for_first_rows(head)
-    adds = stage(t, head, rows, memory_bytes, missing, coarsest=coarsest)
+    rows, head = fitting_rows(t, head, data)
+    adds = stage_appended(t, head, rows, memory_bytes, missing)
     version = head.state.header.version
     if not adds and app is None:
         return version
-    choose_granularity(session, head, adds, coarsest)
     transaction = session.transaction(operation, adds, read_version=version, app=app)
     return commit_staged(session, transaction)
+
+
+def stage_appended(
+    t: Table, head: Snapshot, rows: Any, memory_bytes: int, missing: Missing | None
+) -> list[Add]:
+    """Stage rows that are appended; the first rows of a table also choose its granularity.
+
+    Args and Raises: as `stage`.
+    """
+    coarsest = coarsest_for_first_rows(head)
+    adds = stage(t, head, rows, memory_bytes, missing, coarsest=coarsest)
+    if adds:
+        choose_granularity(t.session, head, adds, coarsest)
+    return adds
 
 
 def check_rows(given: pa.Schema, head: Snapshot, missing: Missing | None) -> pa.Schema:
@@ -390,8 +402,13 @@ def types_of(head: Snapshot, *, may_widen: bool = False) -> TableTypes:
     return TableTypes(head.schema, head.layout.time_column, may_widen)
 
 
-def _fitting_rows(t: Table, head: Snapshot, data: Any) -> tuple[pa.RecordBatchReader, Snapshot]:
+def fitting_rows(t: Table, head: Snapshot, data: Any) -> tuple[pa.RecordBatchReader, Snapshot]:
     """Return rows as a stream, and the head, refreshed if they do not fit the one of the handle.
+
+    Args:
+        t: the table.
+        head: the version that the handle has read.
+        data: rows in any form that `append` takes.
 
     Raises:
         InvalidInput: the rows cannot be read, or a value does not fit.
@@ -451,7 +468,7 @@ def stage(
         Unavailable: the store does not answer.
     """
     session, reader = t.session, to_reader(rows, types_of(head))
-    store = session.store if kept else _Unkept()  # against dry-run-that-stores
+    store = session.store if kept else Unkept()  # against dry-run-that-stores
     recipe = Recipe.of(head, fills=missing is not None, coarsest=coarsest)
     if as_given:
         recipe = dataclasses.replace(recipe, layout=replace(recipe.layout, order_by=()))
@@ -475,7 +492,7 @@ def stage(
     return adds
 
 
-class _Unkept(MemoryStore):
+class Unkept(MemoryStore):
     """A store that answers every PUT, and keeps nothing: for segments that are only measured."""
 
     def put_if_absent(self, key: str, body: Body) -> bool:  # noqa: ARG002

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from eventlog.compaction import Policy
     from eventlog.monitoring import TableStats
     from eventlog.readers import Changes, FirstRows, Scan
-    from eventlog.writers import Isolation, Matched, RowChange
+    from eventlog.writers import Appender, Isolation, Matched, RowChange
 
 # What the library itself calls, or a program that makes transactions of its own.
 _MACHINERY = frozenset(
@@ -211,6 +211,31 @@ class Table(Described):
             memory_bytes=memory_bytes,
             missing=missing,
             evolve=evolve,
+        )
+
+    def appender(
+        self,
+        *,
+        app_id: str | None = None,
+        max_rows: int = 100_000,
+        max_bytes: int = 16 * 2**20,
+        max_delay_s: float = 1.0,
+        buffer_bytes: int = 64 * 2**20,
+        retry_s: float = 120.0,
+        missing: Missing | None = None,
+    ) -> Appender:
+        """Return what commits appends of a running process in groups; see `Appender`."""
+        from eventlog.writers import Appender  # noqa: PLC0415 - see append
+
+        return Appender(
+            self,
+            app_id=app_id,
+            max_rows=max_rows,
+            max_bytes=max_bytes,
+            max_delay_s=max_delay_s,
+            buffer_bytes=buffer_bytes,
+            retry_s=retry_s,
+            missing=missing,
         )
 
     def upsert(

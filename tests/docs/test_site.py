@@ -43,6 +43,7 @@ LOOKED_FOR = {
     "exactly once": "guides/python",
     "granularity": "guides/choosing",
     "install": "getting-started",
+    "kafka": "guides/appender",
     "lambda": "guides/lambda",
     "hudi": "coming-from",
     "limits": "limits",

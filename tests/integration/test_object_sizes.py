@@ -79,6 +79,7 @@ def everything(store):
     yield "changes", lambda: changes(table, 0).to_table()
     yield "history", lambda: list(table.history())
     yield "append", lambda: append(table, events(1, first=70))
+    yield "appender", lambda: appended_by_an_appender(table)
     yield "overwrite", lambda: overwrite(table, events(1), **day)
     yield "restore", lambda: table.restore(3)
     yield "branches", table.branches
@@ -99,6 +100,12 @@ def everything(store):
     yield "compaction", lambda: run(table, policy=Policy(claim_bytes=0, small_task_bytes=0))
     yield "vacuum", lambda: vacuum(table, dry_run=False, full=True)
     yield "deletion", lambda: table.delete_branch("other")
+
+
+def appended_by_an_appender(table):
+    """Append a row by an appender."""
+    with table.appender(app_id="sizes") as out:
+        out.append(events(1, first=72), app_seq=(out.committed() or 0) + 1)
 
 
 @pytest.mark.hazard("W4")

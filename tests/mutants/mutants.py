@@ -9,6 +9,7 @@ from mutants.copies import COPIES
 from mutants.engines import ENGINES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
+from mutants.groups import GROUPS
 from mutants.iceberg_publications import ICEBERG_PUBLICATIONS
 from mutants.merges import MERGES
 from mutants.moves import MOVES
@@ -36,6 +37,7 @@ MUTANTS = (
         *ENGINES,
         *PUBLICATIONS,
         *ICEBERG_PUBLICATIONS,
+        *GROUPS,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

@@ -22,9 +22,17 @@ from eventlog import Table, compaction, errors, replication
 from eventlog.cli.program import build
 from eventlog.model.properties import SETTINGS
 from eventlog.readers import count, scan
-from eventlog.writers import append, overwrite
+from eventlog.writers import Appender, append, overwrite
 
 LONE = "\ud800"
+
+
+def by_appender(table, rows, **unit):
+    """Append rows by an appender."""
+    with table.appender() as out:
+        out.append(rows, **unit)
+
+
 NUMBERS = itertools.count()  # of copies
 ODD = [
     True, False, -1, 0, 1, 7, 2**31, 10**12, 2**63 - 1, 2**63, -(2**63), 10**400, 0.0, 1.0, 1.5,
@@ -112,6 +120,18 @@ CALLS = {
     "append.app_id": lambda t, v: append(t, events(1), app_id=v, app_seq=1),
     "append.app_seq": lambda t, v: append(t, events(1), app_id="a", app_seq=v),
     "append.memory_bytes": lambda t, v: append(t, events(1), memory_bytes=v),
+    "appender.t": lambda _, v: Appender(v),
+    "appender.app_id": lambda t, v: t.appender(app_id=v),
+    "appender.max_rows": lambda t, v: t.appender(max_rows=v),
+    "appender.max_bytes": lambda t, v: t.appender(max_bytes=v),
+    "appender.max_delay_s": lambda t, v: t.appender(max_delay_s=v),
+    "appender.buffer_bytes": lambda t, v: t.appender(buffer_bytes=v),
+    "appender.retry_s": lambda t, v: t.appender(retry_s=v),
+    "appender.missing": lambda t, v: t.appender(missing=v),
+    "appender.append": by_appender,
+    "appender.append.app_seq": lambda t, v: by_appender(t, events(1), app_id="a", app_seq=v),
+    "appender.append.timeout_s": lambda t, v: by_appender(t, events(1), timeout_s=v),
+    "appender.committed": lambda t, v: t.appender().committed(v),
     "overwrite.start": lambda t, v: overwrite(t, events(0), start=v),
     "overwrite.end": lambda t, v: overwrite(t, events(0), end=v),
     "overwrite.isolation": lambda t, v: overwrite(t, events(0), isolation=v),
