@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -32,22 +32,13 @@ from eventlog.model.entries import Column, ColumnStats, Granularity, Schema, Sli
 from eventlog.model.properties import setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
+from eventlog.staging.parquet.column_forms import parquet_options
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 
 # Segments whose rows take fewer bytes in Arrow do not store their decoded sizes: they are small.
 _RECORDED_BYTES = 2**20
 _GROUP_BYTES = 32 * 2**20  # Arrow bytes of a row group in a `SegmentWriter`
-# How every segment is written; see `_parquet`.
-_PARQUET: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    # Past this many bytes a dictionary costs more than it saves (ids, measurements).
-    "dictionary_pagesize_limit": 128 * 1024,
-    "write_page_index": True,
-    "write_page_checksum": True,
-    "store_schema": False,  # the log holds the schema
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +159,8 @@ class SegmentWriter:
         self._clock, self._recipe, self._watch = clock, recipe, watch
         self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
         self._sink = io.BytesIO() if path is None else path.open("w+b")
-        schema = to_arrow(recipe.schema) if schema is None else schema
-        stored = with_field_ids(schema, recipe.schema)
-        self._file = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), stored, **_parquet(schema))
+        self._schema = to_arrow(recipe.schema) if schema is None else schema
+        self._file: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
@@ -210,15 +200,22 @@ class SegmentWriter:
         if self._watch is not None:
             self._watch(group)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        self._file.write_table(group, row_group_size=group.num_rows)
+        self._opened(group).write_table(group, row_group_size=group.num_rows)
         self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
         self._sizes.append(_sizes(group))
         self.encoded_rows += group.num_rows
 
     def abandon(self) -> None:
         """Close the file, whose rows are not needed any more."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         self._sink.close()
+
+    def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Return the Parquet file, which is written as suits its first rows."""
+        if self._file is None:
+            self._file = _parquet_file(self._sink, rows, self._recipe.schema)
+        return self._file
 
     def seal(self, place: Slice | UnsetType = UNSET) -> tuple[Add, memoryview]:
         """Return the action that will add the segment, and the bytes of its object.
@@ -229,8 +226,9 @@ class SegmentWriter:
         If the bytes are in a file, the file is unlinked; they stay available while referenced.
         """
         self.flush()
-        _record_sizes(self._file, self._sizes)
-        self._file.close()
+        file = self._opened(self._schema.empty_table())
+        _record_sizes(file, self._sizes)
+        file.close()
         encoded = _with_tail(self._sink)
         if self._path is not None:
             self._sink.close()
@@ -264,15 +262,25 @@ def encode_segment(table: pa.Table, schema: Schema) -> Encoded:
         schema: that of the table, which has the ids of the columns.
     """
     sink = io.BytesIO()
-    out = pa.PythonFile(sink, "w")
     sizes: list[list[int]] = []
-    stored = with_field_ids(table.schema, schema)
-    with pq.ParquetWriter(out, stored, **_parquet(table.schema)) as file:
+    with _parquet_file(sink, table, schema) as file:
         for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
             file.write_table(group, row_group_size=group.num_rows)
             sizes.append(_sizes(group))
         _record_sizes(file, sizes)
     return _with_tail(sink)
+
+
+def _parquet_file(sink: BinaryIO, rows: pa.Table, schema: Schema) -> pq.ParquetWriter:
+    """Return a writer of a Parquet file.
+
+    Args:
+        sink: receives its bytes.
+        rows: its rows, or the first of them.
+        schema: that of the table, which has the ids of the columns.
+    """
+    out, stored = pa.PythonFile(sink, "w"), with_field_ids(rows.schema, schema)
+    return pq.ParquetWriter(out, stored, **parquet_options(rows))
 
 
 def _sizes(group: pa.Table) -> list[int]:
@@ -306,24 +314,6 @@ def _view(sink: BinaryIO, size: int) -> memoryview:
         return sink.getbuffer()
     sink.flush()
     return memoryview(mmap.mmap(sink.fileno(), size, access=mmap.ACCESS_READ))
-
-
-def _parquet(schema: pa.Schema) -> dict[str, Any]:
-    """Return the arguments of the Parquet writer for segments of a schema.
-
-    Float columns get no statistics in the file: Arrow leaves NaN out of them, and engines in which
-    NaN is greater than every number would prune it wrongly. Nor do nested columns: Parquet's
-    writer cannot distinguish field `b` of column `a` from a column called `a.b`.
-    """
-    inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
-    plain = [
-        field.name
-        for field in schema
-        if not pa.types.is_floating(field.type)
-        and not pa.types.is_nested(field.type)
-        and not field.name.startswith(inside)
-    ]
-    return {**_PARQUET, "write_statistics": plain}
 
 
 def make_add(

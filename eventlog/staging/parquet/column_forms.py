@@ -1,0 +1,109 @@
+"""Decides by the values how columns of a segment are written as Parquet.
+
+A dictionary of values that hardly repeat costs CPU, at the writer and at each reader, and bytes
+besides. A context of ZSTD costs more than a small page does: where thousands of segments of a few
+rows are read, it was most of the work. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+# Past this many bytes a dictionary costs more than it saves (ids, measurements).
+_DICTIONARY_BYTES = 128 * 1024
+_FEW_ROWS = 1024
+# Columns that take fewer bytes in Arrow are compressed by Snappy.
+_SNAPPY_BYTES = 16 * 1024
+# Arrow makes one page of so few rows and bytes of a column, and an index of one page says nothing.
+_PAGE_ROWS, _PAGE_BYTES = 16 * 1024, 512 * 1024
+# What every segment is written with.
+_ALWAYS: dict[str, Any] = {
+    "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+    "write_page_checksum": True,
+    "store_schema": False,  # the log holds the schema
+}
+
+
+def parquet_options(rows: pa.Table) -> dict[str, Any]:
+    """Return the arguments of pyarrow's Parquet writer for a segment.
+
+    Args:
+        rows: its rows, or those of its first row group.
+    """
+    coded: list[str] = []
+    codecs: dict[str, str] = {}
+    levels: dict[str, int] = {}
+    largest = 0
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        leaves = list(_leaves(field.name, field.type))
+        size = column.nbytes // len(leaves)
+        largest = max(largest, size)
+        small = size <= _SNAPPY_BYTES
+        codecs |= dict.fromkeys(leaves, "snappy" if small else "zstd")
+        if not small:
+            levels |= dict.fromkeys(leaves, 1)
+        if pa.types.is_nested(field.type) or suits_dictionary(column):
+            coded += leaves
+    return {
+        **_ALWAYS,
+        "compression": codecs,
+        "compression_level": levels or None,
+        "use_dictionary": coded,
+        "write_page_index": rows.num_rows > _PAGE_ROWS or largest > _PAGE_BYTES,
+        "write_statistics": _with_statistics(rows.schema),
+    }
+
+
+def suits_dictionary(column: pa.ChunkedArray) -> bool:
+    """Return whether a dictionary of a column's values takes clearly less than the values.
+
+    Of a long column it looks at as many of the first values as a dictionary may have, of a short
+    one at a quarter of them.
+
+    Args:
+        column: of a type that is not nested.
+    """
+    rows = len(column)
+    width = max(1, column.nbytes // max(1, rows))
+    some = min(rows, max(1, _DICTIONARY_BYTES // width))
+    if rows <= _FEW_ROWS:  # to look at all of them would take as long as to write them
+        some = min(some, _FEW_ROWS // 4)
+    if some < 2:
+        return False
+    distinct = len(column.slice(0, some).unique())
+    indexes = some * (distinct - 1).bit_length() // 8
+    return bool(4 * (distinct * width + indexes) <= 3 * some * width)
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of the Parquet columns of a column, as Arrow names them."""
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaves(f"{path}.{kind.field(place).name}", kind.field(place).type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
+def _with_statistics(schema: pa.Schema) -> list[str]:
+    """Return the columns that get statistics in the file.
+
+    Floats get none: Arrow leaves NaN out of them, and engines in which NaN is greater than every
+    number would prune wrongly. Nor do nested columns: Parquet's writer cannot distinguish field `b`
+    of column `a` from a column called `a.b`.
+    """
+    inside = tuple(f"{field.name}." for field in schema if pa.types.is_nested(field.type))
+    return [
+        field.name
+        for field in schema
+        if not pa.types.is_floating(field.type)
+        and not pa.types.is_nested(field.type)
+        and not field.name.startswith(inside)
+    ]
