@@ -26,7 +26,7 @@ FLOATS = pa.schema(
         ("n", pa.int64()),
     ]
 )
-SMALL = {"target_bytes": 8192, "max_task_bytes": 32_768, "small_task_bytes": 0}
+SMALL = {"target_bytes": 8192, "max_task_bytes": 40_960, "small_task_bytes": 0}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["new files", "files with statistics"])
@@ -34,7 +34,10 @@ def test_no_rewrite_hides_a_nan(tmp_path, monkeypatch, old):
     """NaN is greater than every number, and Arrow leaves it out of a file's statistics."""
     monkeypatch.setattr(limits, "ROW_GROUP_ROWS", 2)
     if old:
-        monkeypatch.setattr(encoding, "_parquet", lambda _: encoding._PARQUET)
+        options = encoding.parquet_options
+        monkeypatch.setattr(
+            encoding, "parquet_options", lambda rows: {**options(rows), "write_statistics": True}
+        )
     t = Table.create(tmp_path / "t", FLOATS, time_column="at")
     for n, f in enumerate(([1.0], [float("nan")], [None, 4.0])):
         rows = [{"at": DAY, "f": each, "place": {"x": each}, "n": n} for each in f]

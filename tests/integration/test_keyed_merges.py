@@ -288,7 +288,8 @@ def test_g4_an_overwrite_leaves_no_rows_that_were_merged_for_some_buckets_only(t
 
 
 def test_a_merge_that_others_overtake_at_every_try_ends_and_may_come_again():
-    one, two = cut_off(keyed(buckets=1))  # the second is the upper side, where an order is kept
+    table = keyed(buckets=1, properties={"user.seed": "0"})
+    one, two = cut_off(table)  # the second is the upper side, where an order is kept
     put(one, (1, "one", None))
     put(two, (2, "two", None))
     other = Table.open("", store=two.store, clock=ManualClock(START_MS + 10**8, 80))
@@ -505,7 +506,7 @@ def test_g4_rows_are_not_repeated_above_what_a_third_copy_did_to_them(deleted):
 @pytest.mark.hazard("G4")
 def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
     """Each was merged with a copy of its own; nobody has to choose, as both only added rows."""
-    for seed in (3, 4):  # so that both repeat some
+    for seed in (3, 5):  # so that both repeat some
         table = keyed()
         put(table, (1, "old", None))
         sides = cut_off(table)
@@ -696,7 +697,7 @@ WAYS = ["cp pt tp pc", "cp tp pt pc", "tp cp pc pt", "pt cp tp pt pc"]
 def test_g4_rows_that_a_third_copy_deleted_or_replaced_stay_away(replaced, way):
     """The copy between them may have them once more above those of the other copy."""
     winners = set()
-    for seed in range(4):  # which of two sides is the lower one depends on it
+    for seed in range(6):  # which of two sides is the lower one depends on it
         t = keyed(properties={"user.seed": str(seed)})
         c = Table.open("", store=copied(t.store), clock=ManualClock(START_MS, 71 + seed))
         put(t, (1, "t", None), (2, "t", None))
@@ -855,7 +856,7 @@ def test_g4_what_one_copy_had_before_a_unit_of_work_is_not_repeated_above_it_by_
 
 
 @pytest.mark.hazard("G4")
-@pytest.mark.parametrize("seed", [0, 3])  # the order of the names of the origins depends on it
+@pytest.mark.parametrize("seed", [3, 5])  # the order of the names of the origins depends on it
 def test_g4_rows_above_a_unit_of_work_stay_above_what_three_copies_did_of_it(seed):
     table = keyed(properties={"user.seed": str(seed)})
     put(table, (1, "old", None))

@@ -14,7 +14,7 @@ from eventlog.store.local import LocalStore
 from eventlog.writers import append, delete, overwrite
 
 # No task takes in all segments of `table` and of `another_month`.
-TWO_TASKS = ("--target-mb", "0.002", "--max-task-mb", "0.008")
+TWO_TASKS = ("--target-mb", "0.0012", "--max-task-mb", "0.005")
 
 
 @pytest.fixture

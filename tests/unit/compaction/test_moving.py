@@ -162,8 +162,8 @@ def test_the_program_names_the_remedy_of_a_fixed_granularity(tmp_path, cli):
 def test_days_of_dates_are_not_divided():
     schema = pa.schema([("at", pa.date32()), ("n", pa.int64())])
     table = create(schema=schema, properties={"segment_bytes": "1024"})
-    append(table, pa.table({"at": pa.array([0] * 40_000, pa.int32()).cast(pa.date32()),
-                            "n": pa.array(range(40_000), pa.int64())}))  # fmt: skip
+    append(table, pa.table({"at": pa.array([0] * 80_000, pa.int32()).cast(pa.date32()),
+                            "n": pa.array(range(80_000), pa.int64())}))  # fmt: skip
     assert table.session.head().totals.bytes > 64 * 1024
     assert run(table).fit is None
     assert granularity(table) == "day"

@@ -127,7 +127,7 @@ def test_a_merge_makes_a_base_and_keeps_what_later_rows_may_need():
 
 def test_a_shared_log_stays_until_every_slice_has_taken_it_in():
     t = create(properties={"bucket_bytes": "1024"})
-    upsert(t, rows(range(200)))  # a segment a bucket
+    upsert(t, rows(range(260)))  # a segment a bucket
     upsert(t, rows(range(4), hour=1, v="b"))  # one for all
     shared = next(s.id for s in t.session.head().segments() if slice_of(s).first < slice_of(s).last)
     policy = Policy(target_bytes=1024, max_task_bytes=4096)
