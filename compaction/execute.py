@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from math import inf
 from typing import Literal
@@ -238,6 +238,8 @@ class _Attempt:
         self._lease: Lease | None = None
         # Segments that rewrites dropped since the inputs were read, up to a version.
         self._rewritten, self._looked_at = set[str](), task.version
+        self._drops = [drop_of(segment) for segment in task.inputs]
+        self._answered: tuple[Snapshot, Mapping[str, Segment]] | None = None
 
     def run(self, work: Callable[[Task, Pulse], Rewritten | MergedSlices]) -> Outcome:
         """Do the rest of the task."""
@@ -289,7 +291,7 @@ class _Attempt:
         """
         if self._task.buckets is not None:
             return self._task
-        live = head.live([drop_of(segment) for segment in self._task.inputs])
+        live = self._live(head)
         gone = {segment.id for segment in self._gone(head)}
         inputs = tuple(live[s.id] for s in self._task.inputs if s.id not in gone)
         return replace(self._task, inputs=inputs)
@@ -367,10 +369,15 @@ class _Attempt:
         A segment that a restore brought back has the same id but another version, and counts as
         another segment. One of which rows were deleted is still the same.
         """
-        live = head.live([drop_of(segment) for segment in self._task.inputs])
-        versions = {name: segment.version for name, segment in live.items()}
+        versions = {name: segment.version for name, segment in self._live(head).items()}
         # against segment-that-came-back-taken-for-the-old
         return [s for s in self._task.inputs if versions.get(s.id) != s.version]
+
+    def _live(self, head: Snapshot) -> Mapping[str, Segment]:
+        """Return the inputs that are live in `head`, by id; asked once for each snapshot."""
+        if self._answered is None or self._answered[0] is not head:
+            self._answered = head, head.live(self._drops)
+        return self._answered[1]
 
     def judged(self, error: Exception) -> Outcome:
         """Return the outcome of a failure; another attempt or task may have done the work."""

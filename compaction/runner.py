@@ -210,10 +210,12 @@ class _Workers:
                 outcomes.append((name, event))
 
     def _perform(self, name: str, task: Task) -> None:
+        size = task.bytes
+
         def report(_unit: str, done: int, total: int) -> None:
             if self._stopped.is_set():
                 raise _Stopped
-            self._events.put((name, task.bytes * done // max(1, total)))
+            self._events.put((name, size * done // max(1, total)))
 
         try:
             outcome = self._work(task, report)

@@ -32,6 +32,12 @@ _USUAL = re.compile(
         b"#", rb"[\x80-\xff]{0,4}[\x00-\x7f]"
     )
 )
+# That of a page of values up to its statistics, which have lengths of their own.
+_COUNTED = re.compile(
+    rb"\x15(\x00)\x15(#)\x15(#)(?:\x2c|\x15#\x1c)\x15(#)\x15(#)\x15#\x15#\x1c".replace(
+        b"#", rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+    )
+)
 
 
 class Page(NamedTuple):
@@ -85,11 +91,14 @@ def _header(source: pa.NativeFile, at: int, end: int) -> tuple[Page, int, int]:
     while True:
         body = source.read_at(min(size, end - at), at)
         usual = _USUAL.match(body)
-        if usual is not None:
+        length = 0 if usual is None else usual.end()
+        if usual is None and (usual := _COUNTED.match(body)) is not None:
+            length = _after_statistics(body, usual.end())
+        if usual is not None and length:
             kind, plain, stored, values, encoding = (
                 _signed(digits, 0)[0] for digits in usual.groups() if digits is not None
             )
-            return Page(kind, encoding, values, plain), stored, usual.end()
+            return Page(kind, encoding, values, plain), stored, length
         try:
             fields, length = _numbers(body)
         except IndexError:
@@ -100,6 +109,19 @@ def _header(source: pa.NativeFile, at: int, end: int) -> tuple[Page, int, int]:
         kind, plain, stored = (fields.get(place, -1) for place in (1, 2, 3))
         values, encoding = (fields.get(place, -1) for place in _PLACES.get(kind, (2, 2)))
         return Page(kind, encoding, values, plain), stored, length
+
+
+def _after_statistics(body: bytes, at: int) -> int:
+    """Return where a header ends whose statistics begin at a place; 0: it is not a usual one."""
+    try:
+        while byte := body[at]:
+            kind = byte & 15
+            if byte < 16 or kind in (_I32, _STRUCT):
+                return 0
+            at = _after(kind, body, at + 1)
+        return at + 3 if body[at + 1 : at + 3] == b"\0\0" else 0
+    except IndexError:
+        return 0
 
 
 def _numbers(body: bytes) -> tuple[dict[int, int], int]:

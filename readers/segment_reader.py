@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from threading import BoundedSemaphore
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -88,34 +89,90 @@ def _batches(run: str, segments: Sequence[Segment], most: int) -> Iterator[_Batc
 def _small(
     reading: Reading, batches: Iterable[_Batch], most: int
 ) -> Iterator[tuple[str, pa.Table]]:
-    decoders = BoundedSemaphore(_DECODERS)
+    decoders, forms = BoundedSemaphore(_DECODERS), _Forms(reading)
 
-    def read(batch: _Batch) -> tuple[_Batch, list[pa.Table | Segment]]:
+    def read(batch: _Batch) -> tuple[str, list[pa.Table | list[Segment]]]:
         bodies = [_fetched(reading, segment) for segment in batch.segments]
         with decoders:
-            return batch, _decoded(reading, batch.segments, bodies, most)
+            return batch.run, _decoded(forms, batch.segments, bodies, most)
 
     with threads() as pool:
-        for batch, results in read_ahead(pool, batches, read):
-            for is_table, parts in groupby(results, key=lambda part: isinstance(part, pa.Table)):
-                if is_table:
-                    yield batch.run, pa.concat_tables(parts).combine_chunks()
+        for run, results in read_ahead(pool, batches, read):
+            for part in results:
+                if isinstance(part, pa.Table):
+                    yield run, part
                 else:
-                    for rows in reading.batches(parts):
-                        yield batch.run, pa.Table.from_batches([rows])
+                    for rows in reading.batches(part):
+                        yield run, pa.Table.from_batches([rows])
+
+
+@dataclass(slots=True)
+class _Form:
+    """How files of one Parquet schema are read: computed for the first of them.
+
+    Attributes:
+        parquet: the Parquet schema.
+        file: the columns of such a file.
+        leaves: the Parquet columns that are read.
+        stored: the schema of the rows as they are read, once some were.
+    """
+
+    parquet: Any
+    file: FileColumns
+    leaves: list[int]
+    stored: pa.Schema | None = None
+
+
+class _Forms:
+    """The forms of the files of some segments, which often have one. Used by several threads."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._last: _Form | None = None
+
+    def of(self, parquet: Any) -> _Form:
+        """Return the form of the files of a Parquet schema, of which field ids are a part.
+
+        Raises:
+            DataLoss: see `FileColumns`.
+            pa.ArrowException: see there.
+        """
+        last = self._last
+        if last is None or not last.parquet.equals(parquet):
+            file = FileColumns(parquet, self.reading.columns, keyed=False)
+            self._last = last = _Form(parquet, file, file.leaves(self.reading.schema.names))
+        return last
 
 
 def _decoded(
-    reading: Reading, segments: Sequence[Segment], bodies: Sequence[bytes], most: int
-) -> list[pa.Table | Segment]:
-    """Return each segment's rows, or the segment itself if `reading` has to read it."""
-    results: list[pa.Table | Segment] = []
+    forms: _Forms, segments: Sequence[Segment], bodies: Sequence[bytes], most: int
+) -> list[pa.Table | list[Segment]]:
+    """Return the segments' rows, and in their places the segments that `reading` has to read."""
+    results: list[pa.Table | list[Segment]] = []
+    read: list[tuple[_Form | None, pa.Table | None]] = []
     size = 0
     for segment, body in zip(segments, bodies, strict=True):
-        rows = _rows_in(body, segment, reading, most - size)
-        size += 0 if rows is None else rows.nbytes
-        results.append(segment if rows is None else rows)
+        read.append(_stored_rows(body, segment, forms, most - size))
+        rows = read[-1][1]
+        size += 0 if rows is None else rows.get_total_buffer_size()
+    at = 0
+    # Once for all rows of a form: for each segment it takes as long as to decode it.
+    for form, found in groupby(read, key=lambda one: one[0]):
+        tables = [rows for _, rows in found]
+        some = list(segments[at : at + len(tables)])
+        at += len(tables)
+        rows = None if form is None else _conformed(form, tables, forms.reading)
+        results.append(some if rows is None else rows)
     return results
+
+
+def _conformed(form: _Form, tables: Sequence[pa.Table], reading: Reading) -> pa.Table | None:
+    """Return the rows in the table's types, or None if some do not become it."""
+    try:
+        rows = form.file.conformed(pa.concat_tables(tables).combine_chunks(), reading.schema)
+    except (pa.ArrowException, ValueError):
+        return None
+    return None if any(rows.column(name).null_count for name in reading.required) else rows
 
 
 def _fetched(reading: Reading, segment: Segment) -> bytes:
@@ -127,27 +184,34 @@ def _fetched(reading: Reading, segment: Segment) -> bytes:
         return b""
 
 
-def _rows_in(body: bytes, segment: Segment, reading: Reading, most: int) -> pa.Table | None:
-    """Return a segment's rows, or None if they differ from the log's entry or exceed `most`."""
-    schema = reading.schema
+def _stored_rows(
+    body: bytes, segment: Segment, forms: _Forms, most: int
+) -> tuple[_Form | None, pa.Table | None]:
+    """Return a segment's rows in the types of its file, and the form of that.
+
+    None of both if they differ from the log's entry or exceed `most` bytes.
+    """
     if sha256(body) != segment.checksum:
-        return None
+        return None, None
     try:
         source = pa.BufferReader(body)
         file = pq.ParquetFile(source)
         footer = file.metadata
-        stored = FileColumns(footer.schema, reading.columns, keyed=False)
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
         encoded = sum(group.total_byte_size for group in groups)
         least = 8 * footer.num_rows * footer.num_columns
         if footer.num_rows != segment.rows or max(encoded, least) > most:
-            return None
+            return None, None
+        form = forms.of(footer.schema)
         # A few encoded bytes may decode to many.
-        columns = stored.leaves(schema.names)
-        bound = most_bytes(source, footer, range(len(groups)), columns, _LOOSE * most)
+        bound = most_bytes(source, footer, range(len(groups)), form.leaves, _LOOSE * most)
         if not bound.sure or bound.size > _LOOSE * most:
-            return None
-        rows = stored.conformed(file.reader.read_all(columns, use_threads=False), schema)
-        return None if any(rows.column(name).null_count for name in reading.required) else rows
+            return None, None
+        rows = file.reader.read_all(form.leaves, use_threads=False).replace_schema_metadata()
     except (DataLoss, pa.ArrowException, OSError, ValueError):
-        return None
+        return None, None
+    if form.stored is None:
+        form.stored = rows.schema
+    # What else the footer says, as Arrow's own schema, may have led to other types.
+    same = rows.num_rows == segment.rows and form.stored.equals(rows.schema, check_metadata=True)
+    return (form, rows) if same else (None, None)
