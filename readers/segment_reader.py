@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from threading import BoundedSemaphore
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +28,9 @@ from eventlog.store.parallel import WINDOW, read_ahead, threads
 
 # Larger segments are read in pieces, and their parts are checked instead of the whole.
 WHOLE_BYTES = 2**20
-_DECODERS = 2  # decoding is bound by the cores; more only slow each other down
+# Decoding is bound by the cores, and Arrow keeps memory for each thread that it decodes in.
+_DECODERS = 1
+_DECODED = 2  # tasks whose rows wait
 _LOOSE = 8  # a cheap bound on the size of rows is far above it
 _MOST_SEGMENTS = 32  # per task: enough to make the cost of a thread switch negligible
 
@@ -89,15 +90,18 @@ def _batches(run: str, segments: Sequence[Segment], most: int) -> Iterator[_Batc
 def _small(
     reading: Reading, batches: Iterable[_Batch], most: int
 ) -> Iterator[tuple[str, pa.Table]]:
-    decoders, forms = BoundedSemaphore(_DECODERS), _Forms(reading)
+    forms = _Forms(reading)
 
-    def read(batch: _Batch) -> tuple[str, list[pa.Table | list[Segment]]]:
-        bodies = [_fetched(reading, segment) for segment in batch.segments]
-        with decoders:
-            return batch.run, _decoded(forms, batch.segments, bodies, most)
+    def fetch(batch: _Batch) -> tuple[_Batch, list[bytes]]:
+        return batch, [_fetched(reading, segment) for segment in batch.segments]
 
-    with threads() as pool:
-        for run, results in read_ahead(pool, batches, read):
+    def decode(fetched: tuple[_Batch, list[bytes]]) -> tuple[str, list[pa.Table | list[Segment]]]:
+        batch, bodies = fetched
+        return batch.run, _decoded(forms, batch.segments, bodies, most)
+
+    with threads() as pool, threads(_DECODERS) as decoders:
+        fetched = read_ahead(pool, batches, fetch)
+        for run, results in read_ahead(decoders, fetched, decode, window=_DECODED):
             for part in results:
                 if isinstance(part, pa.Table):
                     yield run, part
@@ -124,7 +128,7 @@ class _Form:
 
 
 class _Forms:
-    """The forms of the files of some segments, which often have one. Used by several threads."""
+    """The forms of the files of some segments, which often have one."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading

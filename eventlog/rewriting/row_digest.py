@@ -25,6 +25,7 @@ _LENGTHS, _BYTES = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _INNER, _NULLS = 0x165667B19E3779F9, 0x27D4EB2F165667C5
 _VIEWS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 _EXACT = Context(prec=100)
+_AT_ONCE = 32 * 1024  # rows: their products stay in the caches of a processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ def digest(table: pa.Table, time_column: str | None) -> Digest:
         time_column: the event-time column, which has no nulls; None: the table has none.
     """
     total, weighing = NOTHING, time_column or _weighing(table.schema)
-    for batch in table.to_batches():
+    for batch in table.to_batches(max_chunksize=_AT_ONCE):
         if batch.num_rows:
             weights = None
             if weighing is not None:
                 words = _words(batch.column(batch.schema.get_field_index(weighing)))
-                words = pc.fill_null(words, 0)
+                words = pc.fill_null(words, 0) if words.null_count else words
                 weights = pc.add(pc.multiply(words, 2), 1)  # against values-that-change-places
             columns = {
                 name: (column.null_count, _sum(column, weights))

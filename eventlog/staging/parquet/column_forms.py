@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # Past this many bytes a dictionary costs more than it saves (ids, measurements).
 _DICTIONARY_BYTES = 128 * 1024
-_FEW_ROWS = 1024
+_FEW_ROWS, _LOOKED_AT = 1024, 2048
 # Columns that take fewer bytes in Arrow are compressed by Snappy.
 _SNAPPY_BYTES = 16 * 1024
 # Arrow makes one page of so few rows and bytes of a column, and an index of one page says nothing.
@@ -60,22 +61,33 @@ def parquet_options(rows: pa.Table) -> dict[str, Any]:
 def suits_dictionary(column: pa.ChunkedArray) -> bool:
     """Return whether a dictionary of a column's values takes clearly less than the values.
 
-    Of a long column it looks at as many of the first values as a dictionary may have, of a short
-    one at a quarter of them.
+    It looks at the first values. Where these hardly repeat and there are many more, it looks how
+    many of those in a later place are among them, and judges by that how many there are in all.
 
     Args:
         column: of a type that is not nested.
     """
     rows = len(column)
     width = max(1, column.nbytes // max(1, rows))
-    some = min(rows, max(1, _DICTIONARY_BYTES // width))
-    if rows <= _FEW_ROWS:  # to look at all of them would take as long as to write them
-        some = min(some, _FEW_ROWS // 4)
+    # To look at all of a few would take as long as to write them.
+    some = min(rows, _LOOKED_AT) if rows > _FEW_ROWS else min(rows, _FEW_ROWS // 4)
     if some < 2:
         return False
-    distinct = len(column.slice(0, some).unique())
-    indexes = some * (distinct - 1).bit_length() // 8
-    return bool(4 * (distinct * width + indexes) <= 3 * some * width)
+    first = column.slice(0, some).unique()
+    if _takes_less(len(first), some, width):
+        return True
+    if rows <= _FEW_ROWS:
+        return False
+    later = column.slice(5 * (rows - some) // 8, some)
+    known = pc.sum(pc.is_in(later, value_set=first)).as_py()
+    distinct = min(rows, len(first) * some // max(1, known))
+    return distinct * width <= _DICTIONARY_BYTES and _takes_less(distinct, rows, width)
+
+
+def _takes_less(distinct: int, rows: int, width: int) -> bool:
+    """Return whether a dictionary and its indexes take at most three quarters of the values."""
+    indexes = rows * (distinct - 1).bit_length() // 8
+    return 4 * (distinct * width + indexes) <= 3 * rows * width
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
