@@ -21,6 +21,7 @@ from eventlog.decoding import most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
+from eventlog.inline import inline_objects
 from eventlog.model.entries import Segment
 from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.fragments import Reading
@@ -182,6 +183,8 @@ def _conformed(form: _Form, tables: Sequence[pa.Table], reading: Reading) -> pa.
 def _fetched(reading: Reading, segment: Segment) -> bytes:
     """Return the bytes of a segment's object, empty if it cannot be fetched."""
     try:
+        if not isinstance(segment.inline, UnsetType):
+            return inline_objects.get_object(reading.store, segment)
         # Ask for one byte more than expected, to notice an object that is too long.
         return reading.store.get(keys.key_of(segment), length=segment.bytes + 1)
     except EventLogError:

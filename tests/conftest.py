@@ -16,6 +16,8 @@ import pytest
 from botocore.loaders import create_loader
 from support import distribution, repeatable, tiers
 
+from eventlog.cache import Cache
+from eventlog.inline import inline_objects
 from eventlog.store.testing.local_server import LocalServer
 
 repeatable.load_profile()
@@ -86,6 +88,13 @@ def service_models():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.session, "create_loader", functools.cache(create_loader))
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch):
+    """No test reads bytes of segments that another one left in the cache of the process."""
+    empty = Cache(inline_objects.CACHE_BYTES, weigh=len)
+    monkeypatch.setattr(inline_objects, "_known", empty)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable, keyframe_due
 from eventlog.errors import EventLogError
 from eventlog.format import codec, keys
+from eventlog.inline import packing
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.state import keyframe
@@ -39,14 +42,16 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     """
     check_writable(head.header)
     head, frame = built(log, head)
-    objects = list(frame.objects.items())
+    packs = packing.packs_at(log.store, head.base, head.delta, head.version)
+    objects = list((frame.objects | packs.objects).items())
     for _ in each(lambda item: put_once(log.store, clock, *item), objects):
         pass  # the root is written after all of them
     root_key = keys.keyframe_key(head.version)
+    root = msgspec.structs.replace(frame.root, packs=packs.packs)
     # against key-frame-overwritten
-    put_once(log.store, clock, root_key, codec.encode_keyframe(frame.root))
-    log.key_frames.remember(frame.root, frame.entries)
-    return head.on_keyframe(frame.root)
+    put_once(log.store, clock, root_key, codec.encode_keyframe(root))
+    log.key_frames.remember(root, frame.entries)
+    return head.on_keyframe(root)
 
 
 def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:

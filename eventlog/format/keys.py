@@ -25,6 +25,8 @@ PROBES_PREFIX = "_probe/"
 STARTS_PREFIX = "_starts/"
 _INTENT_KEY = re.compile(r"_intents/(\d{12})/([0-9a-f]{32})\.json", re.ASCII)
 _LOG_KEY = re.compile(r"_log/(\d{12})(\.keyframe)?\.json", re.ASCII)
+PACKS_PREFIX = "_packs/"
+_PACK_KEY = re.compile(r"_packs/(\d{12})/([0-9a-f]{64})\.parquet", re.ASCII)
 _START_KEY = re.compile(r"_starts/(\d{12})\.json", re.ASCII)
 _SEGMENT_KEY = re.compile(r"data/(\d{12})/([0-9A-Za-z-]{3,13})/([0-9a-f]{32})\.parquet", re.ASCII)
 _VECTORS_KEY = re.compile(r"data/(\d{12})/vectors/([0-9a-f]{32})\.roaring", re.ASCII)
@@ -76,6 +78,32 @@ def frame_key(sha256: str) -> str:
     if not _HEX64.fullmatch(sha256):
         raise Corrupt(f"{sha256[:80]!r} is not a sha256 in lower-case hexadecimal")
     return f"{FRAMES_PREFIX}{sha256}.parquet"
+
+
+def pack_key(version: int, sha256: str) -> str:
+    """Return the key of a pack.
+
+    Args:
+        version: the version of the key frame that it was written with.
+        sha256: of its bytes.
+
+    Raises:
+        Corrupt: a part does not have the form that FORMAT.md requires.
+    """
+    if not 0 <= version <= MAX_VERSION or not _HEX64.fullmatch(sha256):
+        raise Corrupt(f"pack {sha256[:80]!r} of version {version} violates the format")
+    return f"{PACKS_PREFIX}{_inverted(version)}/{sha256}.parquet"
+
+
+def packs_prefix(version: int) -> str:
+    """Return what the keys of the packs begin with that a key frame's writer wrote."""
+    return f"{PACKS_PREFIX}{_inverted(version)}/"
+
+
+def parse_pack_key(key: str) -> tuple[int, str] | None:
+    """Return (version, sha256) of the key of a pack, or None for other keys."""
+    match = _PACK_KEY.fullmatch(key)
+    return (MAX_VERSION - int(match[1]), match[2]) if match else None
 
 
 def segment_key(epoch: int, chunk: str, segment_id: str) -> str:
@@ -166,6 +194,9 @@ def check_entry(segment: Segment) -> None:
     columns = [stat.column for stat in segment.stats]
     if columns != sorted(set(columns)):
         raise Corrupt(f"segment {segment.id} has statistics that are not in order of columns")
+    # against bytes-in-a-later-commit
+    if not isinstance(segment.inline, UnsetType) and segment.inline > segment.version:
+        raise Corrupt(f"segment {segment.id} is older than the commit that has its bytes")
     if any(map(is_mixed, segment.stats)):
         raise Corrupt(f"segment {segment.id} has a text and a number as bounds of one column")
     if not isinstance(segment.slice, UnsetType):

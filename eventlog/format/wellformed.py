@@ -20,6 +20,7 @@ from eventlog.model.actions import Drop, Restore, SetOrigin, SetSchema
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Analysed, Schema, Segment, Spill, Sweep
 from eventlog.model.records import (
+    INLINE_FEATURE,
     VECTORS_FEATURE,
     Claim,
     Commit,
@@ -53,7 +54,7 @@ def check_header(header: Header, version: int | None) -> None:
     _check_hash(header.state_hash)
     _check_features(header.features)
     _check_write_features(header.write_features)
-    _check_counted(header.totals.deleted, header.changes.vectors)
+    _check_counted(header.totals.deleted, header.totals.inline, header.changes.vectors)
     _check_announced(header.features, header.totals)
     if (header.prev is None) != (header.version == 0):
         raise Corrupt("`prev` must be null in version 0, and only there", version=header.version)
@@ -200,7 +201,7 @@ def check_root(root: KeyFrame) -> None:
     _check_hash(root.commit)
     _check_hash(root.state_hash)
     _check_features(root.features)
-    _check_counted(root.totals.deleted)
+    _check_counted(root.totals.deleted, root.totals.inline)
     _check_announced(root.features, root.totals)
     for field in _FIELDS:
         value = getattr(root.state, field)
@@ -218,6 +219,19 @@ def check_root(root: KeyFrame) -> None:
     for leaf in root.leaves:
         _check_leaf(leaf)
     _check_rising((first_key(leaf) for leaf in root.leaves), "leaves of a key frame")
+    _check_packs(root)
+
+
+def _check_packs(root: KeyFrame) -> None:
+    if isinstance(root.packs, UnsetType):
+        return
+    if not root.packs:
+        raise Corrupt("a key frame has an empty list of packs", version=root.version)
+    for pack in root.packs:
+        keys.pack_key(pack.last, pack.sha256)
+        if not pack.first <= pack.last <= root.version or not pack.segments:
+            raise Corrupt("a key frame has an invalid entry for a pack", version=root.version)
+    _check_rising(((p.last, p.sha256) for p in root.packs), "packs of a key frame")
 
 
 def _check_leaf(leaf: Leaf) -> None:
@@ -235,7 +249,7 @@ def _check_leaf(leaf: Leaf) -> None:
         )
     _check_hash(leaf.sha256)
     _check_hash(leaf.hash_sum)
-    _check_counted(leaf.deleted)
+    _check_counted(leaf.deleted, leaf.inline)
 
 
 def _check_form(table: str, version: int, time_ms: int, what: str) -> None:
@@ -276,18 +290,21 @@ def _check_spill(spill: Spill | None) -> None:
 
 
 def _check_announced(features: Sequence[str], totals: Totals) -> None:
-    """Refuse a version that lacks the feature of its deletion vectors, or has it without any.
+    """Refuse a version that lacks a feature of its segments, or has it without such a segment.
 
-    A release that does not know vectors would return the deleted rows (FORMAT.md R20.4).
+    A release that does not know vectors would return the deleted rows (FORMAT.md R20.4), and one
+    that does not know segments in commits would miss their objects (R21.3).
     """
     if (VECTORS_FEATURE in features) == isinstance(totals.deleted, UnsetType):
         raise Corrupt("the features are not those of a version with these deleted rows")
+    if (INLINE_FEATURE in features) == isinstance(totals.inline, UnsetType):
+        raise Corrupt("the features are not those of a version with these segments in commits")
 
 
 def _check_counted(*counts: int | UnsetType) -> None:
     """Refuse a count that is absent where it is 0 (FORMAT.md R5.1), and 0."""
     if 0 in counts:
-        raise Corrupt("a count of deletion vectors or of their rows is 0, and not absent")
+        raise Corrupt("a count of deletion vectors, of their rows, or of segments in commits is 0")
 
 
 def _check_state(state: dict[str, Any]) -> None:

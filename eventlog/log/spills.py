@@ -76,17 +76,33 @@ def spill_transaction(transaction: Transaction, objects: dict[str, bytes]) -> Tr
         transaction: the transaction, with all its actions.
         objects: the spill object is added here, by its key.
     """
-    bulk = [a for a in transaction.actions if isinstance(a, Add | Drop | DeleteRows)]
+    adds = _spilled_adds(transaction)
+    drops = [a for a in transaction.actions if isinstance(a, Drop)]
+    deletes = [a for a in transaction.actions if isinstance(a, DeleteRows)]
+    bulk = [*adds, *drops, *deletes]
     if len(msgspec.json.encode(bulk)) <= SPILL_BYTES:
         return transaction
-    adds = [a for a in bulk if isinstance(a, Add)]
-    drops = [a for a in bulk if isinstance(a, Drop)]
-    deletes = [a for a in bulk if isinstance(a, DeleteRows)]
     table = spill_columns.to_spill(adds, drops, deletes=deletes)
     counts = (len(adds), len(drops), len(deletes) or UNSET)
     spill = _store(table, counts, objects)
-    rest = tuple(a for a in transaction.actions if not isinstance(a, Add | Drop | DeleteRows))
+    gone = set(map(id, bulk))
+    rest = tuple(action for action in transaction.actions if id(action) not in gone)
     return msgspec.structs.replace(transaction, actions=rest, spill=spill)
+
+
+def _spilled_adds(transaction: Transaction) -> list[Add]:
+    """Return the adds that a spill can have: those behind the last one that it cannot (R6.4).
+
+    A spill has no bytes of segments, and no later schemas. Adds keep their order, which decides
+    their partitions.
+    """
+    adds = [action for action in transaction.actions if isinstance(action, Add)]
+    kept = [
+        place
+        for place, add in enumerate(adds, 1)
+        if not isinstance(add.parquet, UnsetType) or not isinstance(add.tested, UnsetType)
+    ]
+    return adds[kept[-1] if kept else 0 :]
 
 
 def spill_delta(delta: Delta, version: int, objects: dict[str, bytes]) -> DeltaRecord:

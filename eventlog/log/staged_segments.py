@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
+from msgspec import UnsetType
+
 from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import keys
 from eventlog.model.actions import Add
@@ -72,13 +74,19 @@ class StagedSegments:
             return True
 
     def _missing_key(self, add: Add) -> str | None:
-        needed = [keys.segment_key(add.epoch, add.chunk, add.id)]
+        needed: list[str] = []
+        stands = add.inline
+        in_commit = not isinstance(stands, UnsetType) and self._is_there(keys.commit_key(stands))
+        if isinstance(add.parquet, UnsetType) and not in_commit:
+            needed.append(keys.segment_key(add.epoch, add.chunk, add.id))
         stored = stored_bitmap(add.vector)
         if stored is not None:  # against vectors-never-looked-for
             needed.append(keys.vectors_key(stored))
-        for key in needed:
-            try:
-                self._store.get(key, length=1)
-            except KeyNotFound:
-                return key
-        return None
+        return next((key for key in needed if not self._is_there(key)), None)
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            self._store.get(key, length=1)
+        except KeyNotFound:
+            return False
+        return True

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from eventlog.model.entries import (
     Analysed,
+    Base64,
     ChunkState,
     ClaimKind,
     ColumnStats,
@@ -35,6 +36,10 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
         schema: id of the schema that the segment was written with, as in its entry.
         tested: id of a later schema whose checks its rows meet (FORMAT.md R7.13); absent if they
             were tested against none.
+        parquet: the bytes of the segment's object, in JSON as base64; absent if the object is
+            stored elsewhere.
+        inline: the version of an earlier commit in which these bytes stand; absent if there is
+            none.
     """
 
     id: str
@@ -49,6 +54,8 @@ class Add(Struct, frozen=True, tag="add", tag_field="action", forbid_unknown_fie
     slice: Slice | UnsetType = UNSET
     vector: Vector | UnsetType = UNSET
     tested: Count | UnsetType = UNSET
+    parquet: Base64 | UnsetType = UNSET
+    inline: Count | UnsetType = UNSET
 
     @property
     def live_rows(self) -> int:

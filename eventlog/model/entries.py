@@ -6,6 +6,7 @@ are int milliseconds UTC; intervals are half-open.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -22,6 +23,7 @@ GRANULARITIES: tuple[Granularity, ...] = ("hour", "day", "month", "year", "all")
 Int = Annotated[int, Bounds(ge=-(2**63) + 1, le=2**63 - 1)]
 Count = Annotated[int, Bounds(ge=0, le=2**63 - 1)]
 Splits = Annotated[int, Bounds(ge=1, le=12)]  # of 1 bucket to 4,096
+Base64 = bytes  # in JSON; a name of its own beside fields that are called `bytes`
 
 # A primitive type by name, or {"list": …}, {"struct": …}, {"map": …} with fields that have ids; see
 # `eventlog.model.columns.column_types`.
@@ -265,6 +267,8 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
         tail: the tail of the object; None if it is small enough to be checked in one piece.
         slice: its place in the slices of a keyed table; absent in other tables.
         vector: which of its rows are deleted; absent if none are.
+        inline: the version of the commit in which the bytes of the object stand; absent if the
+            object is at its key.
     """
 
     id: str
@@ -280,6 +284,7 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     tail: Tail | None = None
     slice: Slice | UnsetType = UNSET
     vector: Vector | UnsetType = UNSET
+    inline: Count | UnsetType = UNSET
 
     @property
     def live_rows(self) -> int:
@@ -290,6 +295,11 @@ class Segment(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 def deleted_rows(vector: Vector | UnsetType) -> int:
     """Return the number of rows that a vector deletes; 0 without one."""
     return 0 if isinstance(vector, UnsetType) else vector.rows
+
+
+def inline_among(segments: Iterable[Segment]) -> int:
+    """Return how many of the segments have their bytes in commits."""
+    return sum(not isinstance(segment.inline, UnsetType) for segment in segments)
 
 
 def stored_bitmap(vector: Vector | UnsetType) -> StoredBitmap | None:

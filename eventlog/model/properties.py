@@ -18,6 +18,8 @@ MERGE = "merge"
 MERGE_COLUMN = "merge."
 MERGE_GROUP = "merge.group."
 AUTO = "auto_granularity"  # the granularity follows the data (`eventlog.staging.fitting`)
+INLINE = "inline_bytes"  # small segments have no object of their own (`eventlog.inline`)
+INLINE_BYTES = 0  # that of a new table
 _MAX_TEXT = 4096
 
 
@@ -50,6 +52,9 @@ SETTINGS: dict[str, Setting] = {
     ),
     "tombstone_hours": Setting(
         168, 0, 876_000, "hours for which a delete hides older rows that arrive later, at least"
+    ),
+    INLINE: Setting(
+        0, 0, 2**17, "bytes of an append's segments up to which they stand in its commit; 0: none"
     ),
     AUTO: Setting(0, 0, 1, "1: the granularity follows the data; 0: it stays"),
 }

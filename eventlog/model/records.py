@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from eventlog.model.actions import Action, Drop
+from eventlog.model.actions import Action, Add, Drop
 from eventlog.model.entries import (
     Analysed,
     ChunkState,
@@ -29,12 +29,13 @@ from eventlog.model.entries import (
 
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
+INLINE_FEATURE = "inline"  # the bytes of live segments stand in commits
 KEYED_FEATURE = "keyed"  # the table has slices
 MERGED_FEATURE = "merged"  # the small state has origins
 SPLIT_FEATURE = "split"  # the buckets of a keyed table were doubled
 VECTORS_FEATURE = "vectors"  # live segments have deletion vectors
 KNOWN_FEATURES: frozenset[str] = frozenset(
-    {KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
+    {INLINE_FEATURE, KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
 )
 CHECKS_FEATURE = "checks"  # rows are tested before they are written
 KNOWN_WRITE_FEATURES: frozenset[str] = frozenset({CHECKS_FEATURE})
@@ -83,6 +84,12 @@ class Transaction(Struct, frozen=True, forbid_unknown_fields=True):
     info: dict[str, str] = {}
 
 
+def inline_size(transaction: Transaction) -> int:
+    """Return how many characters of a transaction's JSON are the bytes of segments, as base64."""
+    bodies = (a.parquet for a in transaction.actions if isinstance(a, Add))
+    return sum(4 * -(-len(body) // 3) for body in bodies if not isinstance(body, UnsetType))
+
+
 class Totals(Struct, frozen=True, forbid_unknown_fields=True):
     """Sums over the live segments.
 
@@ -91,12 +98,14 @@ class Totals(Struct, frozen=True, forbid_unknown_fields=True):
         rows: the rows that readers see: without deleted ones.
         bytes: the sizes of their objects.
         deleted: the rows that vectors delete; absent if there are none.
+        inline: the number of segments whose bytes stand in commits; absent if there are none.
     """
 
     segments: Count = 0
     rows: Count = 0
     bytes: Count = 0
     deleted: Count | UnsetType = UNSET
+    inline: Count | UnsetType = UNSET
 
 
 class CommitChanges(Struct, frozen=True, forbid_unknown_fields=True):
@@ -287,6 +296,7 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
         hash_sum: sum of their hashes mod 2^256, hexadecimal.
         stats: bounds over all entries for the first few columns; absent means unknown.
         deleted: sum of the rows that their vectors delete; absent if there are none.
+        inline: number of the entries whose bytes stand in commits; absent if there are none.
     """
 
     sha256: str
@@ -299,13 +309,35 @@ class Leaf(Struct, frozen=True, forbid_unknown_fields=True):
     hash_sum: str
     stats: tuple[ColumnStats, ...] = ()
     deleted: Count | UnsetType = UNSET
+    inline: Count | UnsetType = UNSET
+
+
+class Pack(Struct, frozen=True, forbid_unknown_fields=True):
+    """A root's entry for one pack: an object with the rows of segments that stand in commits.
+
+    Attributes:
+        first: the lowest version whose commit has bytes of the segments.
+        last: the version of the key frame that the pack was written with: the highest.
+        sha256: of the object's bytes; with `last` it makes the key.
+        size: of the object in bytes.
+        segments: number of segments.
+        bytes: sum of the sizes of their objects.
+    """
+
+    first: Count
+    last: Count
+    sha256: str
+    size: Count
+    segments: Count
+    bytes: Count
 
 
 class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     """The root of a key frame: the full state at one version.
 
     `commit` is the sha256 of that version's commit. In a small table the entries are in `segments`,
-    in leaf order; in a larger one they are in the objects that `leaves` names.
+    in leaf order; in a larger one they are in the objects that `leaves` names. `packs` are in the
+    order of `last`, and absent if there are none.
     """
 
     format: str
@@ -320,6 +352,12 @@ class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     state: Meta
     segments: tuple[Segment, ...]
     leaves: tuple[Leaf, ...]
+    packs: tuple[Pack, ...] | UnsetType = UNSET
+
+
+def packs_of(root: KeyFrame | None) -> tuple[Pack, ...]:
+    """Return the packs of a key frame; none if there is none."""
+    return () if root is None or isinstance(root.packs, UnsetType) else root.packs
 
 
 class Fork(Struct, frozen=True, forbid_unknown_fields=True):

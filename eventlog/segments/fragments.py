@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -29,8 +29,10 @@ from eventlog import limits
 from eventlog.decoding import Bound, decode, encoded_bytes, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.parts import chunk_span, decoded_sizes
+from eventlog.inline import inline_objects
 from eventlog.keyed.rule import DELETE, OP, UPSERT
 from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Pack
 from eventlog.query.expression_pruning import trusted
 from eventlog.segments.batches import (
     clashes,
@@ -45,6 +47,7 @@ from eventlog.segments.batches import (
 )
 from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.large_filters import filter_in_bulk, is_large
+from eventlog.segments.packed_rows import PackedRows
 from eventlog.segments.segment_object import SegmentObject
 from eventlog.segments.vectors import VectorReader, without_positions
 from eventlog.state.scan import ScanPlan
@@ -55,6 +58,7 @@ DEFAULT_BATCH_ROWS = 128 * 1024
 # A column that readers may ask for: the position of a row in its segment, from 0. No table has a
 # column of this name: column names are not empty.
 POSITION = pa.field("", pa.int64(), nullable=False)
+_MOST_BODIES = 256  # segments whose bytes are read ahead from commits
 _PIECE_BYTES = 16 * 2**20
 # Decoding is bound by the processors: more decoders than cores only slow each other down.
 _decoders = BoundedSemaphore(max(2, os.cpu_count() or 2))
@@ -113,6 +117,8 @@ class Reading:
             though `table_schema` may let them be null for those.
         audit: looks at footers, and at rows in the types of the file; None: nobody does, and row
             groups are decoded together.
+        packs: those of the key frame of the version, which have rows of segments whose bytes stand
+            in commits.
     """
 
     store: ObjectStore
@@ -128,6 +134,7 @@ class Reading:
     table: str | None = None
     required: frozenset[str] = frozenset()
     audit: FileAudit | None = None
+    packs: tuple[Pack, ...] = ()
 
     @classmethod
     def of(cls, store: ObjectStore, plan: ScanPlan, table: str) -> Reading:
@@ -147,6 +154,7 @@ class Reading:
             filter=plan.filter,
             filter_columns=frozenset() if plan.predicate is None else plan.predicate.columns(),
             table=table,
+            packs=plan.packs,
         )
 
     def batches(
@@ -166,8 +174,19 @@ class Reading:
         """
         if is_large(self.filter, self.filter_columns):
             yield from self._filter_in_bulk(segments, only)
+        elif self.packs and not only and self.audit is None and not self.required:
+            yield from self._packed(list(segments))
         else:
             yield from (batch for _, batch in self.located(segments, only))
+
+    def _packed(self, segments: list[Segment]) -> Iterator[pa.RecordBatch]:
+        """Yield rows as `batches` does, from packs where these have them. Raises: as `batches`."""
+        vectors = self._vectors(segments)
+        for run, rows in PackedRows(self, segments).runs(segments, vectors):
+            if rows is None:
+                yield from (batch for _, batch in self.located(run, vectors=vectors))
+            else:
+                yield from _wanted(self, [rows], None)
 
     def located(
         self,
@@ -192,7 +211,7 @@ class Reading:
             most = self.ahead_bytes
             opened = read_ahead(
                 pool,
-                segments,
+                self._with_bodies(segments),
                 lambda segment: self._open(segment, vectors, fetchers, only.get(segment.id)),
                 weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
                 most=most,
@@ -208,12 +227,22 @@ class Reading:
                 for batch in rows:
                     yield segment, batch
 
+    def _with_bodies(self, segments: Sequence[Segment]) -> Iterator[Segment]:
+        """Yield segments after their bytes were read, of those whose bytes stand in commits.
+
+        A commit that has several of them is read once, and many commits at the same time.
+        """
+        for start in range(0, len(segments), _MOST_BODIES):
+            some = segments[start : start + _MOST_BODIES]
+            inline_objects.fetch_objects(self.store, some)
+            yield from some
+
     def count(self, segments: Iterable[Segment]) -> int:
         """Return the number of rows that pass, reading only the columns of the filter.
 
         Raises: as `batches`.
         """
-        if is_large(self.filter, self.filter_columns):
+        if is_large(self.filter, self.filter_columns) or self.packs:
             bare = replace(self, schema=pa.schema([]))
             return sum(batch.num_rows for batch in bare.batches(segments))
         segments = list(segments)
@@ -565,24 +594,39 @@ class _Piece:
 
     def _wanted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass, in batches with exactly the requested schema."""
-        reading = self.source.reading
-        names = reading.schema.names
-        if reading.filter is not None:
-            tables = list(tables)
-            if not tables:  # a segment without rows
-                return
-            rows = join_tables(tables)
-            try:
-                tables = [filtered(rows, reading.filter)]
-            except _FAILURES as error:
-                raise predicate_error(error, reading.store.uri, self.source.object.key) from error
-        for table in tables:
-            if not names:
-                if table.num_rows:  # like to_batches, which yields no empty batch
-                    yield without_columns(table.num_rows)
-                continue
-            for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
-                yield with_schema(batch, reading.schema)
+        return _wanted(self.source.reading, tables, self.source.object.key)
+
+
+def _wanted(
+    reading: Reading, tables: Iterable[pa.Table], key: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that pass, in batches with exactly the requested schema.
+
+    Args:
+        reading: says which.
+        tables: the rows, with the columns wanted and those of the filter.
+        key: of the object that has them, for the error.
+
+    Raises:
+        InvalidInput: the filter fails on the rows.
+    """
+    names = reading.schema.names
+    if reading.filter is not None:
+        tables = list(tables)
+        if not tables:  # a segment without rows
+            return
+        rows = join_tables(tables)
+        try:
+            tables = [filtered(rows, reading.filter)]
+        except _FAILURES as error:
+            raise predicate_error(error, reading.store.uri, key) from error
+    for table in tables:
+        if not names:
+            if table.num_rows:  # like to_batches, which yields no empty batch
+                yield without_columns(table.num_rows)
+            continue
+        for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
+            yield with_schema(batch, reading.schema)
 
 
 def positions_in(batch: pa.RecordBatch) -> BitMap64:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import (
@@ -28,6 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.format import codec, keys, parts
 from eventlog.format.parts import Parts
+from eventlog.inline import inline_objects
 from eventlog.log.log import Log
 from eventlog.model.entries import Segment
 from eventlog.state.small.holds import check_kept
@@ -86,7 +88,7 @@ class SegmentObject:
         """
         segment = self.segment
         try:
-            if segment.bytes <= limits.WHOLE_BYTES:
+            if segment.bytes <= limits.WHOLE_BYTES or not isinstance(segment.inline, UnsetType):
                 self._whole = self.end = self._tried(self._fetch_whole)
                 self.footer = parts.parse_footer(self.end)
             elif segment.tail is not None:
@@ -145,11 +147,16 @@ class SegmentObject:
         raise self.loss("the object's bytes are not those that were committed")
 
     def _fetch_whole(self) -> bytes | None:
-        # Ask for one byte more than expected, to notice an object that is too long.
-        body = self._store.get(self.key, length=self.segment.bytes + 1)
+        body = self._read_whole()
         same = len(body) == self.segment.bytes and codec.sha256(body) == self.segment.checksum
         # against segment-bytes-not-compared
         return body if same else None
+
+    def _read_whole(self) -> bytes:
+        if not isinstance(self.segment.inline, UnsetType):
+            return inline_objects.get_object(self._store, self.segment)
+        # Ask for one byte more than expected, to notice an object that is too long.
+        return self._store.get(self.key, length=self.segment.bytes + 1)
 
     def _fetch_tail(self) -> bytes | None:
         tail, size = self.segment.tail, self.segment.bytes

@@ -29,7 +29,7 @@ from eventlog.model import stats
 from eventlog.model.actions import Add
 from eventlog.model.columns.named_layout import NamedKey, NamedLayout
 from eventlog.model.entries import Column, ColumnStats, Granularity, Schema, Slice, Tail
-from eventlog.model.properties import setting
+from eventlog.model.properties import INLINE, setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.staging.parquet.column_forms import parquet_options
@@ -57,6 +57,7 @@ class Recipe:
             values (`missing="null"`).
         coarsest: the coarsest granularity by which the rows may be cut, instead of by that of the
             layout, if they suggest it (`eventlog.staging.fitting`); None: they may not.
+        inline_bytes: the most bytes of segments that stand in their commit; 0: none do.
     """
 
     epoch: int
@@ -68,6 +69,7 @@ class Recipe:
     bucket_bytes: int = 0
     fills: bool = False
     coarsest: Granularity | None = None
+    inline_bytes: int = 0
 
     def tested(self, rows: pa.Table) -> pa.Table:
         """Return the rows that must meet the table's checks: not those that delete a key."""
@@ -110,6 +112,7 @@ class Recipe:
             bucket_bytes=setting(properties, "bucket_bytes"),
             fills=fills,
             coarsest=coarsest,
+            inline_bytes=setting(properties, INLINE),
         )
 
 

@@ -8,6 +8,7 @@ the writer does not delete them (hazards I1, C7).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -19,6 +20,7 @@ from eventlog import limits
 from eventlog.arguments import whole
 from eventlog.clock import Clock
 from eventlog.errors import InvalidInput
+from eventlog.inline import inline_objects
 from eventlog.model import stats
 from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
@@ -35,11 +37,13 @@ from eventlog.staging.incoming.absent_columns import with_defaults, write_defaul
 from eventlog.staging.incoming.casting import conform
 from eventlog.staging.incoming.problems import Problem
 from eventlog.staging.uploads import Uploads
+from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 DEFAULT_MEMORY_BYTES = 512 * 2**20
 MIN_MEMORY_BYTES = 2**20
 _UPLOADS = 4
+_SMALLER = 16  # times: rows that take more in Arrow hardly ever become as few bytes as a commit has
 
 
 @dataclass
@@ -173,11 +177,31 @@ class Stager:
         self._refuse()
         self._split(goes_on=False)
         self._all_rows = not self._flushed
+        if self._may_be_inline():
+            return self._staged_together()
         for chunk in sorted(self._open):
             self._flush(chunk, last=len(self._open) == 1)
         uploaded = (add for adds in self._uploads.results() for add in adds)
         staged = [*uploaded, *self._staged]
         return sorted(staged, key=lambda add: add.chunk)
+
+    def _may_be_inline(self) -> bool:
+        """Return whether the bytes of all segments are few enough to stand in the commit, maybe."""
+        most = _SMALLER * self._recipe.inline_bytes
+        return bool(self._open) and not self._flushed and self._open_bytes <= most
+
+    def _staged_together(self) -> list[Add]:
+        """Return the adds of all rows, which have their bytes if these are few; else store them."""
+        chunks = [(chunk, self._open.pop(chunk)) for chunk in sorted(self._open)]
+        segments = [one for bounds, open_ in chunks for one in self._segments(bounds, open_.parts)]
+        adds = [add for add, _ in segments]
+        # against large-rows-in-the-commit
+        if sum(add.bytes for add in adds) > self._recipe.inline_bytes:
+            list(each(lambda one: put_segment(self._store, self._clock, *one), segments))
+            return adds
+        adds = [msgspec.structs.replace(add, parquet=bytes(body)) for add, body in segments]
+        inline_objects.remember_objects(adds)
+        return adds
 
     def few(self, most_bytes: int) -> pa.Table | None:
         """Return all rows, in the table's types, if they are few and nothing was staged yet.
@@ -243,25 +267,34 @@ class Stager:
         self._uploads.add(chunk.size, self._write_segments, bounds, chunk.parts)
 
     def _write_segments(self, bounds: tuple[int, int], parts: list[pa.Table]) -> list[Add]:
+        """Store a chunk's rows as one segment or more."""
+        adds = []
+        for add, body in self._segments(bounds, parts):
+            put_segment(self._store, self._clock, add, body)
+            adds.append(add)
+        return adds
+
+    def _segments(
+        self, bounds: tuple[int, int], parts: list[pa.Table]
+    ) -> Iterator[tuple[Add, memoryview]]:
+        """Yield the segments of a chunk's rows, each with the bytes of its object."""
         recipe = self._recipe
         table = pa.concat_tables(parts)
         if recipe.rule is not None:
             rule, most, whole = recipe.rule, recipe.bucket_bytes, self._all_rows
             cuts = upsert_rows.cut(table, self._wanted, rule, most, all_rows=whole)
             splits = recipe.rule.splits or UNSET
-            return [
-                self._write_segment(
-                    bounds, cut.rows, Slice("log", cut.first, cut.last, None, None, 0, None, splits)
-                )
-                for cut in cuts
-            ]
+            for cut in cuts:
+                place = Slice("log", cut.first, cut.last, None, None, 0, None, splits)
+                yield self._segment(bounds, cut.rows, place)
+            return
         if recipe.layout.order_by:
             table = sort_rows(table, recipe.layout.order_by)
-        return [self._write_segment(bounds, table)]
+        yield self._segment(bounds, table)
 
-    def _write_segment(
+    def _segment(
         self, bounds: tuple[int, int], table: pa.Table, place: Slice | UnsetType = UNSET
-    ) -> Add:
+    ) -> tuple[Add, memoryview]:
         recipe = self._recipe
         encoded = encode_segment(table, recipe.schema)
         column_stats = stats.compute(table, recipe.stats_columns)
@@ -274,8 +307,7 @@ class Stager:
             column_stats=column_stats,
             place=place,
         )
-        put_segment(self._store, self._clock, add, encoded.body)
-        return add
+        return add, encoded.body
 
 
 def _fitting(recipe: Recipe, table: pa.Table, *, goes_on: bool) -> Recipe:

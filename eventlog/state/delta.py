@@ -104,4 +104,5 @@ def add_of(segment: Segment) -> Add:
         tail=segment.tail,
         slice=segment.slice,
         vector=segment.vector,
+        inline=segment.inline,
     )

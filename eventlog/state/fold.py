@@ -22,9 +22,10 @@ from eventlog.keyed.rule import keyed_of, splits_of
 from eventlog.model.actions import Add, DeleteRows, Drop, Restore, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.columns.named_checks import newest_check
-from eventlog.model.entries import Segment, deleted_rows
+from eventlog.model.entries import Segment, deleted_rows, inline_among
 from eventlog.model.records import (
     CHECKS_FEATURE,
+    INLINE_FEATURE,
     KEYED_FEATURE,
     MERGED_FEATURE,
     SPLIT_FEATURE,
@@ -277,11 +278,14 @@ def add_effect(header: Header | None, meta: Meta, effect: Effect) -> tuple[Total
     deleted = sum(deleted_rows(s.vector) for s in _made(effect))
     deleted -= sum(deleted_rows(s.vector) for s in _gone(effect))
     deleted += 0 if isinstance(before.deleted, UnsetType) else before.deleted
+    inline = inline_among(_made(effect)) - inline_among(_gone(effect))
+    inline += 0 if isinstance(before.inline, UnsetType) else before.inline
     totals = Totals(
         segments=before.segments + len(effect.adds) - len(effect.drops),
         rows=before.rows + _net(effect, "live_rows"),
         bytes=before.bytes + _net(effect, "bytes"),
         deleted=deleted or UNSET,
+        inline=inline or UNSET,
     )
     return totals, codec.hex_hash(total_hash)
 
@@ -295,6 +299,7 @@ def features(meta: Meta, totals: Totals) -> tuple[str, ...]:
     """
     keyed = None if meta.layout is None else keyed_of(meta.layout)
     needs = {
+        INLINE_FEATURE: not isinstance(totals.inline, UnsetType),  # against inline-unannounced
         KEYED_FEATURE: keyed is not None,
         MERGED_FEATURE: bool(origins_of(meta)),
         SPLIT_FEATURE: keyed is not None and splits_of(keyed) > 0,
@@ -349,6 +354,7 @@ def segment_of(add: Add, version: int, partition: int) -> Segment:
         tail=add.tail,
         slice=placement.slice_in(add, version, partition),
         vector=add.vector,
+        inline=add.inline if isinstance(add.parquet, UnsetType) else version,
     )
 
 
@@ -427,13 +433,19 @@ def _unmet(
     txn: Transaction, meta: Meta, view: FoldView, again: Mapping[str, Segment]
 ) -> str | None:
     """Return why the precondition of an add or an `unchanged` fails, if one does."""
-    restored = any(isinstance(a, Restore) and isinstance(a.origin, UnsetType) for a in txn.actions)
+    restores = [action for action in txn.actions if isinstance(action, Restore)]
+    restored = any(isinstance(action.origin, UnsetType) for action in restores)
     for action in txn.actions:
         reason = None
         if isinstance(action, Add):
             before = again.get(action.id)
             reason = rules.add_problem(
-                action, meta, view.version + 1, restored=restored, before=before
+                action,
+                meta,
+                view.version + 1,
+                restored=restored,
+                before=before,
+                again=bool(restores),
             )
         elif isinstance(action, Unchanged):
             reason = _arrived(view.arrived(action.start, action.end, txn.read_version))

@@ -23,7 +23,7 @@ from eventlog.format.entry_order import EntryKey, entry_key, first_key
 from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
-from eventlog.model.entries import ColumnStats, Segment, deleted_rows
+from eventlog.model.entries import ColumnStats, Segment, deleted_rows, inline_among
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -158,8 +158,10 @@ def check_key_frame(root: KeyFrame) -> None:
     count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
     deleted = sum(deleted_rows(s.vector) for s in root.segments)
     deleted += sum(x.deleted for x in root.leaves if not isinstance(x.deleted, UnsetType))
+    inline = inline_among(root.segments)
+    inline += sum(x.inline for x in root.leaves if not isinstance(x.inline, UnsetType))
     rows, size = sums
-    totals = Totals(count, rows - deleted, size, deleted or UNSET)
+    totals = Totals(count, rows - deleted, size, deleted or UNSET, inline or UNSET)
     # against root-not-added-up
     if codec.hex_hash(total) != root.state_hash or totals != root.totals:
         raise Corrupt("the key frame does not add up to its state hash", version=root.version)
@@ -191,6 +193,7 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
         codec.hex_hash(entry_columns.hash_sum(table)) != leaf.hash_sum
         or stated != _extent(table)
         or leaf.deleted != deleted
+        or leaf.inline != (entry_columns.inline_count(table) or UNSET)
         or not entry_columns.ordered(table)
         or not _covers(leaf.stats, table)
     ):
@@ -351,6 +354,7 @@ def _leaf(part: pa.Table, body: bytes) -> Leaf:
         hash_sum=codec.hex_hash(entry_columns.hash_sum(part)),
         stats=_leaf_stats(part),
         deleted=entry_columns.deleted_sum(part) or UNSET,
+        inline=entry_columns.inline_count(part) or UNSET,
     )
 
 

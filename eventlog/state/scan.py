@@ -22,7 +22,7 @@ from eventlog.keyed.slice_pruning import is_plain, prune_runs
 from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
-from eventlog.model.records import Leaf
+from eventlog.model.records import Leaf, Pack, packs_of
 from eventlog.model.schema import list_names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.engine_filters import EngineFilter
@@ -80,6 +80,7 @@ class ScanPlan:
         rule: the merge rule of a keyed table; None for others.
         runs: in a keyed table: which of the segments count in which buckets, less the segments that
             cannot have a key that passes.
+        packs: those of the key frame.
     """
 
     version: int
@@ -92,6 +93,7 @@ class ScanPlan:
     covered: bool
     rule: MergeRule | None = None
     runs: tuple[Run, ...] = ()
+    packs: tuple[Pack, ...] = ()
 
     @property
     def filter(self) -> pc.Expression | None:
@@ -195,6 +197,7 @@ class ScanQuestion:
                 read=chosen.entries.num_rows,
             ),
             covered=chosen.covered,
+            packs=packs_of(state.base),
         )
 
     def _of_slices(self, state: VersionState, entries: pa.Table, rule: MergeRule) -> ScanPlan:
@@ -225,6 +228,7 @@ class ScanQuestion:
             covered=self.predicate is None or (plain and self.predicate.covers(chosen, self._time)),
             rule=rule,
             runs=tuple(kept),
+            packs=packs_of(state.base),
         )
 
     def of(self, chosen: Sequence[Segment], version: int) -> ScanPlan:

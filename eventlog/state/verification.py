@@ -16,7 +16,7 @@ from eventlog.errors import Corrupt
 from eventlog.format import codec
 from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
-from eventlog.model.entries import deleted_rows
+from eventlog.model.entries import deleted_rows, inline_among
 from eventlog.model.records import Header, KeyFrame, Meta, Totals
 from eventlog.state.delta import Delta, drop_of
 
@@ -46,13 +46,15 @@ def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) 
     total += sum(added) - sum(dropped) + codec.meta_hash(meta)
     count = (base.totals.segments if base else 0) + len(added) - len(dropped)
     totals = header.totals
-    known = (count, totals.rows, totals.bytes, totals.deleted)
+    inline = inline_among(delta.adds.values())
+    known = (count, totals.rows, totals.bytes, totals.deleted, totals.inline)
     if not dropped:
         before = base.totals if base else Totals()
         deleted = 0 if isinstance(before.deleted, UnsetType) else before.deleted
         deleted += sum(deleted_rows(segment.vector) for segment in delta.adds.values())
+        inline += 0 if isinstance(before.inline, UnsetType) else before.inline
         rows, size = (_sum(base, delta, name) for name in ("live_rows", "bytes"))
-        known = (count, rows, size, deleted or UNSET)
+        known = (count, rows, size, deleted or UNSET, inline or UNSET)
     # against state-hash-not-compared
     if codec.hex_hash(total) != header.state_hash or count < 0 or Totals(*known) != totals:
         raise Corrupt("key frame and delta do not add up to the state hash", version=header.version)
@@ -100,7 +102,9 @@ def check_totals(entries: pa.Table, header: Header) -> None:
     """
     rows, size = (pc.sum(entries.column(name), min_count=0).as_py() for name in ("rows", "bytes"))
     deleted = entry_columns.deleted_sum(entries)
-    if Totals(entries.num_rows, rows - deleted, size, deleted or UNSET) != header.totals:
+    inline = entry_columns.inline_count(entries)
+    found = Totals(entries.num_rows, rows - deleted, size, deleted or UNSET, inline or UNSET)
+    if found != header.totals:
         raise Corrupt("the live segments do not add up to the totals", version=header.version)
 
 

@@ -21,7 +21,7 @@ from eventlog.keyed.rule import MergeRule, stored_rule
 from eventlog.model.actions import Drop
 from eventlog.model.columns.named_layout import NamedLayout, named_layout
 from eventlog.model.entries import Layout, Schema, Segment
-from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Meta
+from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Meta, inline_size
 from eventlog.state import keyframe, verification
 from eventlog.state.delta import Delta
 from eventlog.state.fold import segments_sum
@@ -120,7 +120,7 @@ class VersionState:
             raise Corrupt("the table has no schema", version=self.version)
         return self.meta.schema
 
-    @cached_property
+    @property
     def layout(self) -> NamedLayout:
         """Time column, granularity and sort order, with the names that columns have.
 
@@ -140,7 +140,7 @@ class VersionState:
             raise Corrupt("the table has no layout", version=self.version)
         return self.meta.layout
 
-    @cached_property
+    @property
     def merge_rule(self) -> MergeRule | None:
         """The merge rule of a keyed table; None for others.
 
@@ -293,5 +293,10 @@ class VersionState:
 
 
 def commit_size(commit: Commit, body: bytes) -> int:
-    """Return how many bytes opening this version reads: the commit and its delta's spill."""
-    return len(body) + (commit.delta.spill.size if commit.delta.spill else 0)
+    """Return how many bytes opening this version reads: the commit and its delta's spill.
+
+    Without the bytes of segments that stand in the commit, which no later commit repeats (R9.7).
+    """
+    spilled = commit.delta.spill.size if commit.delta.spill else 0
+    # against rows-bring-key-frames
+    return len(body) + spilled - sum(map(inline_size, commit.transactions))

@@ -39,7 +39,14 @@ from eventlog.model.columns.named_layout import (
     naming,
 )
 from eventlog.model.entries import Check, Granularity, Schema
-from eventlog.model.properties import AUTO, check_property, is_merge, setting
+from eventlog.model.properties import (
+    AUTO,
+    INLINE,
+    INLINE_BYTES,
+    check_property,
+    is_merge,
+    setting,
+)
 from eventlog.model.schema import (
     check_order,
     check_time_column,
@@ -85,6 +92,8 @@ def creation(
     first = _first_granularity(granularity, keyed, time_column)
     if granularity in (None, "auto") and first == "day":
         wanted = {AUTO: "1", **wanted}
+    wanted = {INLINE: str(INLINE_BYTES) if INLINE_BYTES else None, **wanted}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
     changes = property_changes(wanted, {}, stored)
     layout = NamedLayout(time_column, first, order, keyed or UNSET)
     if time_column is None:

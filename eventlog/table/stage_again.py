@@ -18,6 +18,7 @@ from msgspec import UnsetType
 from eventlog.errors import CommitConflict, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.format.deletion_vectors import has_bitmaps, join_bitmaps
+from eventlog.inline import inline_objects
 from eventlog.log.history import find_transaction
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, DeleteRows, Merge, Replace
@@ -185,6 +186,7 @@ def tested_actions(
     oldest = min(add.checked for add in untested)
     # against staged-rows-never-tested
     checks = [check for check in checks_of(schema) if check.schema > oldest]
+    inline_objects.remember_objects(untested)  # those that no commit has yet
     segments = [segment_of(add, head.version, 0) for add in untested]
     tested = stored_rows_tested(
         session.store,
@@ -236,6 +238,9 @@ class _Copies:
     def segment(self, add: Add) -> Add:
         """Copy a segment, and return the add of the copy."""
         key = _key(add)
+        if not isinstance(add.parquet, UnsetType):  # nothing is stored, and nothing was deleted
+            id_ = self.session.clock.random_id()
+            return msgspec.structs.replace(add, id=id_, epoch=self.epoch)
         body = self._body(key, add.bytes + 1)
         if codec.sha256(body) != add.checksum:  # against restage-copies-anything
             raise self._too_late(key)

@@ -128,10 +128,13 @@ class Forge:
         number = (int(made["header"]["state_hash"], 16) + total) % reader.PRIME
         made["header"]["state_hash"] = f"{number:064x}"
         totals, deleted = made["header"]["totals"], made["header"]["totals"].pop("deleted", 0)
+        inline = totals.pop("inline", 0)
         for name, more in zip(("segments", "rows", "bytes"), sums[:3], strict=True):
             totals[name] += more
         if deleted + sums[3]:
             totals["deleted"] = deleted + sums[3]
+        if inline:
+            totals["inline"] = inline
 
     def edit_root(self, at: int, change: Edit) -> "Forge":
         """Change a root."""

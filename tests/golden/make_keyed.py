@@ -26,9 +26,9 @@ from msgspec import UNSET
 
 from eventlog import Table
 from eventlog.clock import ManualClock
-from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
+from eventlog.inline.inline_objects import get_object
 from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION, MergeRule
 from eventlog.model import stats
@@ -108,7 +108,7 @@ def rule_of(t: Table) -> MergeRule:
 
 def stored_rows(t: Table, segment: Segment, buckets: set[int]) -> pa.Table:
     """Return the rows of a segment in some buckets, each delete with its commit."""
-    rows = pq.read_table(io.BytesIO(t.store.get(keys.key_of(segment))))
+    rows = pq.read_table(io.BytesIO(get_object(t.store, segment)))
     rule = rule_of(t)
     wanted = pa.schema([*t.session.head().schema, (OP, pa.string()), (VERSION, pa.int64())])
     columns = [

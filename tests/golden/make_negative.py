@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from golden import negative_log, negative_rows, negative_vectors, reader
+from golden import negative_inline, negative_log, negative_rows, negative_vectors, reader
 from golden.forge import Forge
 
 HERE = Path(__file__).parent
@@ -888,6 +888,7 @@ def main() -> int:
             *(*frames(), *own_roots(), *objects(), *keyed(), *split(), *merged()),
             *(*negative_log.all_cases(), *negative_rows.all_cases()),
             *negative_vectors.all_cases(),
+            *negative_inline.all_cases(),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TOP = 999_999_999_999
-FEATURES = {"keyed", "merged", "split", "vectors"}
+FEATURES = {"inline", "keyed", "merged", "split", "vectors"}
 PRIME = 2**256
 OP_ID, VERSION_ID = 2**31 - 201, 2**31 - 202  # field ids of columns of logs (section 2.10)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -242,6 +242,7 @@ def mapped(form):
 ABSENT = (
     *("slice", "keyed", "splits", "origins", "place", "origin", "commits"),
     *("vector", "vectors", "deleted", "bitmap", "stored"),
+    *("inline", "packs", "parquet"),
 )
 
 
@@ -308,7 +309,7 @@ def fields(**forms):
 
 
 granularity = choice("hour", "day", "month", "year", "all")
-totals = record(segments=count, rows=count, bytes=count, deleted=some)
+totals = record(segments=count, rows=count, bytes=count, deleted=some, inline=some)
 changes = record(
     operation=text, writer=text, transactions=count, adds=count, drops=count, rows=integer,
     bytes=integer, vectors=some,
@@ -329,6 +330,7 @@ vector = record(rows=count, bitmap=base64_text, stored=stored)
 entry = record(
     id=text, chunk=text, epoch=count, version=count, partition=count, rows=count, bytes=count,
     checksum=text, schema=count, stats=stats, tail=maybe(tail), slice=place, vector=vector,
+    inline=count,
 )  # fmt: skip
 spill = record(sha256=hex64, size=count, adds=count, drops=count, vectors=some)
 unread_spill = record(sha256=text, size=count, adds=count, drops=count, vectors=some)
@@ -382,6 +384,7 @@ ACTIONS = {
     "add": fields(
         id=text, chunk=text, epoch=count, rows=count, bytes=count, checksum=text, schema=count,
         stats=stats, tail=maybe(tail), slice=place, vector=vector, tested=absent_or(count),
+        parquet=base64_text, inline=count,
     ),
     "delete_rows": fields(id=text, chunk=text, hash=text, vector=vector),
     "drop": fields(id=text, chunk=text, hash=text),
@@ -486,12 +489,13 @@ DEFAULTS = {f: {} for f in MAPS} | {"fence": 0, "horizon": 0, "clock": []}
 small_state = record(**{f: mapped(MAPS[f]) if f in MAPS else VALUES[f] for f in FIELDS})
 leaf = record(
     sha256=hex64, size=count, first=text, end=integer, segments=count, rows=count, bytes=count,
-    hash_sum=hex64, stats=stats, deleted=some,
+    hash_sum=hex64, stats=stats, deleted=some, inline=some,
 )  # fmt: skip
+pack = record(first=count, last=count, sha256=hex64, size=count, segments=count, bytes=count)
 root = record(
     format=text, min_reader=count, features=many(text), table=hex32, version=count, commit=hex64,
     time=integer, totals=totals, state_hash=hex64, state=small_state, segments=many(entry),
-    leaves=many(leaf),
+    leaves=many(leaf), packs=many(pack),
 )  # fmt: skip
 start = record(
     format=text, min_reader=count, features=many(text), table=hex32, version=count, after=integer
@@ -573,6 +577,8 @@ def check_entry(one):
         need(len(one["vector"]) == 2, "R20.2")
         need(one["vector"].get("bitmap") != "", "R20.2")
         need("slice" not in one, "R20.2")
+    if "inline" in one:
+        need(one["inline"] <= one["version"], "2.6")
     if "stored" in one.get("vector", {}):
         at = one["vector"]["stored"]
         hex32(at["object"])
@@ -597,7 +603,9 @@ def sums_of(entries):
     deleted = sum(map(gone_of, entries))
     rows, size = (sum(one[name] for one in entries) for name in ("rows", "bytes"))
     made = {"segments": len(entries), "rows": rows - deleted, "bytes": size}
-    return made | ({"deleted": deleted} if deleted else {})
+    inline = sum("inline" in one for one in entries)
+    made |= {"deleted": deleted} if deleted else {}
+    return made | ({"inline": inline} if inline else {})
 
 
 def order(one):
@@ -627,6 +635,7 @@ SPLITS = {"slice_splits": INT}
 STORED = {f"vector_{n}": INT for n in ("epoch", "object", "offset", "size", "hash")}
 STORED |= {"vector_object": FIXED["id"], "vector_hash": FIXED["hash"]}
 VECTOR = {"vector_rows": INT, "vector_bitmap": "BYTE_ARRAY None"} | STORED
+INLINE = {"inline": INT}
 ORDERS = [
     *([*FIXED], [*FIXED, *VECTOR], [*FIXED, *SLICE]),
     [*FIXED, *SLICE, *SPLITS],
@@ -661,8 +670,10 @@ def check_columns(kinds, *, spilled):
     names = [name for name, _ in kinds]
     need(len(set(names)) == len(names), "R9.3")
     need(("drop" in names) == spilled, "R6.4")
-    known = FIXED | SLICE | SPLITS | VECTOR
-    need([name for name in names if name in known] in ORDERS, "R9.3")
+    known = FIXED | SLICE | SPLITS | VECTOR | INLINE
+    ordered = [name for name in names if name in known]
+    need("inline" not in ordered[:-1], "R9.3")
+    need([name for name in ordered if name != "inline"] in ORDERS, "R9.3")
     triples = [n for n in names if n not in known and n != "drop"]
     ids = {n.removeprefix("nulls_") for n in triples if n.startswith("nulls_")}
     need(all(re.fullmatch(r"0|[1-9]\d*", n, re.ASCII) for n in ids), "R9.3")
@@ -724,6 +735,8 @@ def entry_of(row):
         else:
             at = {n.removeprefix("vector_"): plain(row[n]) for n in STORED}
             made["vector"]["stored"] = at
+    if row.get("inline") is not None:
+        made["inline"] = row["inline"]
     return made
 
 
@@ -748,6 +761,7 @@ def entries_of_leaf(body, said):
     need(sum(row["rows"] for row in rows) == said["rows"], "R9.6")
     need(sum(row["bytes"] for row in rows) == said["bytes"], "R9.6")
     need(sum(map(gone_of, found)) == said.get("deleted", 0), "R9.6")
+    need(sum("inline" in one for one in found) == said.get("inline", 0), "R9.6")
     need(rises([order(one) for one in found]), "R9.1")
     for column, low, high, nulls in said["stats"]:
         check_bounds(column, low, high, nulls, found)
@@ -853,7 +867,7 @@ class Reader:
             if folder == "_frames":
                 yield prefix + key
                 continue
-            if folder in ("_log", "_starts"):
+            if folder in ("_log", "_packs", "_starts"):
                 inherited = TOP - int(rest[:12]) <= forked
             else:
                 inherited = folder == "data" and int(rest[:12]) < forked
@@ -1117,8 +1131,7 @@ class Reader:
     def segment(self, one, columns, keyed):
         """The rows of a segment, in the columns of the table."""
         deleted = self.deleted(one) if "vector" in one else []
-        key = f"data/{one['epoch']:012d}/{one['chunk']}/{one['id']}.parquet"
-        body = self.get(key)
+        body = self.object(one)
         intact(body is not None, "R7.7")
         intact(len(body) == one["bytes"], "2.10")
         check_bytes(body, one)
@@ -1153,6 +1166,16 @@ class Reader:
         for position in deleted:
             kept[position] = False
         return found.filter(pa.array(kept, pa.bool_()))
+
+    def object(self, one):
+        """The bytes of a segment's object, wherever they are (R21.2); None if nowhere."""
+        inside = self.get(f"_log/{TOP - one['inline']:012d}.json") if "inline" in one else None
+        for txn in json.loads(inside)["transactions"] if inside else []:
+            for add in txn["actions"]:
+                body = base64.b64decode(add.get("parquet", ""))
+                if sha256(body) == one["checksum"]:
+                    return body
+        return self.get(f"data/{one['epoch']:012d}/{one['chunk']}/{one['id']}.parquet")
 
     def deleted(self, one):
         """The positions of the rows of a segment that its vector deletes (R20.1)."""
@@ -1390,6 +1413,7 @@ def check_commit(made, version):
         need(head["write_features"], "R5.4")
         check_features(head["write_features"])
     need(("vectors" in head["features"]) == ("deleted" in head["totals"]), "R20.4")
+    need(("inline" in head["features"]) == ("inline" in head["totals"]), "R21.3")
     need(MIN_MS <= head["time"] < MAX_MS, "2.2")
     need((head["prev"] is None) == (version == 0), "2.2")
     need(head["keyframe"] is None or head["keyframe"] < version, "2.2")
@@ -1407,6 +1431,12 @@ def check_root(made, version):
     need(made["version"] == version, "2.9")
     check_features(made["features"])
     need(("vectors" in made["features"]) == ("deleted" in made["totals"]), "R20.4")
+    need(("inline" in made["features"]) == ("inline" in made["totals"]), "R21.3")
+    need(made.get("packs") != [], "R5.1")
+    for one in made.get("packs", []):
+        need(one["first"] <= one["last"] <= version, "R21.4")
+        need(one["segments"] >= 1, "R21.4")
+    need(rises([(one["last"], one["sha256"]) for one in made.get("packs", [])]), "R21.4")
     need(MIN_MS <= made["time"] < MAX_MS, "2.9")
     need(made["state"].get("origins") != {}, "R5.1")
     need(not (made["segments"] and made["leaves"]), "R9.1")
@@ -1433,6 +1463,9 @@ def check_root(made, version):
     deleted += sum(one.get("deleted", 0) for one in made["leaves"])
     said = made["totals"]
     need(said.get("deleted", 0) == deleted, "R9.6")
+    inline = sum("inline" in one for one in made["segments"])
+    inline += sum(one.get("inline", 0) for one in made["leaves"])
+    need(said.get("inline", 0) == inline, "R9.6")
     need(sum(one["rows"] for one in parts) == said["rows"] + deleted, "R9.6")
     need(sum(one["bytes"] for one in parts) == said["bytes"], "R9.6")
 

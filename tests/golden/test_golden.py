@@ -26,6 +26,8 @@ NAMES = (
         "deletion_vectors",
         "timeless",
         "timeless_keys",
+        "inline",
+        "inline_keys",
         "advanced",
     ),
 )
@@ -79,6 +81,7 @@ def test_every_key_is_one_that_the_format_knows(store):
             keys.parse_log_key(found.key)
             or keys.parse_segment_key(found.key)
             or keys.parse_vectors_key(found.key)
+            or keys.parse_pack_key(found.key)
             or keys.parse_intent_key(found.key)
             or found.key.startswith("_probe/")
             or found.key == keys.frame_key(codec.sha256(store.get(found.key)))

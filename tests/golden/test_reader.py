@@ -21,7 +21,9 @@ def test_it_finds_the_same_entries_and_rows():
             found = second.open(one["version"])
             assert found.commit_hash == one["commit"]
             assert (found.base, found.header["state_hash"]) == (one["key_frame"], one["state_hash"])
-            assert [*found.header["totals"].values()] == one["totals"]
+            names = ("segments", "rows", "bytes", "deleted")
+            totals = found.header["totals"]
+            assert [totals[name] for name in names if name in totals] == one["totals"]
             ids = sorted(entry["id"][:8] for entry in found.live.values())
             assert " ".join(ids) == one["live"]
             if one["version"] % EACH and one is not known[-1]:

@@ -189,5 +189,5 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
     assert kinds == {
         *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
         "vector",
-        *("_frames", "_intents", "_probe", "data", "_branches", "_starts"),
+        *("_frames", "_intents", "_probe", "data", "_branches", "_packs", "_starts"),
     }

@@ -11,6 +11,7 @@ from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.groups import GROUPS
 from mutants.iceberg_publications import ICEBERG_PUBLICATIONS
+from mutants.inline import INLINE
 from mutants.merges import MERGES
 from mutants.moves import MOVES
 from mutants.publications import PUBLICATIONS
@@ -35,6 +36,7 @@ MUTANTS = (
         *CHANGED_ROWS,
         *CHECKED_ROWS,
         *ENGINES,
+        *INLINE,
         *PUBLICATIONS,
         *ICEBERG_PUBLICATIONS,
         *GROUPS,

@@ -16,7 +16,7 @@ FLOORS = (
     ("merging",),
     ("session",),
     ("commit", "segments"),
-    ("copying", "lineage"),
+    ("copying", "inline", "lineage"),
     ("log",),
     ("state",),
     ("keyed",),

@@ -63,6 +63,7 @@ VECTOR = pa.schema(
         ("vector_hash", pa.binary(32)),
     ]
 )
+INLINE = pa.field("inline", pa.int64())  # after all of those, where an entry has it
 STORED = tuple(VECTOR.names[2:])
 OF_COMMIT = ("low", "high", "ordinal")  # the fields that an add leaves to its commit
 SPILL_ACTION = pa.field("drop", pa.bool_())
@@ -112,6 +113,7 @@ def to_segments(table: pa.Table) -> list[Segment]:
             _tails(table),
             _slices(table),
             vectors(table),
+            _inline(table),
         )
     )
 
@@ -163,10 +165,13 @@ def from_columns(columns: dict[str, list[Any]], entries: Sequence[Add | Segment]
     Args:
         columns: values by column: those of `FIXED`, and those of `SLICE` and `VECTOR` that replace
             the entries'.
-        entries: the entries, which give the places in slices, the vectors and the statistics.
+        entries: the entries, which give the places in slices, the vectors, the versions that have
+            their bytes, and the statistics.
     """
-    columns = _slice_columns(entries) | vector_columns([e.vector for e in entries]) | columns
-    present = [*FIXED, *(field for field in (*SLICE, SPLITS, *VECTOR) if field.name in columns)]
+    own = _slice_columns(entries) | vector_columns([e.vector for e in entries])
+    columns = own | _inline_column(entries) | columns
+    more = (*SLICE, SPLITS, *VECTOR, INLINE)
+    present = [*FIXED, *(field for field in more if field.name in columns)]
     arrays = [pa.array(columns[field.name], field.type) for field in present]
     fields = list(present)
     by_column: dict[int, dict[int, ColumnStats]] = {}
@@ -256,6 +261,13 @@ def deleted_sum(table: pa.Table) -> int:
     return int(pc.sum(table.column("vector_rows"), min_count=0).as_py())
 
 
+def inline_count(table: pa.Table) -> int:
+    """Return the number of entries whose bytes stand in commits."""
+    if INLINE.name not in table.column_names:
+        return 0
+    return int(table.num_rows - table.column(INLINE.name).null_count)
+
+
 def vector_columns(given: Sequence[Vector | UnsetType]) -> dict[str, list[Any]]:
     """Return the columns of deletion vectors; none where there is none."""
     if all(isinstance(vector, UnsetType) for vector in given):
@@ -305,6 +317,19 @@ def _slice_columns(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
     splits = [None if p is None or isinstance(p.splits, UnsetType) else p.splits for p in places]
     # Tables that were never split keep the bytes that they had.
     return columns | ({SPLITS.name: splits} if any(splits) else {})
+
+
+def _inline_column(entries: Sequence[Add | Segment]) -> dict[str, list[Any]]:
+    """Return the column of the versions that have the bytes; none where no entry has one."""
+    if all(isinstance(entry.inline, UnsetType) for entry in entries):
+        return {}
+    return {INLINE.name: [None if isinstance(e.inline, UnsetType) else e.inline for e in entries]}
+
+
+def _inline(table: pa.Table) -> list[int | UnsetType]:
+    if INLINE.name not in table.column_names:
+        return [UNSET] * table.num_rows
+    return [UNSET if v is None else v for v in table.column(INLINE.name).to_pylist()]
 
 
 def _bound_type(bounds: list[int | str | None]) -> pa.DataType:

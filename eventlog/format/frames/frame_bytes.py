@@ -21,6 +21,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.format.frames import entry_columns
 from eventlog.format.frames.entry_columns import (
     FIXED,
+    INLINE,
     OF_COMMIT,
     SLICE,
     SPILL_ACTION,
@@ -58,6 +59,7 @@ _COUNTS = (
     *(name for name in SLICE.names if name != "slice_kind"),
     SPLITS.name,
     *("vector_rows", "vector_epoch", "vector_offset", "vector_size"),
+    INLINE.name,
 )
 _MAX_FRAME_BYTES = limits.FRAME_BYTES
 # The most that is decoded at once, and kept before the whole size is known: also in rows, since a
@@ -232,6 +234,8 @@ def _check_entries(table: pa.Table) -> None:
         names = (("first", "last"), ("low", "high"))
         columns += [tuple(table.column(f"slice_{name}") for name in pair) for pair in names]
         columns.append((table.column("slice_high"), table.column("version")))
+    if INLINE.name in table.column_names:
+        columns.append((table.column(INLINE.name), table.column("version")))
     for least, most in columns:
         if pc.any(pc.greater(least, most), min_count=0).as_py():
             raise Corrupt("a frame object has an entry whose parts contradict each other")
@@ -296,7 +300,7 @@ def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
 def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
     """Check the columns of a decoded frame object, and return them with their exact types."""
-    fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS, *VECTOR)}, []
+    fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS, *VECTOR, INLINE)}, []
     known = fixed | ({SPILL_ACTION.name: SPILL_ACTION} if spilled else {})
     for field in schema:
         stem, _, number = field.name.partition("_")
@@ -308,7 +312,10 @@ def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
         else:
             raise Corrupt(f"a frame object has an unknown column {field.name[:80]!r}")
     # A table of adds alone has columns of its vectors where one has a vector, and a keyed one none.
-    if [name for name in schema.names if name in fixed] not in (
+    ordered = [name for name in schema.names if name in fixed]
+    if ordered[-1:] == [INLINE.name]:
+        del ordered[-1]
+    if ordered not in (
         FIXED.names,
         [*FIXED.names, *VECTOR.names],
         [*FIXED.names, *SLICE.names],

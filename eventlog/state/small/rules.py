@@ -281,7 +281,13 @@ def may_exchange(txn: Transaction) -> bool:
 
 
 def add_problem(
-    add: Add, meta: Meta, version: int, *, restored: bool, before: Segment | None = None
+    add: Add,
+    meta: Meta,
+    version: int,
+    *,
+    restored: bool,
+    before: Segment | None = None,
+    again: bool = False,
 ) -> str | None:
     """Return why an add cannot take effect in `version`, if it cannot (F6).
 
@@ -295,6 +301,7 @@ def add_problem(
         version: the version of the commit.
         restored: whether the transaction restores a version.
         before: the live entry of the segment, if the transaction drops it and may add it again.
+        again: whether the segment may have been live in an earlier version.
     """
     if before is not None:
         # Its rows may have been tested again; columns that were dropped have no statistics.
@@ -321,11 +328,34 @@ def add_problem(
         keys.check_object(add)
     except Corrupt as error:
         return error.message
-    if isinstance(add.vector, UnsetType):
-        return None
+    problem = _inline_problem(add, version, again=again or before is not None)
+    if problem or isinstance(add.vector, UnsetType):
+        return problem
     if meta.layout is None or keyed_of(meta.layout) is not None:
         return f"segment {add.id} of a keyed table has a deletion vector"
     return vector_problem(add.vector, meta, version, restored=restored)
+
+
+def _inline_problem(add: Add, version: int, *, again: bool) -> str | None:
+    """Return why the bytes of an add, or the commit that has them, are not what it needs (F6).
+
+    Args:
+        add: the add.
+        version: the version of the commit.
+        again: whether the segment was live before, so that an earlier commit may have its bytes.
+    """
+    body, stands = add.parquet, add.inline
+    if not isinstance(stands, UnsetType):
+        # against bytes-in-any-commit
+        if not again or not isinstance(body, UnsetType) or stands >= version:
+            return f"segment {add.id} names a commit that cannot have its bytes"
+        return None
+    if isinstance(body, UnsetType):
+        return None
+    # against other-bytes-inlined
+    if len(body) != add.bytes or codec.sha256(body) != add.checksum or add.tail is not None:
+        return f"the bytes of segment {add.id} in the commit are not those of its entry"
+    return None
 
 
 def tested_problem(txn: Transaction, added: list[Add], before: Meta, meta: Meta) -> str | None:

@@ -2,7 +2,7 @@
 
 | key | where it lies |
 |---|---|
-| `_log/`, `_starts/` of a version | the parent up to the fork, else the branch |
+| `_log/`, `_packs/`, `_starts/` of a version | the parent up to the fork, else the branch |
 | `data/` of an epoch | the parent below the fork, else the branch |
 | `_frames/` | by hash: the branch, else the parent |
 | any other | the branch |
@@ -281,9 +281,10 @@ class BranchStore:
 def _inherited_ranges(fork: int) -> tuple[tuple[str, str, str], ...]:
     """Return (prefix, low, high) of the keys that a branch may have from its parent, in order."""
     newest = keys.commit_key(fork).removesuffix(".json")
-    start = keys.start_key(fork)
+    start, pack = keys.start_key(fork), keys.packs_prefix(fork)
     return (
         (keys.LOG_PREFIX, newest, f"{keys.LOG_PREFIX}~"),
+        (keys.PACKS_PREFIX, pack, f"{keys.PACKS_PREFIX}~"),
         (keys.STARTS_PREFIX, start.removesuffix(".json"), f"{keys.STARTS_PREFIX}~"),
         (keys.SEGMENTS_PREFIX, keys.SEGMENTS_PREFIX, f"{keys.SEGMENTS_PREFIX}{fork:012d}"),
     )

@@ -27,6 +27,9 @@ def is_inherited(key: str, fork: int) -> bool:
     if key.startswith(keys.STARTS_PREFIX):
         start = keys.parse_start_key(key)
         return start is not None and start <= fork
+    if key.startswith(keys.PACKS_PREFIX):
+        pack = keys.parse_pack_key(key)
+        return pack is not None and pack[0] <= fork
     epoch = keys.epoch_of(key)
     return epoch is not None and epoch < fork  # against segment-sought-in-the-wrong-root
 
