@@ -12,7 +12,7 @@ STAMP := .venv/.setup-done
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 
-.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-stores test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak bench bench-costs bench-upserts bench-clones bench-changes bench-granularities \
+.PHONY: help setup java demo demo-spark lint types unit check quick-tests all-tests test verify test-long test-localstack test-spark-matrix test-oldest test-s3a test-engines test-stores test-view test-notebooks test-publishing simulate histories rows columns forks contention model mutants fuzz soak soak-appender bench bench-costs bench-upserts bench-clones bench-changes bench-granularities \
     tables cli-page docs docs-serve queue bundle build clean
 
 # Each part writes its name to FAILED if it fails, so that the last line can say which did.
@@ -176,6 +176,11 @@ fuzz: $(STAMP) ## mutated bytes for every parser: SECONDS=60 each
 soak: $(STAMP) ## faults and kill -9, then changes of rows and compaction beside appends: MINUTES=1 each, SEED=…
 	@PYTHONPATH=tests $(PYTHON) -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@EVENTLOG_SOAK_MINUTES=$(MINUTES) $(PYTHON) -m pytest -m soak tests/soak/test_changed_rows.py tests/integration tests/spark
+
+KILLS ?= 200
+
+soak-appender: $(STAMP) ## KILLS=200 kill -9 of processes with an appender, in a directory and on an S3 server, SEED=…: half an hour
+	@PYTHONPATH=tests $(PYTHON) -m soak.run_appenders --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 tables: $(STAMP) ## update the tables of hazards and scenarios in tests/README.md from the marks
 	@$(PYTHON) tests/tidy/coverage.py

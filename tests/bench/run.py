@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 # Workload, seconds it may take, seconds with --quick. The sum is below what a full run may take.
 WORKLOADS = {
     "append": (130, 40),
+    "groups": (120, 40),
     "open": (120, 30),
     "plan": (280, 40),
     "contention": (120, 40),
@@ -127,6 +128,7 @@ def _work(options):
     import contention
     import crowd
     import following
+    import groups
     import keyed
     import ongoing
     import opens
@@ -138,6 +140,7 @@ def _work(options):
 
     runs = {
         "append": appends.run,
+        "groups": groups.run,
         "open": opens.run,
         "plan": plans.run,
         "contention": contention.run,

@@ -80,7 +80,7 @@ class Outcome:
 
 
 @contextmanager
-def _child(*module: str):
+def child(*module: str):
     """A child that ends with its standard input."""
     child = subprocess.Popen(
         [sys.executable, "-m", *module],
@@ -103,7 +103,7 @@ def _child(*module: str):
 def soak(minutes: float, seed: int, directory: Path) -> Outcome:
     """Run for so many minutes, then check; journals are left in `directory`."""
     with ExitStack() as stack:
-        server = stack.enter_context(_child("eventlog.store.testing.local_server", "--port", "0"))
+        server = stack.enter_context(child("eventlog.store.testing.local_server", "--port", "0"))
         endpoint = server.stdout.readline().strip()
         direct = {"endpoint_url": endpoint, **CREDENTIALS}
         tables = _create(direct), keyed.create(f"s3://{BUCKET}/keyed", direct)
@@ -111,7 +111,8 @@ def soak(minutes: float, seed: int, directory: Path) -> Outcome:
         return _judge(tables, directory, crew, counts, minutes, seed)
 
 
-def _create(options: dict[str, str]) -> Table:
+def create_bucket(options: dict[str, str]) -> None:
+    """Create the bucket of a run."""
     client = boto3.client(
         "s3",
         endpoint_url=options["endpoint_url"],
@@ -121,6 +122,10 @@ def _create(options: dict[str, str]) -> Table:
     )
     client.create_bucket(Bucket=BUCKET)
     client.close()
+
+
+def _create(options: dict[str, str]) -> Table:
+    create_bucket(options)
     return Table.create(
         f"s3://{BUCKET}/table",
         journal.SCHEMA,
@@ -135,7 +140,7 @@ def _work(minutes: float, seed: int, directory: Path, upstream: str) -> tuple[di
     chance = random.Random(seed)
     crew = Crew(directory / "place.json")
     command = ("soak.proxy", "--upstream", upstream, "--seed", str(seed))
-    with _child(*command) as gate, ExitStack() as stack:
+    with child(*command) as gate, ExitStack() as stack:
         where = json.loads(gate.stdout.readline())
         place = {
             "uri": f"s3://{BUCKET}/table",
