@@ -60,11 +60,14 @@ class KeyFrameReader:
 
         Args:
             root: the root.
-            entries: the entries by the sha256 of their leaf.
+            entries: the entries by the sha256 of their leaf. Their hashes were compared when the
+                leaves that they come from were read, or were computed here.
         """
         self._roots.put(root.version, root)
         for sha256, table in (entries or {}).items():
             self._leaves.put(sha256, table)
+            if sha256 in self._leaves:
+                self._checked_leaves.add(sha256)
 
     def leaf(self, leaf: Leaf) -> pa.Table:
         """Return the entries of a leaf. One GET, or none if cached.

@@ -9,6 +9,7 @@ from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.arguments import shown
+from eventlog.cache import Cache
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.columns.column_types import (
     FIELD_ID,
@@ -28,6 +29,8 @@ from eventlog.model.entries import Column, Granularity, Schema
 _MAX_NAME = limits.NAME_CHARACTERS
 # Names that readers give to columns beside the table's: a table that has one cannot be read so.
 RESERVED = frozenset({"_change", "_version", "_time"})
+# Schemas and what `to_arrow` made of them, by the identity of the value, which the entry keeps.
+_converted: Cache[int, tuple[Schema, pa.Schema]] = Cache(64)
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
@@ -74,6 +77,16 @@ def to_arrow(schema: Schema) -> pa.Schema:
             that no column can have: the first schema of a log is what its writer made it (FORMAT.md
             R7.2).
     """
+    # Found by identity: the versions of a log share the value until the schema changes.
+    known = _converted.get(id(schema))
+    if known is not None and known[0] is schema:
+        return known[1]
+    made = _to_arrow(schema)
+    _converted.put(id(schema), (schema, made))
+    return made
+
+
+def _to_arrow(schema: Schema) -> pa.Schema:
     fields = [pa.field(c.name, arrow_type(c.type), c.nullable) for c in schema.columns]
     if shared := _shared(schema):
         raise Corrupt(f"the table's schema has {shared}")

@@ -30,10 +30,9 @@ def split_by_chunk(
     times = table.column(layout.time_column)
     # Most appends are of one chunk: comparing the first and the last time is enough.
     ends = pc.min_max(times)
-    first_and_last = pa.chunked_array([pa.array([ends["min"], ends["max"]], times.type)])
-    first, last = chunk_starts(first_and_last, layout.granularity).to_pylist()
+    first, last = (_bounds(_micros(ends[name]), layout) for name in ("min", "max"))
     if first == last:
-        yield _bounds(first, layout), table
+        yield first, table
         return
     micros = chunk_starts(times, layout.granularity)
     order = pc.sort_indices(micros)
@@ -108,6 +107,9 @@ def within(table: pa.Table, most_bytes: int) -> int:
 
 def bounded(table: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
     """Yield the rows in pieces bounded by rows and by bytes, unless a single row has more bytes."""
+    if 0 < table.num_rows <= most_rows and weight(table) <= most_bytes:
+        yield table
+        return
     while table.num_rows:
         piece = table.slice(0, most_rows)
         piece = piece.slice(0, within(piece, most_bytes))
@@ -125,6 +127,11 @@ def chunk_starts(times: pa.ChunkedArray, granularity: Granularity) -> pa.Chunked
     micros = times.cast(pa.int64())  # several times faster than floor_temporal
     floor = pc.multiply(pc.divide(micros, width), width)  # rounds towards zero
     return pc.subtract(floor, pc.multiply(pc.greater(floor, micros).cast(pa.int64()), width))
+
+
+def _micros(time: pa.Scalar) -> int:
+    """Return a date or a timestamp in µs since 1970 UTC."""
+    return int(time.value) * (DAY_MS * 1000 if pa.types.is_date(time.type) else 1)
 
 
 def _bounds(micros: int, layout: NamedLayout) -> tuple[int, int]:

@@ -120,7 +120,7 @@ class VersionState:
             raise Corrupt("the table has no schema", version=self.version)
         return self.meta.schema
 
-    @property
+    @cached_property
     def layout(self) -> NamedLayout:
         """Time column, granularity and sort order, with the names that columns have.
 
@@ -140,7 +140,7 @@ class VersionState:
             raise Corrupt("the table has no layout", version=self.version)
         return self.meta.layout
 
-    @property
+    @cached_property
     def merge_rule(self) -> MergeRule | None:
         """The merge rule of a keyed table; None for others.
 

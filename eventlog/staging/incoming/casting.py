@@ -302,11 +302,12 @@ def _castable(value: pa.Array, kind: pa.DataType) -> bool:
 def _outside_years(table: pa.Table, time_column: str) -> Problem | None:
     times = table.column(time_column)
     unit_ms = DAY_MS if pa.types.is_date(times.type) else None
-    units = times.cast(pa.int32()).cast(pa.int64()) if unit_ms else times.cast(pa.int64())
     low, high = (bound // DAY_MS if unit_ms else bound * 1000 for bound in (MIN_MS, MAX_MS))
-    ends = pc.min_max(units).as_py()
-    if ends["min"] is None or (low <= ends["min"] and ends["max"] < high):
+    ends = pc.min_max(times)
+    first, last = ends["min"].value, ends["max"].value  # of Arrow, which knows any year
+    if first is None or (low <= first and last < high):
         return None
+    units = times.cast(pa.int32()).cast(pa.int64()) if unit_ms else times.cast(pa.int64())
     outside = pc.or_(pc.less(units, low), pc.greater_equal(units, high))
     count = pc.sum(outside).as_py()
     example = f"{units.filter(outside)[0].as_py()} {'days' if unit_ms else 'µs'} since 1970"
