@@ -15,13 +15,17 @@ Imports eventlog (and readers where rows must be read back); never compaction. T
 `eventlog.writers.spark` and needs the extra `spark`.
 """
 
-from eventlog.writers.appending import Appender
-from eventlog.writers.batch import append
-from eventlog.writers.changing.joining import Matched, merge
-from eventlog.writers.changing.landing import Isolation, RowChange
-from eventlog.writers.changing.updating import update
-from eventlog.writers.keyed import delete, upsert
-from eventlog.writers.overwriting import overwrite
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eventlog.writers.appending import Appender
+    from eventlog.writers.batch import append
+    from eventlog.writers.changing.joining import Matched, merge
+    from eventlog.writers.changing.landing import Isolation, RowChange
+    from eventlog.writers.changing.updating import update
+    from eventlog.writers.keyed import delete, upsert
+    from eventlog.writers.overwriting import overwrite
 
 __all__ = [
     "Appender",
@@ -35,3 +39,30 @@ __all__ = [
     "update",
     "upsert",
 ]
+
+# An append loads what it needs alone: each module is time before the first answer of a new process.
+_MODULES = {
+    "Appender": "appending",
+    "append": "batch",
+    "Matched": "changing.joining",
+    "merge": "changing.joining",
+    "Isolation": "changing.landing",
+    "RowChange": "changing.landing",
+    "update": "changing.updating",
+    "delete": "keyed",
+    "upsert": "keyed",
+    "overwrite": "overwriting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of this package when it is first used (PEP 562)."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

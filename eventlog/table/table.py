@@ -26,8 +26,6 @@ from eventlog.format import keys
 from eventlog.log import chain, diff, history
 from eventlog.log.history import HistoryEntry
 from eventlog.log.snapshot import Snapshot, version_description
-from eventlog.merging.merger import Merged, publish
-from eventlog.merging.planning.by_state.sides import Take
 from eventlog.model.actions import Action
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.columns.words import schema_changes
@@ -55,6 +53,8 @@ from eventlog.table.restoration import RestorePlan, UndoneUnits
 
 if TYPE_CHECKING:
     from eventlog.compaction import Policy
+    from eventlog.merging.merger import Merged
+    from eventlog.merging.planning.by_state.sides import Take
     from eventlog.monitoring import TableStats
     from eventlog.readers import Changes, FirstRows, Scan
     from eventlog.writers import Appender, Isolation, Matched, RowChange
@@ -917,6 +917,8 @@ class Table(Described):
             InvalidInput: it is no branch of this table.
             TableNotFound: there is no such branch.
         """
+        from eventlog.merging.merger import publish  # noqa: PLC0415 - 43 modules, for a merge alone
+
         if isinstance(branch, str):
             branch = Table.open("", store=BranchStore(self.store, branch), clock=self.clock)
         opened(branch)
