@@ -40,7 +40,7 @@ from eventlog.state.small.timing import effective_time
 from eventlog.store.port import store_time_ms
 
 _BUCKET, _RANK = "", " "  # a table could have the second: it is renamed below
-_GROUP_BYTES = 4 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
+_GROUP_BYTES = 2 * 2**20  # Arrow bytes of a row group: a look-up by key reads one of them
 _HOUR_MS = 3_600_000
 _SHARED = 4  # inputs below this fraction (1 / _SHARED) of `bucket_bytes` give one shared segment
 

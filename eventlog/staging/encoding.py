@@ -71,6 +71,11 @@ class Recipe:
     coarsest: Granularity | None = None
     inline_bytes: int = 0
 
+    @property
+    def sorted_by(self) -> str | None:
+        """The key of a keyed table, if it is one column: rows are sorted by it in a bucket."""
+        return None if self.rule is None or len(self.rule.key) > 1 else self.rule.key[0]
+
     def tested(self, rows: pa.Table) -> pa.Table:
         """Return the rows that must meet the table's checks: not those that delete a key."""
         return rows if self.rule is None else upserts(rows)
@@ -186,7 +191,7 @@ class SegmentWriter:
         self.rows += table.num_rows
         while table.num_rows:
             part = table.slice(0, limits.ROW_GROUP_ROWS - self._pending_rows)
-            part = part.slice(0, within(part, self._group_bytes))
+            part = part.slice(0, within(part, self._group_bytes - self._pending_bytes))
             table = table.slice(part.num_rows)
             self._pending.append(part)
             self._pending_rows += part.num_rows
@@ -217,7 +222,9 @@ class SegmentWriter:
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         """Return the Parquet file, which is written as suits its first rows."""
         if self._file is None:
-            self._file = _parquet_file(self._sink, rows, self._recipe.schema)
+            self._file = _parquet_file(
+                self._sink, rows, self._recipe.schema, self._recipe.sorted_by
+            )
         return self._file
 
     def seal(self, place: Slice | UnsetType = UNSET) -> tuple[Add, memoryview]:
@@ -257,16 +264,17 @@ def put_segment(store: ObjectStore, clock: Clock, add: Add, body: Body) -> None:
     put_once(store, clock, keys.segment_key(add.epoch, add.chunk, add.id), body)
 
 
-def encode_segment(table: pa.Table, schema: Schema) -> Encoded:
-    """Return rows as the bytes of a segment: zstd Parquet with statistics and field ids.
+def encode_segment(table: pa.Table, schema: Schema, key: str | None = None) -> Encoded:
+    """Return rows as the bytes of a segment: Parquet with statistics and field ids.
 
     Args:
         table: the rows.
         schema: that of the table, which has the ids of the columns.
+        key: see `parquet_options`.
     """
     sink = io.BytesIO()
     sizes: list[list[int]] = []
-    with _parquet_file(sink, table, schema) as file:
+    with _parquet_file(sink, table, schema, key) as file:
         for group in bounded(table, limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES):
             file.write_table(group, row_group_size=group.num_rows)
             sizes.append(_sizes(group))
@@ -274,16 +282,19 @@ def encode_segment(table: pa.Table, schema: Schema) -> Encoded:
     return _with_tail(sink)
 
 
-def _parquet_file(sink: BinaryIO, rows: pa.Table, schema: Schema) -> pq.ParquetWriter:
+def _parquet_file(
+    sink: BinaryIO, rows: pa.Table, schema: Schema, key: str | None
+) -> pq.ParquetWriter:
     """Return a writer of a Parquet file.
 
     Args:
         sink: receives its bytes.
         rows: its rows, or the first of them.
         schema: that of the table, which has the ids of the columns.
+        key: see `parquet_options`.
     """
     out, stored = pa.PythonFile(sink, "w"), with_field_ids(rows.schema, schema)
-    return pq.ParquetWriter(out, stored, **parquet_options(rows))
+    return pq.ParquetWriter(out, stored, **parquet_options(rows, key))
 
 
 def _sizes(group: pa.Table) -> list[int]:

@@ -296,7 +296,7 @@ class Stager:
         self, bounds: tuple[int, int], table: pa.Table, place: Slice | UnsetType = UNSET
     ) -> tuple[Add, memoryview]:
         recipe = self._recipe
-        encoded = encode_segment(table, recipe.schema)
+        encoded = encode_segment(table, recipe.schema, recipe.sorted_by)
         column_stats = stats.compute(table, recipe.stats_columns)
         add = make_add(
             recipe,

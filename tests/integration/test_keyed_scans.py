@@ -60,6 +60,23 @@ def compacted(table):
     return table
 
 
+def many(number, orders=None):
+    """Rows of ids from 0 on, with values that are not to be compressed."""
+    chance = random.Random(1)
+    values = [chance.randrange(2**40) for _ in range(number)]
+    orders = [5] * number if orders is None else orders
+    columns = {
+        "id": pa.array(range(number), pa.int64()),
+        "at": pa.repeat(pa.scalar(NOON, SCHEMA.field("at").type), number),
+        "seq": pa.array(orders, pa.int32()),
+        "day": pa.nulls(number, pa.date32()),
+        "text": pa.nulls(number, pa.string()),
+        "v": pa.array(values, pa.int64()),
+        "w": pa.array(map(str, values), pa.string()),
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
 @pytest.mark.parametrize("order", [*ORDERS, None])
 def test_a_row_of_a_base_stays_where_it_is_newer_than_those_above(order):
     table = table_of(MemoryStore(), order)
@@ -95,21 +112,9 @@ def test_a_delete_without_an_order_hides_newer_rows_of_a_base():
 def test_the_order_of_the_rows_of_bases_is_not_read_where_all_rows_above_are_newer():
     store = CountingStore(MemoryStore())
     table = table_of(store, "seq", buckets=1)
-    chance, number = random.Random(1), 200_000
+    chance, number = random.Random(2), 200_000
     orders = [chance.randrange(2**30) for _ in range(number)]
-    rows = pa.table(
-        {
-            "id": pa.array(range(number), pa.int64()),
-            "at": pa.repeat(pa.scalar(NOON, SCHEMA.field("at").type), number),
-            "seq": pa.array(orders, pa.int32()),
-            "day": pa.nulls(number, pa.date32()),
-            "text": pa.nulls(number, pa.string()),
-            "v": pa.array([chance.randrange(2**40) for _ in range(number)], pa.int64()),
-            "w": pa.nulls(number, pa.string()),
-        },
-        schema=SCHEMA,
-    )
-    upsert(table, rows)
+    upsert(table, many(number, orders))
     compacted(table)
     sizes = []
     for place in (max(orders), max(orders) - 1):
@@ -120,3 +125,18 @@ def test_the_order_of_the_rows_of_bases_is_not_read_where_all_rows_above_are_new
         assert {-1, -2, -3} <= {*found}
         sizes.append(counts.bytes_read)
     assert sizes[0] < sizes[1] - number * 2  # of 30 bits each
+
+
+def test_a_look_up_of_a_key_reads_a_small_part_of_its_bucket():
+    store = CountingStore(MemoryStore())
+    table = table_of(store, "seq", buckets=2)
+    upsert(table, many(300_000))
+    compacted(table)
+    bucket = min(segment.bytes for segment in table.snapshot().segments())
+    assert bucket > 3 * 2**19
+    table.refresh()
+    with store.measure() as counts:
+        (found,) = scan(table, where="id = 123456").to_table().to_pylist()
+    assert (found["id"], found["w"]) == (123456, str(found["v"]))
+    assert counts.bytes_read < bucket / 3
+    assert counts.get <= 3  # of the log, the end of the object, and a row group

@@ -103,3 +103,30 @@ def test_a_dictionary_must_be_smaller_than_the_values(values, wanted):
 def test_values_of_one_size_each_decide_by_those_that_a_dictionary_may_have():
     spread = [n % 5000 for n in range(50_000)]  # never twice among the first thousand
     assert suits_dictionary(pa.chunked_array([pa.array(spread, pa.int64())]))
+
+
+@pytest.mark.parametrize("kind", [pa.int16(), pa.int64(), pa.timestamp("us", "UTC"), pa.date32()])
+def test_a_key_is_stored_as_differences(kind):
+    count = 20_000
+    numbers = pa.array([n // 2 for n in range(count)], pa.int32()).cast(pa.int64())
+    if pa.types.is_date(kind):
+        numbers = numbers.cast(pa.int32())
+    rows = pa.table([numbers.cast(kind), numbers.cast(kind)], ["k", "v"])
+    schema = from_arrow(rows.schema)
+    sizes = {}
+    for key in (None, "k"):
+        file = pq.ParquetFile(pa.BufferReader(encode_segment(rows, schema, key).body))
+        assert file.read().cast(rows.schema).equals(rows)
+        columns = columns_of(file)
+        assert "DELTA_BINARY_PACKED" not in columns["v"].encodings
+        assert ("DELTA_BINARY_PACKED" in columns["k"].encodings) == (key == "k")
+        sizes[key] = columns["k"].total_compressed_size
+    assert sizes["k"] < sizes[None]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.decimal128(9, 2)])
+def test_a_key_that_is_no_whole_number_is_stored_like_other_columns(kind):
+    rows = pa.table([pa.array([str(n) for n in range(3000)]).cast(kind)], ["k"])
+    file = pq.ParquetFile(pa.BufferReader(encode_segment(rows, from_arrow(rows.schema), "k").body))
+    assert file.read().cast(rows.schema).equals(rows)
+    assert "DELTA_BINARY_PACKED" not in columns_of(file)["k"].encodings
