@@ -57,7 +57,7 @@ from eventlog.log import diff
 from eventlog.model.chunks import TimeChunk, home, parse_chunk
 from eventlog.model.entries import Granularity, Segment
 from eventlog.model.properties import setting
-from eventlog.model.records import Leaf
+from eventlog.model.records import Piece
 from eventlog.model.schema import check_timeless, stored_time_column
 from eventlog.session.tags import VersionOrName
 from eventlog.staging.fitting import Fit, fit_of, follows_data, may_be_coarser, may_be_finer
@@ -358,8 +358,8 @@ def _read(snapshot: Snapshot, intervals: Sequence[Interval], policy: Policy) -> 
         bounds = wider
 
 
-def _keeps(intervals: Sequence[Interval]) -> Callable[[Leaf], bool]:
-    return lambda leaf: _meets((first_key(leaf).start, leaf.end), intervals)
+def _keeps(intervals: Sequence[Interval]) -> Callable[[Piece], bool]:
+    return lambda piece: _meets((first_key(piece).start, piece.end), intervals)
 
 
 def _overlapping(entries: pa.Table, intervals: Sequence[Interval]) -> pa.Table:

@@ -50,7 +50,7 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     root = msgspec.structs.replace(frame.root, packs=packs.packs)
     # against key-frame-overwritten
     put_once(log.store, clock, root_key, codec.encode_keyframe(root))
-    log.key_frames.remember(root, frame.entries)
+    log.key_frames.remember_written(frame._replace(root=root))
     return head.on_keyframe(root)
 
 
@@ -65,11 +65,12 @@ def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
         Corrupt: the state does not add up.
         Unavailable: the store does not answer.
     """
-    head, leaves = log.load_touched(head)
+    head, leaves, stems = log.load_touched(head)
     frame = keyframe.build_key_frame(
         head.base,
         head.delta,
         leaves,
+        stems,
         header=head.header,
         commit_hash=head.commit_hash,
         meta=head.meta,  # against key-frame-loses-state

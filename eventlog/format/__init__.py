@@ -1,7 +1,7 @@
 """The bytes and keys of stored objects.
 
     commit, key frame, fork, start  ◄── codec ──►  canonical JSON that ends with its digest
-    entries of segments             ◄── frames ─►  Parquet: leaves of key frames, and spills
+    entries of segments             ◄── frames ─►  Parquet: leaves of key frames, spills; stems
     version, chunk, id              ◄── keys ───►  the key of an object below the root
 
 `wellformed` checks decoded values by the rules that need no state, `entry_order` has the order of

@@ -29,6 +29,7 @@ from eventlog.model.records import (
     Fork,
     Header,
     KeyFrame,
+    Leaf,
     Meta,
     Origin,
     Start,
@@ -47,7 +48,7 @@ HASH_MODULUS = 2**256
 _HEADER_START = b'{"header":'
 _encoder = msgspec.json.Encoder()
 _PLAIN = rb'[^"\[\]{}]++|"(?:[^"\\]|\\.)*+"'
-_Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Transaction)
+_Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Transaction, tuple[Leaf, ...])
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -157,6 +158,30 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
             version=version,
         )
     return root
+
+
+def encode_leaves(leaves: Sequence[Leaf]) -> bytes:
+    """Return the canonical bytes of what a stem says of its leaves.
+
+    Raises:
+        InvalidInput: they would exceed `MAX_KEYFRAME_BYTES`, and readers would refuse them.
+    """
+    text = _encoder.encode(leaves)
+    if len(text) > MAX_KEYFRAME_BYTES:
+        raise InvalidInput(f"a stem of a key frame has more than {MAX_KEYFRAME_BYTES} bytes")
+    return text
+
+
+def decode_leaves(text: bytes) -> tuple[Leaf, ...]:
+    """Return what a stem says of its leaves.
+
+    Raises:
+        Corrupt: it is not canonical, or a leaf is malformed or out of order.
+    """
+    _check_size(text, MAX_KEYFRAME_BYTES)
+    leaves: tuple[Leaf, ...] = _decode_canonical(text, tuple[Leaf, ...], "stem of a key frame")
+    wellformed.check_leaves(leaves)
+    return leaves
 
 
 def encode_start(start: Start) -> bytes:
@@ -408,7 +433,10 @@ _OBJECT = _object_pattern()
 
 
 # Built at import: msgspec crashes if several threads use a type for the first time at once.
-_MODELS = (_Envelope, _Format, Commit, Fork, Header, KeyFrame, Meta, Start, Transaction)
+_MODELS = (
+    *(_Envelope, _Format, Commit, Fork, Header, KeyFrame, Meta, Start, Transaction),
+    tuple[Leaf, ...],
+)
 _DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import Leaf
+from eventlog.model.records import Piece
 
 
 class EntryKey(NamedTuple):
@@ -34,13 +34,13 @@ def entry_key_if_valid(chunk: str, segment_id: str) -> EntryKey | None:
         return None
 
 
-def first_key(leaf: Leaf) -> EntryKey:
-    """Return the position of a leaf's first entry.
+def first_key(piece: Piece) -> EntryKey:
+    """Return the position of the first entry of a leaf or a stem.
 
     Raises:
-        Corrupt: `leaf.first` violates the format.
+        Corrupt: `first` violates the format.
     """
-    chunk, _, segment_id = leaf.first.partition("/")
+    chunk, _, segment_id = piece.first.partition("/")
     try:
         return entry_key(chunk, segment_id)
     except InvalidInput as error:

@@ -14,6 +14,7 @@ from eventlog.errors import Corrupt, InvalidInput
 from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import ColumnStats, Segment, Slice, StoredBitmap, Vector, stored_bitmap
+from eventlog.model.records import Piece, Stem
 
 LOG_PREFIX = "_log/"
 FRAMES_PREFIX = "_frames/"
@@ -104,6 +105,24 @@ def parse_pack_key(key: str) -> tuple[int, str] | None:
     """Return (version, sha256) of the key of a pack, or None for other keys."""
     match = _PACK_KEY.fullmatch(key)
     return (MAX_VERSION - int(match[1]), match[2]) if match else None
+
+
+def stem_key(sha256: str) -> str:
+    """Return the key of the stem object whose bytes have this sha256.
+
+    Raises:
+        Corrupt: the text is not a sha256.
+    """
+    return frame_key(sha256).removesuffix(".parquet") + ".json.zst"
+
+
+def piece_key(piece: Piece) -> str:
+    """Return the key of the object of a leaf or a stem.
+
+    Raises:
+        Corrupt: its hash is none.
+    """
+    return (stem_key if isinstance(piece, Stem) else frame_key)(piece.sha256)
 
 
 def segment_key(epoch: int, chunk: str, segment_id: str) -> str:

@@ -30,6 +30,7 @@ from eventlog.model.records import (
     Leaf,
     Meta,
     Origin,
+    Piece,
     Start,
     Totals,
     Transaction,
@@ -211,14 +212,18 @@ def check_root(root: KeyFrame) -> None:
     if root.state.origins == {}:  # absent, and never empty (R5.1)
         raise Corrupt("a key frame has an empty map of origins", version=root.version)
     _check_types(root.state.schema, 6)
-    if root.segments and root.leaves:
-        raise Corrupt("a key frame has both segments and leaves", version=root.version)
+    stems = () if isinstance(root.stems, UnsetType) else root.stems
+    if root.stems == ():  # absent, and never empty (R5.1)
+        raise Corrupt("a key frame has an empty list of stems", version=root.version)
+    if sum(map(bool, (root.segments, root.leaves, stems))) > 1:  # against stems-beside-leaves
+        raise Corrupt("a key frame has entries in two ways", version=root.version)
     for segment in root.segments:
         keys.check_entry(segment)
     _check_rising((entry_key(s.chunk, s.id) for s in root.segments), "segments of a key frame")
-    for leaf in root.leaves:
-        _check_leaf(leaf)
-    _check_rising((first_key(leaf) for leaf in root.leaves), "leaves of a key frame")
+    check_leaves(root.leaves)
+    for stem in stems:
+        _check_piece(stem)
+    _check_rising(map(first_key, stems), "stems of a key frame")
     _check_packs(root)
 
 
@@ -234,22 +239,31 @@ def _check_packs(root: KeyFrame) -> None:
     _check_rising(((p.last, p.sha256) for p in root.packs), "packs of a key frame")
 
 
-def _check_leaf(leaf: Leaf) -> None:
-    start, end, segment_id = first_key(leaf)
-    columns = [stat.column for stat in leaf.stats]
+def check_leaves(leaves: Sequence[Leaf]) -> None:
+    """Check what a root or a stem says of leaves, as far as it can be seen without reading them.
+
+    Raises:
+        Corrupt: an element is malformed, or they are out of order.
+    """
+    for leaf in leaves:
+        _check_piece(leaf)
+    _check_rising(map(first_key, leaves), "leaves of a key frame")
+
+
+def _check_piece(piece: Piece) -> None:
+    _check_hash(piece.sha256)
+    _check_hash(piece.hash_sum)
+    _check_counted(piece.deleted, piece.inline)
+    start, end, segment_id = first_key(piece)
+    columns = [stat.column for stat in piece.stats]
     if (
         not keys.is_segment_id(segment_id)
-        or not start < end <= leaf.end <= MAX_MS
-        or leaf.segments == 0
+        or not start < end <= piece.end <= MAX_MS
+        or piece.segments == 0
         or columns != sorted(set(columns))
-        or any(keys.is_mixed(stat) for stat in leaf.stats)
+        or any(keys.is_mixed(stat) for stat in piece.stats)
     ):
-        raise Corrupt(
-            "a key frame has an invalid entry for a leaf", key=keys.frame_key(leaf.sha256)
-        )
-    _check_hash(leaf.sha256)
-    _check_hash(leaf.hash_sum)
-    _check_counted(leaf.deleted, leaf.inline)
+        raise Corrupt(f"a key frame has an invalid entry for the leaf or stem {piece.sha256}")
 
 
 def _check_form(table: str, version: int, time_ms: int, what: str) -> None:

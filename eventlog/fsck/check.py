@@ -244,7 +244,7 @@ def _walked(
 
 def _frame_counts(walk: Walk) -> _Frames:
     frames = walk.frames
-    bad = len(frames.bad | frames.with_bad_leaves.keys())
+    bad = len(frames.bad | frames.with_bad_pieces.keys())
     return _Frames(len(frames.good), bad, len(frames.missing))
 
 

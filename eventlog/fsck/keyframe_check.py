@@ -1,7 +1,8 @@
-"""The check of key frames and their leaves: each is compared with the fold of the log."""
+"""The check of key frames, their stems and leaves: each is compared with the fold of the log."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -15,25 +16,26 @@ from eventlog.fsck.audit import Audit
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.objects.leftovers import UnnamedObjects
 from eventlog.log.log import Log
-from eventlog.model.records import KeyFrame, Leaf
+from eventlog.model.records import KeyFrame, Leaf, Piece, Stem, pieces_in
 from eventlog.state import keyframe
+from eventlog.state.pieces.stems import check_stem
 from eventlog.store.parallel import read_ahead
 
 
 @dataclass(frozen=True, slots=True)
-class BadLeaf:
-    """A leaf that is missing or damaged, as described by the first key frame that names it.
+class BadPiece:
+    """A leaf or stem that is missing or damaged, as described by the first key frame that names it.
 
     Attributes:
         version: of that key frame.
-        leaf: its entry there.
-        end: the first entry of the next leaf; None for the last leaf.
+        piece: its entry there.
+        end: of a leaf: the first entry of the next leaf; None for the last leaf.
         missing: whether there is no object under its key.
         problem: what is wrong with it.
     """
 
     version: int
-    leaf: Leaf
+    piece: Piece
     end: EntryKey | None
     missing: bool
     problem: str
@@ -44,29 +46,40 @@ class KeyFrameAudit:
     """The state of the key frames.
 
     Attributes:
-        good: versions whose key frame agrees with the fold, leaves included.
+        good: versions whose key frame agrees with the fold, stems and leaves included.
         bad: versions whose root is damaged, or does not agree.
         newer: versions whose root has a newer format, and is not compared.
-        with_bad_leaves: versions whose root is sound, with their missing or damaged leaves.
+        with_bad_pieces: versions whose root is sound, with their missing or damaged leaves and
+            stems.
         missing: versions whose key frame is referred to or due, but does not exist.
         leaves: by sha256, those that were read; None if nothing is wrong.
+        stems: the same of stems.
     """
 
     good: set[int] = field(default_factory=set)
     bad: set[int] = field(default_factory=set)
     newer: set[int] = field(default_factory=set)
-    with_bad_leaves: dict[int, set[str]] = field(default_factory=dict)
+    with_bad_pieces: dict[int, set[str]] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
-    leaves: dict[str, BadLeaf | None] = field(default_factory=dict)
+    leaves: dict[str, BadPiece | None] = field(default_factory=dict)
+    stems: dict[str, BadPiece | None] = field(default_factory=dict)
+
+    def noted(self, piece: Piece) -> dict[str, BadPiece | None]:
+        """Return `stems` for a stem, `leaves` for a leaf."""
+        return self.stems if isinstance(piece, Stem) else self.leaves
+
+    def bad_pieces(self) -> dict[str, BadPiece]:
+        """Return the missing or damaged stems and leaves, stems first, by sha256."""
+        return {name: bad for name, bad in (*self.stems.items(), *self.leaves.items()) if bad}
 
 
 class KeyFrameCheck:
-    """Checks key frames, those of older versions first; each leaf is read once.
+    """Checks key frames, those of older versions first; each leaf and stem is read once.
 
     Args:
         log: the log.
         audit: the fold of the log so far.
-        unnamed: notes which leaves have a name.
+        unnamed: notes which leaves and stems have a name.
         frames: receives the state of the key frames.
         findings: receives the problems.
     """
@@ -81,7 +94,8 @@ class KeyFrameCheck:
     ) -> None:
         self._log, self._audit, self._unnamed = log, audit, unnamed
         self._frames, self._findings = frames, findings
-        self._entries: dict[str, Leaf] = {}  # of leaves, from the last root that names them
+        self._entries: dict[str, Piece] = {}  # of pieces, from the last root that names them
+        self._below: dict[str, Sequence[Leaf]] = {}  # of the stems that were read
 
     def check_stray(self, version: int) -> None:
         """Report a key frame past the head, unless its commit arrived after the listing."""
@@ -102,7 +116,7 @@ class KeyFrameCheck:
         self._findings.add("warning", message, keys.keyframe_key(version), version)
 
     def check(self, version: int, pool: ThreadPoolExecutor) -> None:
-        """Compare a key frame and its new leaves with the fold, if that has its version."""
+        """Compare a key frame, its new stems and leaves with the fold, if that has its version."""
         key = keys.keyframe_key(version)
         try:
             root = self._log.key_frames.root(version)
@@ -115,7 +129,7 @@ class KeyFrameCheck:
         except (Corrupt, NotFound) as error:
             problems = [error.message]
         else:
-            self._check_leaves(root, pool)
+            self._check_pieces(root, pool)
             if self._audit.version != version:
                 return  # readers use it, and nothing contradicts it; its commit is reported
             problems = self._audit.check_keyframe(root)
@@ -124,35 +138,72 @@ class KeyFrameCheck:
             self._findings.add("error", message, key, version)
         if problems:
             self._frames.bad.add(version)
-        elif version not in self._frames.with_bad_leaves:
+        elif version not in self._frames.with_bad_pieces:
             self._frames.good.add(version)
 
-    def _check_leaves(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
-        """Read the leaves that earlier roots do not have with the same entry, and check them."""
-        self._unnamed.note_frames(leaf.sha256 for leaf in root.leaves)
-        known = self._frames.leaves
-        nexts = dict(zip_longest((leaf.sha256 for leaf in root.leaves), root.leaves[1:]))
-        new = [leaf for leaf in root.leaves if self._entries.get(leaf.sha256) != leaf]
-        self._entries.update((leaf.sha256, leaf) for leaf in new)
-        for leaf, body in read_ahead(pool, new, self._fetch_leaf):
-            problem = self._leaf_problem(leaf, body, root.version)
-            after = nexts[leaf.sha256]
-            end = first_key(after) if after else None
-            bad = BadLeaf(root.version, leaf, end, body is None, problem) if problem else None
-            known[leaf.sha256] = bad
-        for bad in (known[leaf.sha256] for leaf in root.leaves):
-            if bad is not None:
-                self._frames.with_bad_leaves.setdefault(root.version, set()).add(bad.leaf.sha256)
-                message = f"{bad.problem}; readers skip this key frame"
-                self._findings.add("error", message, keys.frame_key(bad.leaf.sha256), root.version)
+    def check_again(self, version: int, pool: ThreadPoolExecutor) -> None:
+        """Check the leaves of a stem that was written again, of the key frame that named it first.
 
-    def _fetch_leaf(self, leaf: Leaf) -> tuple[Leaf, bytes | None]:
+        Raises:
+            Corrupt: the root or another stem is damaged.
+            KeyNotFound: the root or another stem is missing.
+        """
+        root = self._log.key_frames.root(version)
+        leaves = self._log.key_frames.all_leaves(root)
+        unread = [leaf for leaf in leaves if leaf.sha256 not in self._frames.leaves]
+        self._look_at(leaves, unread, version, pool)
+        self._report(unread, version)
+
+    def _check_pieces(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
+        """Read the stems and leaves that earlier roots do not have with the same entry."""
+        stems = [piece for piece in pieces_in(root) if isinstance(piece, Stem)]
+        self._look_at(stems, self._new(stems), root.version, pool)
+        leaves = [*root.leaves, *(leaf for s in stems for leaf in self._below.get(s.sha256, ()))]
+        self._look_at(leaves, self._new(leaves), root.version, pool)
+        self._report([*stems, *leaves], root.version)
+
+    def _new(self, pieces: Sequence[Piece]) -> list[Piece]:
+        new = [piece for piece in pieces if self._entries.get(piece.sha256) != piece]
+        self._entries.update((piece.sha256, piece) for piece in new)
+        return new
+
+    def _look_at(
+        self, pieces: Sequence[Piece], new: Sequence[Piece], version: int, pool: ThreadPoolExecutor
+    ) -> None:
+        """Read new ones among the neighbouring stems or leaves of a root."""
+        self._unnamed.note_frames(piece.sha256 for piece in pieces)
+        nexts = dict(zip_longest((piece.sha256 for piece in pieces), pieces[1:]))
+        for piece, body in read_ahead(pool, new, self._fetch):
+            problem = self._problem(piece, body, version)
+            after = nexts[piece.sha256]
+            end = first_key(after) if after else None
+            bad = BadPiece(version, piece, end, body is None, problem) if problem else None
+            self._frames.noted(piece)[piece.sha256] = bad
+
+    def _report(self, pieces: Sequence[Piece], version: int) -> None:
+        for bad in (self._frames.noted(piece)[piece.sha256] for piece in pieces):
+            if bad is not None:
+                self._frames.with_bad_pieces.setdefault(version, set()).add(bad.piece.sha256)
+                message = f"{bad.problem}; readers skip this key frame"
+                self._findings.add("error", message, keys.piece_key(bad.piece), version)
+
+    def _fetch(self, piece: Piece) -> tuple[Piece, bytes | None]:
+        most = min(piece.size, limits.FRAME_BYTES) + 1
         try:
-            return leaf, self._log.store.get(
-                keys.frame_key(leaf.sha256), length=min(leaf.size, limits.FRAME_BYTES) + 1
-            )
+            return piece, self._log.store.get(keys.piece_key(piece), length=most)
         except KeyNotFound:
-            return leaf, None
+            return piece, None
+
+    def _problem(self, piece: Piece, body: bytes | None, version: int) -> str | None:
+        if isinstance(piece, Leaf):
+            return self._leaf_problem(piece, body, version)
+        if body is None:
+            return "the stem is missing"
+        try:
+            self._below[piece.sha256] = check_stem(piece, body)
+        except Corrupt as error:
+            return error.message
+        return None
 
     def _leaf_problem(self, leaf: Leaf, body: bytes | None, version: int) -> str | None:
         if body is None:

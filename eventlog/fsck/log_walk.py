@@ -124,7 +124,7 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = KeyFrameAudit()
-        self._keyframes = KeyFrameCheck(self.log, self.audit, self.unnamed, self.frames, findings)
+        self.key_frames = KeyFrameCheck(self.log, self.audit, self.unnamed, self.frames, findings)
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
@@ -157,7 +157,7 @@ class Walk:
                     self.kept, self.kept_meta = dict(self.audit.live), self.audit.meta
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
-            self._keyframes.check_stray(version)
+            self.key_frames.check_stray(version)
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
@@ -268,7 +268,7 @@ class Walk:
             if not self._in_step:
                 self._resume(commit, body if isinstance(body, bytes) else b"")
         if version in self.listed.keyframes:
-            self._keyframes.check(version, pool)
+            self.key_frames.check(version, pool)
 
     def _decode(
         self, version: int, body: bytes | Corrupt | None
@@ -348,13 +348,13 @@ class Walk:
         if base is None or base in self.frames.missing | self.frames.bad:
             return
         if base not in self.listed.keyframes:
-            self._keyframes.note_missing(
+            self.key_frames.note_missing(
                 base, "commits start from this key frame, but it does not exist"
             )
         elif base not in self._left_out and any(base in gap for gap in self._absent):
             # The lowest version of a copy starts from it, and its commit is not in the copy.
             self._left_out.add(base)
-            self._keyframes.check(base, pool)
+            self.key_frames.check(base, pool)
 
     def _look_at_head(self) -> None:
         head = self.listed.head
@@ -368,7 +368,7 @@ class Walk:
         # seem due too early.
         base = snapshot.base.version if snapshot.base else None
         if base == snapshot.header.keyframe and proposal.keyframe_due(snapshot.state):
-            self._keyframes.note_missing(
+            self.key_frames.note_missing(
                 head, "the newest version's key frame is due, but does not exist"
             )
 
@@ -378,7 +378,7 @@ class Walk:
         except VersionNotReplicated:  # a replica starts above its key frame
             root = self.log.key_frames.root(version)
             live = [*root.segments]
-            for leaf in root.leaves:
+            for leaf in self.log.key_frames.all_leaves(root):
                 live += entry_columns.to_segments(self.log.key_frames.leaf(leaf))
             return AuditPast(root.state, {segment.id: segment for segment in live})
 

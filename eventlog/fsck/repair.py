@@ -1,4 +1,4 @@
-"""Repair: writes missing key frames and leaves, and nothing else.
+"""Repair: writes missing key frames, stems and leaves, and nothing else.
 
 Key frames are derived, so they can be built again from the log. Nothing is ever overwritten or
 deleted here. Damaged objects must be removed by hand. Until then, the newest version gets a key
@@ -9,24 +9,34 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable, keyframe_due
-from eventlog.errors import AlreadyExists, Corrupt, EventLogError, KeyNotFound, UnsupportedFormat
+from eventlog.errors import (
+    AlreadyExists,
+    Corrupt,
+    EventLogError,
+    KeyNotFound,
+    NotFound,
+    UnsupportedFormat,
+)
 from eventlog.format import codec, keys
 from eventlog.format.entry_order import EntryKey, first_key
 from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.findings import Findings, Repair
-from eventlog.fsck.keyframe_check import BadLeaf
+from eventlog.fsck.keyframe_check import BadPiece
 from eventlog.fsck.log_walk import Walk
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import KeyFrame
+from eventlog.model.records import KeyFrame, Leaf, Piece, Stem
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.state.keyframe import Frame
+from eventlog.state.pieces.places import Stems
+from eventlog.store.parallel import threads
 from eventlog.store.port import Body
 from eventlog.store.retry import retrying
 
@@ -47,11 +57,10 @@ def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
     repairer = _Repairer(walk, findings, clock)
     frames = walk.frames
     if why := _unwanted(walk):
-        for version in sorted(frames.bad | frames.missing | frames.with_bad_leaves.keys()):
+        for version in sorted(frames.bad | frames.missing | frames.with_bad_pieces.keys()):
             repairer.note(keys.keyframe_key(version), version, f"not written: {why}")
         return tuple(repairer.repairs)
-    for bad in [leaf for leaf in frames.leaves.values() if leaf is not None]:
-        repairer.write_leaf(bad)
+    repairer.write_pieces()
     for version in sorted(frames.missing):
         repairer.write_root(version, "written: it was missing")
     for version in sorted(frames.bad):
@@ -74,9 +83,10 @@ def _unwanted(walk: Walk) -> str | None:
 
 
 class _Repairer:
-    """Writes key frames and leaves from the folded state."""
+    """Writes key frames, stems and leaves from the folded state."""
 
     def __init__(self, walk: Walk, findings: Findings, clock: Clock) -> None:
+        self._walk = walk
         self._log, self._frames, self._head = walk.log, walk.frames, walk.listed.head
         self._first, self._findings, self._clock = walk.unnamed.start, findings, clock
         self.repairs: list[Repair] = []
@@ -87,30 +97,51 @@ class _Repairer:
         if done:
             self._findings.repaired(key)
 
-    def write_leaf(self, bad: BadLeaf) -> None:
-        """Write a missing leaf again, byte for byte: its key is the hash of its content."""
-        key = keys.frame_key(bad.leaf.sha256)
+    def write_pieces(self) -> None:
+        """Write missing stems and leaves again, oldest first: later ones are made from them."""
+        for version in sorted({bad.version for bad in self._frames.bad_pieces().values()}):
+            done = [self._write_piece(bad) for bad in self._bad(version, Stem)]
+            if any(done):
+                # Of their leaves nothing was known.
+                with threads() as pool, suppress(Corrupt, NotFound):
+                    self._walk.key_frames.check_again(version, pool)
+            for bad in self._bad(version, Leaf):
+                self._write_piece(bad)
+
+    def _bad(self, version: int, kind: type[Piece]) -> list[BadPiece]:
+        """Return what is missing or damaged, and was named by this version first."""
+        found = self._frames.bad_pieces().values()
+        return [bad for bad in found if bad.version == version and isinstance(bad.piece, kind)]
+
+    def _write_piece(self, bad: BadPiece) -> bool:
+        """Write a missing stem or leaf, byte for byte: its key is the hash of its content.
+
+        Returns:
+            Whether it was written.
+        """
+        key = keys.piece_key(bad.piece)
         if not bad.missing:
             # The same entries have the same hash, so they cannot be stored under another key.
             self.note(key, bad.version, f"{bad.problem}: {_TAKEN.format(key=key)}")
-            return
+            return False
         try:
-            body = self._leaf_bytes(bad, key)
+            body = self._piece_bytes(bad, key)
             done = body is not None and self._stored(key, body)
         except EventLogError as error:
             self.note(key, bad.version, f"not written: {error.message}")
-            return
+            return False
         if not done:
             message = "not written: this release of pyarrow does not encode it to the same bytes"
             self.note(key, bad.version, message)
-            return
+            return False
         self.note(key, bad.version, "written: it was missing", done=True)
-        self._frames.leaves[bad.leaf.sha256] = None
-        for version, lacking in list(self._frames.with_bad_leaves.items()):
-            lacking.discard(bad.leaf.sha256)
+        self._frames.noted(bad.piece)[bad.piece.sha256] = None
+        for version, lacking in list(self._frames.with_bad_pieces.items()):
+            lacking.discard(bad.piece.sha256)
             if not lacking:
-                del self._frames.with_bad_leaves[version]
+                del self._frames.with_bad_pieces[version]
                 self._frames.good |= {version} - self._frames.bad
+        return True
 
     def write_root(self, version: int, message: str) -> None:
         """Write the key frame of a version that has none."""
@@ -135,11 +166,11 @@ class _Repairer:
         if head in frames.good | frames.newer:
             return
         if base is None or base in frames.good or base < self._first:
-            seen = frames.bad | frames.with_bad_leaves.keys() | frames.missing
+            seen = frames.bad | frames.with_bad_pieces.keys() | frames.missing
             if head not in seen and keyframe_due(self._log.snapshot(head).state):
                 self.write_root(head, "written: it was due")
             return
-        if head in frames.bad or head in frames.with_bad_leaves:
+        if head in frames.bad or head in frames.with_bad_pieces:
             message = "readers step back to an older key frame until a commit writes a new one"
             self.note(keys.keyframe_key(head), head, message)
             return
@@ -150,16 +181,19 @@ class _Repairer:
         )
 
     def _write(self, snapshot: Snapshot, make: Callable[[Log, Snapshot], Frame]) -> str | None:
-        """Store a key frame, its leaves first; return the key of a damaged leaf that it needs.
+        """Store a key frame, its root last; return the key of a damaged object that it needs.
 
         Raises:
             AlreadyExists: another key frame has been written in the meantime.
+            Corrupt: a stem that it shares with another one is damaged.
+            KeyNotFound: a stem that it shares with another one is missing.
         """
         frame = make(self._log, snapshot)
-        named = {keys.frame_key(leaf.sha256): leaf for leaf in frame.root.leaves}
-        for key, leaf in named.items():
+        bad = self._frames.bad_pieces()
+        for piece in self._log.key_frames.new_in(frame.root, None, frame.stems):
+            key = keys.piece_key(piece)
             body = frame.objects.get(key)
-            sound = self._stored(key, body) if body else not self._frames.leaves.get(leaf.sha256)
+            sound = self._stored(key, body) if body else piece.sha256 not in bad
             if not sound:
                 return key
         root_key = keys.keyframe_key(snapshot.version)
@@ -179,48 +213,53 @@ class _Repairer:
             return True
         return store.get(key, length=memoryview(body).nbytes + 1) == body
 
-    def _leaf_bytes(self, bad: BadLeaf, key: str) -> bytes | None:
-        """Return the bytes that a leaf had, or None if they cannot be reproduced."""
+    def _piece_bytes(self, bad: BadPiece, key: str) -> bytes | None:
+        """Return the bytes that a stem or leaf had, or None if they cannot be reproduced."""
         snapshot = self._log.snapshot(bad.version)
         try:
             rebuilt = _shared(self._log, snapshot).objects.get(key)
         except (Corrupt, KeyNotFound):
             rebuilt = None
-        if rebuilt is not None:
+        if rebuilt is not None or isinstance(bad.piece, Stem):
             return rebuilt
         entries = snapshot.entries().sort_by(entry_columns.ORDER)
         columns = [entries.column(name).to_pylist() for name in ("chunk_start", "chunk_end", "id")]
         order = [EntryKey(a, b, c.hex()) for a, b, c in zip(*columns, strict=True)]
-        start = bisect_left(order, first_key(bad.leaf))
+        start = bisect_left(order, first_key(bad.piece))
         end = bisect_left(order, bad.end) if bad.end else len(order)
         part = entries.slice(start, end - start)
         # The columns of statistics depend on the leaves that were written with it: try both forms.
         for table in (part, entry_columns.from_segments(entry_columns.to_segments(part))):
             body = frame_bytes.to_parquet(table)
-            if codec.sha256(body) == bad.leaf.sha256:
+            if codec.sha256(body) == bad.piece.sha256:
                 return body
         return None
 
 
 def _shared(log: Log, snapshot: Snapshot) -> Frame:
-    """Return the key frame that a committer would write: it shares leaves with the previous one."""
-    snapshot, leaves = log.load_touched(snapshot)
-    return _build(snapshot, snapshot.base, snapshot.delta, leaves)
+    """Return the key frame that a committer would write: it shares pieces with the previous one."""
+    snapshot, leaves, stems = log.load_touched(snapshot)
+    return _build(snapshot, snapshot.base, snapshot.delta, leaves, stems)
 
 
 def _whole(log: Log, snapshot: Snapshot) -> Frame:  # noqa: ARG001 - as `_shared`
     """Return the key frame of the same state with new leaves only, which have other keys."""
     live = entry_columns.to_segments(snapshot.entries())
-    return _build(snapshot, None, Delta({segment.id: segment for segment in live}), {})
+    return _build(snapshot, None, Delta({segment.id: segment for segment in live}), {}, {})
 
 
 def _build(
-    snapshot: Snapshot, base: KeyFrame | None, delta: Delta, leaves: Mapping[str, pa.Table]
+    snapshot: Snapshot,
+    base: KeyFrame | None,
+    delta: Delta,
+    leaves: Mapping[str, pa.Table],
+    stems: Stems,
 ) -> Frame:
     return keyframe.build_key_frame(
         base,
         delta,
         leaves,
+        stems,
         header=snapshot.header,
         commit_hash=snapshot.commit_hash,
         meta=snapshot.meta,

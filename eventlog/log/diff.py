@@ -23,7 +23,7 @@ from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Drop
 from eventlog.model.entries import Segment, StoredBitmap, stored_bitmap
-from eventlog.model.records import Commit, Header
+from eventlog.model.records import Commit, Header, KeyFrame, pieces_in
 from eventlog.quantities import count_text, size_text
 from eventlog.state.fold import Effect
 from eventlog.store.parallel import HEADER_THREADS, each
@@ -97,14 +97,12 @@ class Gone:
 def diff(a: Snapshot, b: Snapshot) -> Diff:
     """Return the segments live in `b` but not in `a`, and in `a` but not in `b`.
 
-    A leaf that both key frames share is read only if a drop refers to one of its segments.
+    A leaf or stem that both key frames share is read only if a drop refers to one of the segments.
 
     Raises:
         Corrupt: neither a key frame nor the commits before it give the entries.
     """
-    shared = _shared_leaves(a, b)
-    keep = lambda leaf: leaf.sha256 not in shared  # noqa: E731
-    in_a, in_b = a.entries(keep=keep), b.entries(keep=keep)
+    in_a, in_b = _unshared(a, b)
     added, dropped = _minus(in_b, in_a), _minus(in_a, in_b)
     only_b = [d for i, d in b.delta.drops.items() if i not in a.delta.drops]
     only_a = [d for i, d in a.delta.drops.items() if i not in b.delta.drops]
@@ -245,10 +243,30 @@ def _of_commit(log: Log, commit: Commit) -> Gone:
     return _gone_by(effect, commit.header.version)
 
 
-def _shared_leaves(a: Snapshot, b: Snapshot) -> set[str]:
-    if a.base is None or b.base is None:
-        return set()
-    return {leaf.sha256 for leaf in a.base.leaves} & {leaf.sha256 for leaf in b.base.leaves}
+def _unshared(a: Snapshot, b: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """Return the entries of two versions, without those in leaves that both key frames have."""
+    while True:
+        bases = _base(a), _base(b)
+        shared = _shared_pieces(a, b, *bases)
+        keep = lambda piece: piece.sha256 not in shared  # noqa: B023, E731 - used at once
+        found = a.entries(keep=keep), b.entries(keep=keep)
+        # Over an older key frame, one side has other leaves than were compared.
+        if (_base(a), _base(b)) == bases:  # against shared-with-a-key-frame-of-before
+            return found
+
+
+def _base(snapshot: Snapshot) -> KeyFrame | None:
+    return snapshot.log.usable(snapshot.state).base
+
+
+def _shared_pieces(
+    a: Snapshot, b: Snapshot, base_a: KeyFrame | None, base_b: KeyFrame | None
+) -> set[str]:
+    """Return the sha256 of the stems that both key frames have, and of leaves in their others."""
+    named = ({piece.sha256 for piece in pieces_in(base)} for base in (base_a, base_b))
+    shared = set.intersection(*named)
+    leaves = ({leaf.sha256 for leaf in one.leaves(but=shared)} for one in (a, b))
+    return shared | set.intersection(*leaves)
 
 
 def _minus(left: pa.Table, right: pa.Table) -> list[Segment]:

@@ -1,23 +1,31 @@
-"""Reading key frames: roots and leaves, checked and cached.
+"""Reading key frames: roots, stems and leaves, checked and cached.
 
-Leaves are named by the hash of their content, so a cached leaf is never stale.
+Leaves and stems are named by the hash of their content, so a cached one is never stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.cache import Cache
+from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import codec, keys
-from eventlog.model.records import KeyFrame, Leaf
+from eventlog.model.records import KeyFrame, Leaf, Piece, Stem, pieces_in
 from eventlog.state import keyframe
+from eventlog.state.keyframe import Frame
+from eventlog.state.pieces.places import Stems
+from eventlog.state.pieces.stems import check_stem
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 LEAF_CACHE_BYTES = 64 * 2**20
+STEM_CACHE_LEAVES = 32 * 1024  # some 32 MiB
 ROOT_CACHE = 4
 
 
@@ -36,6 +44,7 @@ class KeyFrameReader:
             weigh=lambda table: int(table.nbytes),
             dropped=self._checked_leaves.discard,
         )
+        self._stems: Cache[str, tuple[Leaf, ...]] = Cache(STEM_CACHE_LEAVES, weigh=len)
         self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
 
     def root(self, version: int) -> KeyFrame:
@@ -55,19 +64,88 @@ class KeyFrameReader:
         self.remember(root)
         return root
 
-    def remember(self, root: KeyFrame, entries: Mapping[str, pa.Table] | None = None) -> None:
-        """Cache a root that was read or written, and the entries of leaves that were written.
-
-        Args:
-            root: the root.
-            entries: the entries by the sha256 of their leaf. Their hashes were compared when the
-                leaves that they come from were read, or were computed here.
-        """
+    def remember(self, root: KeyFrame) -> None:
+        """Cache a root that was read or written."""
         self._roots.put(root.version, root)
-        for sha256, table in (entries or {}).items():
+
+    def remember_written(self, frame: Frame) -> None:
+        """Cache a key frame that was written: its root, and its new leaves and stems.
+
+        The hashes of its entries were compared when the leaves that they come from were read, or
+        were computed here.
+        """
+        self.remember(frame.root)
+        for sha256, table in frame.entries.items():
             self._leaves.put(sha256, table)
             if sha256 in self._leaves:
                 self._checked_leaves.add(sha256)
+        for sha256, leaves in frame.stems.items():
+            self._stems.put(sha256, tuple(leaves))
+
+    def stem(self, stem: Stem) -> tuple[Leaf, ...]:
+        """Return the leaves of a stem. One GET, or none if cached.
+
+        Raises:
+            Corrupt: its content is not what the root describes.
+            KeyNotFound: it does not exist.
+        """
+        leaves = self._stems.get(stem.sha256)
+        if leaves is None:
+            most = min(stem.size, limits.KEYFRAME_BYTES) + 1
+            body = self._store.get(keys.stem_key(stem.sha256), length=most)
+            leaves = check_stem(stem, body)
+            self._stems.put(stem.sha256, leaves)
+        return leaves
+
+    def stems(self, wanted: Iterable[Stem]) -> dict[str, tuple[Leaf, ...]]:
+        """Return the leaves of stems by the sha256 of the stem. Concurrent GETs.
+
+        Raises:
+            Corrupt: the content of a stem is not what the root describes.
+            KeyNotFound: a stem does not exist.
+        """
+        stems = {stem.sha256: stem for stem in wanted}
+        return dict(zip(stems, each(self.stem, [*stems.values()]), strict=True))
+
+    def all_leaves(self, root: KeyFrame) -> Sequence[Leaf]:
+        """Return all leaves of a key frame, in order. Its stems are read.
+
+        Raises:
+            Corrupt: the content of a stem is not what the root describes.
+            KeyNotFound: a stem does not exist.
+        """
+        if isinstance(root.stems, UnsetType):
+            return root.leaves
+        stems = self.stems(root.stems)
+        return [leaf for stem in root.stems for leaf in stems[stem.sha256]]
+
+    def new_in(
+        self, root: KeyFrame, known: KeyFrame | None, made: Stems = MappingProxyType({})
+    ) -> list[Piece]:
+        """Return the leaves and stems of a key frame that another one does not have.
+
+        Of both only the stems are read that the other one does not have.
+
+        Args:
+            root: the key frame.
+            known: the other one; None: one that has nothing.
+            made: stems of `root` that need not be stored yet, by sha256.
+
+        Raises:
+            Corrupt: the content of a stem of `root` is not what the root describes.
+            KeyNotFound: a stem of `root` does not exist.
+        """
+        ours, theirs = ({p.sha256: p for p in pieces_in(one)} for one in (root, known))
+        new = [piece for name, piece in ours.items() if name not in theirs]
+        stems = [piece for piece in new if isinstance(piece, Stem)]
+        below = {**made, **self.stems(stem for stem in stems if stem.sha256 not in made)}
+        had = set(theirs)
+        with suppress(Corrupt, KeyNotFound):  # then leaves are named again that both have
+            old = (p for name, p in theirs.items() if isinstance(p, Stem) and name not in ours)
+            had.update(leaf.sha256 for leaves in self.stems(old).values() for leaf in leaves)
+        leaves = [leaf for stem in stems for leaf in below[stem.sha256]]
+        leaves += (piece for piece in new if isinstance(piece, Leaf))
+        return [*(leaf for leaf in leaves if leaf.sha256 not in had), *stems]
 
     def leaf(self, leaf: Leaf) -> pa.Table:
         """Return the entries of a leaf. One GET, or none if cached.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,10 +35,11 @@ from eventlog.log.staged_segments import StagedSegments
 from eventlog.log.starts import Starts
 from eventlog.model.actions import Action, Add
 from eventlog.model.entries import Spill
-from eventlog.model.records import Commit, Header, Transaction
+from eventlog.model.records import Commit, Header, Leaf, Stem, Transaction
 from eventlog.state import fold
 from eventlog.state.appends import Appends, appends
 from eventlog.state.judging import Judging
+from eventlog.state.pieces.places import Stems
 from eventlog.state.questions import Answer, Question, Touched
 from eventlog.state.small.holds import check_kept
 from eventlog.state.version import VersionState
@@ -526,21 +528,22 @@ class Log:
         state, view = self.answer(head.state, Judging(transactions, fresh))
         return self._moved(head, state), view
 
-    def load_touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table]]:
-        """Fetch the leaves that the key frame of `head` rewrites, for `keyframe.build_key_frame`.
+    def load_touched(self, head: Snapshot) -> tuple[Snapshot, Mapping[str, pa.Table], Stems]:
+        """Fetch what the key frame of `head` rewrites, for `keyframe.build_key_frame`.
 
         Args:
             head: the snapshot whose key frame is to be built.
 
         Returns:
-            The snapshot to continue with, as in `load_view`, and the leaves by sha256.
+            The snapshot to continue with, as in `load_view`, and the leaves and the stems by
+            sha256.
 
         Raises:
             Corrupt: neither the key frame nor the commits before it give the entries.
             Unavailable: the store does not answer.
         """
-        state, leaves = self.answer(head.state, Touched())
-        return self._moved(head, state), leaves
+        state, (leaves, stems) = self.answer(head.state, Touched())
+        return self._moved(head, state), leaves, stems
 
     def answer(
         self, state: VersionState, question: Question[Answer]
@@ -563,10 +566,22 @@ class Log:
         state = self.usable(state)
         while True:
             try:
-                leaves = self.key_frames.leaves(question.needs(state), checked=question.checked)
-                return state, question.answer(state, leaves)
+                asked, needed = self._stems_read(state, question)
+                leaves = self.key_frames.leaves(needed, checked=question.checked)
+                return state, question.answer(asked, leaves)
             except (Corrupt, KeyNotFound) as error:
                 state = self._over_older(state, error)
+
+    def _stems_read(
+        self, state: VersionState, question: Question[Any]
+    ) -> tuple[VersionState, Sequence[Leaf]]:
+        """Return the state with the stems that a question needs, and the leaves that it needs."""
+        while True:
+            needed = question.needs(state)
+            stems = [piece for piece in needed if isinstance(piece, Stem)]
+            if not stems:
+                return state, [piece for piece in needed if isinstance(piece, Leaf)]
+            state = state.having(self.key_frames.stems(stems))
 
     def usable(self, state: VersionState) -> VersionState:
         """Return the state over a key frame that is not known to be unusable. No requests."""

@@ -6,7 +6,7 @@ The state itself is a pure value (`state.version`), and so are the questions abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -22,7 +22,7 @@ from eventlog.model.actions import Drop
 from eventlog.model.chunks import TimeChunk, parse_chunk, utc
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Schema, Segment
-from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Totals
+from eventlog.model.records import Header, KeyFrame, Leaf, Meta, Piece, Totals, pieces_in
 from eventlog.model.schema import to_arrow
 from eventlog.model.schema_text import type_text
 from eventlog.quantities import count_text, size_text
@@ -31,7 +31,7 @@ from eventlog.query.predicate import Where
 from eventlog.query.row_checks import check_texts
 from eventlog.state import scan, verification
 from eventlog.state.delta import Delta
-from eventlog.state.questions import Answer, Entries, Live, Question
+from eventlog.state.questions import Answer, Entries, Leaves, Live, Question
 from eventlog.state.scan import Chunks, ScanPlan
 from eventlog.state.small.timing import shown_time
 from eventlog.state.version import VersionState
@@ -221,20 +221,20 @@ class Snapshot(Described):
         self,
         start: int | None = None,
         end: int | None = None,
-        keep: Callable[[Leaf], bool] | None = None,
+        keep: Callable[[Piece], bool] | None = None,
         *,
         checked: bool = True,
     ) -> pa.Table:
         """Return the live entries of chunks that overlap [start, end) ms, in columns.
 
-        Only leaves that overlap the range and that `keep` accepts are read. The columns are those
-        of `eventlog.format.frames.entry_columns`; entries are in leaf order, then those added since
-        the key frame.
+        Only leaves that overlap the range and that `keep` accepts are read, and only below stems of
+        which that holds, too. The columns are those of `eventlog.format.frames.entry_columns`;
+        entries are in leaf order, then those added since the key frame.
 
         Args:
             start: ms UTC; None: from the first chunk on.
             end: ms UTC, exclusive; None: up to the last chunk.
-            keep: decides whether a leaf is read; None: all are.
+            keep: decides whether a leaf, or a stem with its leaves, is read; None: all are.
             checked: compare each entry with its hash (FORMAT.md R9.8). If false, only the entries
                 that are left out here are compared; a caller that leaves out more must call
                 `are_true` on those.
@@ -259,6 +259,17 @@ class Snapshot(Described):
             Corrupt: neither the key frame nor the commits before it give the entries.
         """
         return self._ask(Live(drops))
+
+    def leaves(self, but: Collection[str] = ()) -> Sequence[Leaf]:
+        """Return the leaves of the key frame, in order.
+
+        Args:
+            but: the sha256 of stems; what is below these is not read, and left out.
+
+        Raises:
+            Corrupt: neither the key frame nor the commits before it give the entries.
+        """
+        return self._ask(Leaves(frozenset(but)))
 
     def hash_sum(self) -> str:
         """Return the sum of the entry hashes of the live segments."""
@@ -310,7 +321,7 @@ def version_description(snapshot: Snapshot, title: str) -> Description:
 def _stacks(snapshot: Snapshot) -> list[tuple[str, list[int]]]:
     """Return the sizes of segments by time chunk, where all of them are in memory: in no leaves."""
     base, delta = snapshot.base, snapshot.delta
-    if base is not None and base.leaves:
+    if pieces_in(base):
         return []
     older = (s for s in (base.segments if base else ()) if s.id not in delta.drops)
     sizes: dict[str, list[int]] = {}

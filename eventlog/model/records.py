@@ -7,7 +7,7 @@ are int milliseconds UTC; intervals are half-open. `eventlog.model.entries` defi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -332,12 +332,50 @@ class Pack(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Count
 
 
+class Stem(Struct, frozen=True, forbid_unknown_fields=True):
+    """A root's entry for one stem: a run of neighbouring leaves, described in an object of its own.
+
+    All of it follows from its leaves (FORMAT.md R9.9).
+
+    Attributes:
+        sha256: of the stem's bytes; its key is `_frames/<sha256>.json.zst`.
+        size: of the object in bytes.
+        leaves: number of leaves.
+        first: that of its first leaf.
+        end: the greatest `end` of its leaves, ms UTC.
+        segments: sum of the entries of its leaves.
+        rows: sum of their rows, deleted ones included.
+        bytes: sum of the sizes of their objects.
+        hash_sum: sum of the hashes of the entries mod 2^256, hexadecimal.
+        stats: bounds over all entries, for columns of which all leaves have them.
+        deleted: sum of the rows that vectors delete; absent if there are none.
+        inline: number of the entries whose bytes stand in commits; absent if there are none.
+    """
+
+    sha256: str
+    size: Count
+    leaves: Count
+    first: str
+    end: Int
+    segments: Count
+    rows: Count
+    bytes: Count
+    hash_sum: str
+    stats: tuple[ColumnStats, ...] = ()
+    deleted: Count | UnsetType = UNSET
+    inline: Count | UnsetType = UNSET
+
+
+Piece: TypeAlias = Leaf | Stem  # what a root names, in the order of the entries below it
+
+
 class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     """The root of a key frame: the full state at one version.
 
     `commit` is the sha256 of that version's commit. In a small table the entries are in `segments`,
-    in leaf order; in a larger one they are in the objects that `leaves` names. `packs` are in the
-    order of `last`, and absent if there are none.
+    in leaf order; in a larger one they are in the objects that `leaves` names; in a very large one
+    the leaves are described in the objects that `stems` names, which is absent elsewhere. `packs`
+    are in the order of `last`, and absent if there are none.
     """
 
     format: str
@@ -352,12 +390,20 @@ class KeyFrame(Struct, frozen=True, forbid_unknown_fields=True):
     state: Meta
     segments: tuple[Segment, ...]
     leaves: tuple[Leaf, ...]
+    stems: tuple[Stem, ...] | UnsetType = UNSET
     packs: tuple[Pack, ...] | UnsetType = UNSET
 
 
 def packs_of(root: KeyFrame | None) -> tuple[Pack, ...]:
     """Return the packs of a key frame; none if there is none."""
     return () if root is None or isinstance(root.packs, UnsetType) else root.packs
+
+
+def pieces_in(root: KeyFrame | None) -> tuple[Piece, ...]:
+    """Return what a root names: its stems, or its leaves; nothing where its entries stand in it."""
+    if root is None:
+        return ()
+    return root.leaves if isinstance(root.stems, UnsetType) else root.stems
 
 
 class Fork(Struct, frozen=True, forbid_unknown_fields=True):

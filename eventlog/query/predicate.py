@@ -17,7 +17,7 @@ from eventlog.errors import InvalidInput
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.columns.column_types import arrow_type
 from eventlog.model.entries import Column, Schema
-from eventlog.model.records import Leaf
+from eventlog.model.records import Piece
 from eventlog.model.schema import to_arrow
 from eventlog.query import conditions, expression_pruning, pruning
 from eventlog.query.conditions import Condition
@@ -62,8 +62,8 @@ class Predicate(Protocol):
         """Return for each entry whether it may contain a row that passes; no false negatives."""
         ...
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
-        """Return whether a leaf of a key frame may contain a segment that `prune` would keep."""
+    def leaf_may_match(self, leaf: Piece, time_column: str | None) -> bool:
+        """Return whether a leaf or stem may contain a segment that `prune` would keep."""
         ...
 
     def covered(self, entries: pa.Table, time_column: str | None) -> pa.BooleanArray:
@@ -135,7 +135,7 @@ class SqlPredicate:
         mask = pruning.may_be(self.condition, True, Bounds(entries, time_column))
         return pruning.mask_to_array(mask, entries.num_rows)
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
+    def leaf_may_match(self, leaf: Piece, time_column: str | None) -> bool:
         """See `Predicate.leaf_may_match`; always true if there are very many parts."""
         if conditions.size(self.condition) > _MANY_PARTS:
             return True
@@ -194,7 +194,7 @@ class ArrowPredicate:
         bounds = Bounds(entries, time_column)
         return expression_pruning.may_match(self.expression, self.schema, self.trusted, bounds)
 
-    def leaf_may_match(self, leaf: Leaf, time_column: str | None) -> bool:
+    def leaf_may_match(self, leaf: Piece, time_column: str | None) -> bool:
         """See `Predicate.leaf_may_match`; always true if the expression is very large."""
         if self.large:
             return True

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from eventlog.format.entry_order import first_key
 from eventlog.model.chunks import DAY_MS, MAX_MS, MIN_MS
 from eventlog.model.entries import Column
-from eventlog.model.records import Leaf
+from eventlog.model.records import Piece
 from eventlog.model.stats import encode, has_text_bounds
 from eventlog.query import conditions as c
 
@@ -44,8 +44,8 @@ class Bounds:
     time_column: str | None
 
     @classmethod
-    def of_leaf(cls, leaf: Leaf, time_column: str | None) -> Bounds:
-        """Return the root's summary of a leaf of a key frame, as one entry."""
+    def of_leaf(cls, leaf: Piece, time_column: str | None) -> Bounds:
+        """Return what a root says of a leaf or a stem, or a stem of a leaf, as one entry."""
         row: dict[str, Any] = {
             "chunk_start": pa.array([first_key(leaf).start], pa.int64()),
             "chunk_end": pa.array([leaf.end], pa.int64()),

@@ -375,6 +375,7 @@ class Filler:
             root = self.source.log.key_frames.root(version)
             body = self.source.store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
             check(root)  # against key-frame-of-another-log-filled-in
+            pieces = self.source.log.key_frames.new_in(root, None)
         except KeyNotFound:
             return
         except (Corrupt, UnsupportedFormat) as error:
@@ -383,7 +384,7 @@ class Filler:
             return
         if self._has(key):
             return
-        yield from contents.of_leaves(root, None)
+        yield from contents.of_pieces(pieces, version, maybe_there=True)
 
         def step() -> int:
             self.pipeline.create(key, body)

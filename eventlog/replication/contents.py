@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
 from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
 from eventlog.model.entries import Segment, StoredBitmap, Sweep, stored_bitmap
-from eventlog.model.records import Commit, KeyFrame, Leaf
+from eventlog.model.records import Commit, Piece
 
 _LOW = 2**64 - 1
 
@@ -118,26 +118,20 @@ def vector_items(entries: Iterable[Segment], version: int, *, maybe_there: bool)
     ]
 
 
-def of_leaves(
-    root: KeyFrame, known: Sequence[Leaf] | None, but: Collection[str] = ()
+def of_pieces(
+    pieces: Iterable[Piece], version: int, but: Collection[str] = (), *, maybe_there: bool
 ) -> list[Item]:
-    """Return the leaves of a key frame that the target lacks.
+    """Return the items to copy for leaves and stems of a key frame.
 
     Args:
-        root: the key frame.
-        known: leaves that the target has; None: unknown.
-        but: keys of leaves to leave out.
+        pieces: the leaves and stems.
+        version: that of the key frame.
+        but: keys of objects to leave out.
+        maybe_there: whether the target may have them.
     """
-    had = {leaf.sha256 for leaf in known or ()}
+    named = {keys.piece_key(piece): piece for piece in pieces}
     return [
-        Item(
-            keys.frame_key(leaf.sha256),
-            "leaf",
-            root.version,
-            leaf.size,
-            leaf.sha256,
-            maybe_there=known is None,
-        )
-        for leaf in {leaf.sha256: leaf for leaf in root.leaves}.values()
-        if leaf.sha256 not in had and keys.frame_key(leaf.sha256) not in but
+        Item(key, "leaf", version, piece.size, piece.sha256, maybe_there=maybe_there)
+        for key, piece in named.items()
+        if key not in but
     ]

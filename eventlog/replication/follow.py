@@ -352,7 +352,7 @@ class Follower:
             version=known.version,
             hash=known.commit_hash,
             header=known.header,
-            leaves=base.leaves if base else None,
+            frame=base,
             framed={base.version} if base else set(),
             headless=headless,
             gaps=gaps,

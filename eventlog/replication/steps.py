@@ -38,13 +38,13 @@ from eventlog.model.records import (
     Commit,
     Header,
     KeyFrame,
-    Leaf,
     Start,
 )
 from eventlog.replication import attachment, contents
 from eventlog.replication.pipeline import Pipeline
 from eventlog.session.session import Session
 from eventlog.state.delta import Delta
+from eventlog.state.keyframe import Frame
 from eventlog.state.version import VersionState
 from eventlog.store.branching.roots import held_from, is_inherited
 from eventlog.store.parallel import read_ahead, threads
@@ -70,7 +70,7 @@ class Target:
         version: the copy's newest version; -1: it has none.
         hash: the hash of that version's commit; None: unknown.
         header: the header of that version; None: it has none.
-        leaves: the leaves of a key frame that the copy has; None: unknown.
+        frame: a key frame that the copy has; None: unknown.
         framed: the versions of the copy's key frames, as far as is known.
         worth: the newest version copied that contains more than bookkeeping of replicas.
         settled: whether the last pass was completed.
@@ -82,7 +82,7 @@ class Target:
     version: int = -1
     hash: str | None = None
     header: Header | None = None
-    leaves: tuple[Leaf, ...] | None = None
+    frame: KeyFrame | None = None
     framed: set[int] = field(default_factory=set)
     worth: int = -1
     settled: bool = True
@@ -172,7 +172,7 @@ class Steps:
                     yield from self._first_of_all()
                 if version in framed:
                     check = partial(VersionState.at_keyframe, commit, body)
-                    yield from self._keyframe(version, self._known.leaves, check)
+                    yield from self._keyframe(version, self._known.frame, check)
 
     def _entries(self, commit: Commit) -> list[Segment]:
         """Return the entries that a commit made live, by its delta."""
@@ -338,12 +338,14 @@ class Steps:
         """
         base = self._log.usable(snapshot.state).base
         if base is not None and base.version == named:  # against copy-begins-over-a-bad-key-frame
-            root, objects = base, dict[str, bytes]()
+            made = Frame(base, {}, {}, {})
         else:
-            root, objects = self._made(named)
+            made = self._made(named)
+        root, objects = made.root, made.objects
         self._known.framed.add(named)
-        yield from contents.of_leaves(root, None, but=objects)
-        self._known.leaves = root.leaves
+        pieces = self._log.key_frames.new_in(root, None, made.stems)
+        yield from contents.of_pieces(pieces, named, but=objects, maybe_there=True)
+        self._known.frame = root
 
         def step() -> int:
             for key, body in objects.items():
@@ -360,8 +362,8 @@ class Steps:
 
         yield step
 
-    def _made(self, version: int) -> tuple[KeyFrame, dict[str, bytes]]:
-        """Return a version's key frame, built again if unusable, and its leaves that are new."""
+    def _made(self, version: int) -> Frame:
+        """Return an unusable key frame of a version, built again."""
         key = keys.keyframe_key(version)
         try:
             below = self._log.snapshot(version)
@@ -378,7 +380,7 @@ class Steps:
         below.entries()  # a damaged leaf is noticed
         made = keyframe_writing.built(self._log, below)[1]
         logger.warning("key frame %d is built again for the copy: %s is unusable", version, key)
-        return made.root, made.objects
+        return made
 
     def _check_newest(self, root: KeyFrame) -> None:
         """Check that a key frame is that of the target's newest version.
@@ -391,7 +393,7 @@ class Steps:
             VersionState(known.header, known.hash, root.state, None, Delta()).on_keyframe(root)
 
     def _keyframe(
-        self, version: int, known: tuple[Leaf, ...] | None, check: Check
+        self, version: int, known: KeyFrame | None, check: Check
     ) -> Iterator[Item | Step]:
         """Yield a key frame, unless it is missing or unusable at the source."""
         self._known.framed.add(version)
@@ -401,14 +403,15 @@ class Steps:
             body = self._store.get(key, length=codec.MAX_KEYFRAME_BYTES + 1)
             same = codec.decode_keyframe(body, version) == root
             check(root)  # against key-frame-of-another-log-copied
+            pieces = self._log.key_frames.new_in(root, known)
         except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
             logger.warning("key frame %d of %s is not copied: %s", version, self._store.uri, error)
             return
         if not same:
             logger.warning("key frame %d of %s changed meanwhile", version, self._store.uri)
             return
-        yield from contents.of_leaves(root, known)
-        self._known.leaves = root.leaves
+        yield from contents.of_pieces(pieces, version, maybe_there=known is None)
+        self._known.frame = root
 
         def step() -> int:
             try:

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import InvalidInput
+from eventlog.format.entry_order import first_key
 from eventlog.format.frames import entry_columns
 from eventlog.keyed.placement import set_back
 from eventlog.keyed.rule import keyed_of
 from eventlog.model.actions import Add, DeleteRows, Drop, Merge, SameSegments, Unchanged
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.model.records import Leaf, Meta, Transaction
+from eventlog.model.records import Meta, Piece, Transaction
 from eventlog.state.questions import overlapping
 from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState
@@ -90,21 +91,25 @@ class Judging:
     checked: bool = True
     own_chunks: bool = False
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that may contain dropped, already live or newly arrived segments."""
+    def needs(self, state: VersionState) -> Sequence[Piece]:
+        """Return the leaves that may contain dropped, already live or newly arrived segments.
+
+        See `Question.needs` for stems.
+        """
         judged = self._judged(state)
         foreign = any(self._is_foreign(add) for add in self._unknown(judged, state))
         if foreign and not self.own_chunks:
             # Its id must not be live in any chunk (F6), and leaves are ordered by chunk.
-            return state.leaves()  # against live-id-in-another-chunk
-        wanted = {leaf.sha256 for leaf in state.leaves_of(self._sought(judged, state))}
+            return state.pieces()  # against live-id-in-another-chunk
+        wanted = {piece.sha256: piece for piece in state.pieces_of(self._sought(judged, state))}
         if state.base is not None:
             for start, end, after in _ranges(judged):
                 if state.base.version > after:
-                    wanted.update(leaf.sha256 for leaf in state.leaves(start, end))
+                    wanted.update((piece.sha256, piece) for piece in state.pieces(start, end))
             for chunk in _changed_slices(judged, state.meta):
-                wanted.update(leaf.sha256 for leaf in state.leaves(chunk.start, chunk.end))
-        return state.leaves(keep=lambda leaf: leaf.sha256 in wanted) if wanted else []
+                found = state.pieces(chunk.start, chunk.end)
+                wanted.update((piece.sha256, piece) for piece in found)
+        return sorted(wanted.values(), key=first_key)
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> KnownState:
         """Return the view."""

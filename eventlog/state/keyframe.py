@@ -1,17 +1,18 @@
-"""Key frames that share structure: a root over leaves of segment entries.
+"""Key frames that share structure: a root over leaves of segment entries, or over stems of leaves.
 
 The entries in (chunk start, chunk end, id) order are cut into leaves at chunk boundaries. A new key
 frame rewrites only the leaves that the delta touches and refers to the old ones for the rest, as a
-git tree does. Its content is a function of the previous key frame and the delta, so two writers of
-one version write the same objects (FORMAT.md "Key frames").
+git tree does. Where there are very many leaves the root names stems, which describe them, and only
+the stems of leaves that change are rewritten. Its content is a function of the previous key frame
+and the delta, so two writers of one version write the same objects (FORMAT.md "Key frames").
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,11 +20,9 @@ from msgspec import UNSET, UnsetType
 
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
-from eventlog.format.entry_order import EntryKey, entry_key, first_key
 from eventlog.format.frames import entry_columns, frame_bytes
-from eventlog.model.actions import Drop
 from eventlog.model.chunks import chunk_name
-from eventlog.model.entries import ColumnStats, Segment, deleted_rows, inline_among
+from eventlog.model.entries import ColumnStats, deleted_rows, inline_among
 from eventlog.model.records import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -31,64 +30,67 @@ from eventlog.model.records import (
     KeyFrame,
     Leaf,
     Meta,
+    Piece,
+    Stem,
     Totals,
+    pieces_in,
 )
 from eventlog.state.delta import Delta
+from eventlog.state.pieces.places import Stems, piece_runs
+from eventlog.state.pieces.stems import cut_stems
 
 INLINE_SEGMENTS = 100  # at most this many entries are stored in the root itself
 LEAF_TARGET = 640  # target number of entries of a new leaf
 LEAF_SMALL = 160  # a leaf with fewer entries is merged into a rewritten neighbour
 LEAF_MAX = 4096  # a single chunk with more entries than this is split across leaves
 LEAF_STATS = 4  # columns whose bounds are stored in the root
+ROOT_LEAVES = 500  # a root with more leaves has stems instead
+STEM_TARGET = 500  # target number of leaves of a new stem
+STEM_SMALL = 125  # a stem with fewer leaves is merged into a rewritten neighbour
 
 
 class Frame(NamedTuple):
-    """A key frame ready to be stored: first `objects`, the leaves by key, then `root`.
+    """A key frame ready to be stored: first `objects`, then `root`.
 
     Attributes:
         root: the root.
-        objects: the bytes of the new leaves, by key.
+        objects: the bytes of the new leaves and stems, by key.
         entries: the entries of the new leaves, by sha256.
+        stems: the leaves of the new stems, by sha256.
     """
 
     root: KeyFrame
     objects: dict[str, bytes]
     entries: dict[str, pa.Table]
+    stems: dict[str, Sequence[Leaf]]
 
 
-def containing(leaves: Sequence[Leaf], positions: Iterable[EntryKey]) -> set[int]:
-    """Return the indexes of the leaves that may contain entries at these positions.
+def touched(root: KeyFrame | None, delta: Delta, stems: Stems) -> Sequence[Piece]:
+    """Return what of `root` has to be read before `build_key_frame` can apply `delta`.
 
-    These are the leaves in whose range a position falls, and earlier ones whose chunks reach that
-    far. A segment that is not found in them counts as not live, so a leaf that was cut in the wrong
-    place must not hide an entry.
+    Args:
+        root: the key frame; None is the empty state.
+        delta: the delta.
+        stems: the stems that were read. As long as one that is rewritten is not among them, such
+            stems are returned, and no leaves.
     """
-    if not leaves:
-        return set()
-    firsts = [first_key(leaf) for leaf in leaves]
-    reach = list(accumulate((leaf.end for leaf in leaves), max))
-    indexes: set[int] = set()
-    for position in positions:
-        last = max(0, bisect_right(firsts, position) - 1)
-        indexes.add(last)
-        while last > 0 and reach[last - 1] > position.start:
-            last -= 1
-            if leaves[last].end > position.start:
-                indexes.add(last)
-    return indexes
-
-
-def touched(root: KeyFrame | None, delta: Delta) -> list[Leaf]:
-    """Return the leaves of `root` that `build_key_frame` needs in order to apply `delta`."""
-    if root is None or not root.leaves:
-        return []
-    return [leaf for run in _runs(root.leaves, delta) for leaf in run.leaves if run.rewritten]
+    parts = _parts(root, delta)
+    lacking = [s for p in parts if p.delta for s in p.stems if s.sha256 not in stems]
+    return lacking or [
+        leaf
+        for part in parts
+        if part.delta is not None
+        for run in piece_runs(part.below(stems), part.delta, LEAF_SMALL)
+        if run.rewritten
+        for leaf in cast("list[Leaf]", run.pieces)
+    ]
 
 
 def build_key_frame(
     root: KeyFrame | None,
     delta: Delta,
     leaves: Mapping[str, pa.Table],
+    stems: Stems = MappingProxyType({}),
     *,
     header: Header,
     commit_hash: str,
@@ -99,31 +101,25 @@ def build_key_frame(
     Args:
         root: the key frame that the commit's delta starts from; None is the empty state.
         delta: the complete delta of the commit, never a filtered one (hazard P3).
-        leaves: entry tables by sha256, at least those of `touched(root, delta)`.
+        leaves: entry tables by sha256, at least those of `touched(root, delta, stems)`.
+        stems: the leaves of stems by sha256, at least of those that `touched` names without them.
         header: the header of the commit of this version.
         commit_hash: sha256 of that commit's bytes.
         meta: the small state at this version.
 
     Raises:
         Corrupt: the entries do not add up to the header's totals and state hash.
+        InvalidInput: an object would be larger than readers accept.
     """
-    objects: dict[str, bytes] = {}
-    cut: dict[str, pa.Table] = {}
-    new_leaves: list[Leaf] = []
-    inline = entry_columns.EMPTY
-    if root is None or not root.leaves:
+    inline, made = entry_columns.EMPTY, _Made(leaves, stems)
+    if not pieces_in(root):
         before = entry_columns.from_segments(root.segments) if root else entry_columns.EMPTY
         inline = _apply(before, delta)
-    else:
-        for run in _runs(root.leaves, delta):
-            if not run.rewritten:
-                new_leaves.extend(run.leaves)
-                continue
-            entries = entry_columns.concat([leaves[leaf.sha256] for leaf in run.leaves])
-            entries = _apply(entries, Delta(run.adds(), run.drops()))
-            new_leaves.extend(_cut(entries, objects, cut))
-    if inline.num_rows > INLINE_SEGMENTS:
-        new_leaves, inline = _cut(inline, objects, cut), entry_columns.EMPTY
+        if inline.num_rows > INLINE_SEGMENTS:
+            made.leaves, inline = made.cut(inline), entry_columns.EMPTY
+    for part in _parts(root, delta):
+        made.take(part)
+    made.settle()
     frame = KeyFrame(
         format=FORMAT_NAME,
         min_reader=FORMAT_VERSION,
@@ -136,10 +132,11 @@ def build_key_frame(
         state_hash=header.state_hash,
         state=meta,
         segments=tuple(entry_columns.to_segments(inline)),
-        leaves=tuple(new_leaves),
+        leaves=tuple(made.leaves),
+        stems=tuple(made.stems) or UNSET,
     )
     check_key_frame(frame)  # against key-frame-from-a-filtered-delta
-    return Frame(frame, objects, cut)
+    return Frame(frame, made.objects, made.entries, made.grown)
 
 
 def check_key_frame(root: KeyFrame) -> None:
@@ -149,17 +146,18 @@ def check_key_frame(root: KeyFrame) -> None:
         Corrupt: they do not.
     """
     total = codec.meta_hash(root.state) + sum(codec.entry_hash(s) for s in root.segments)
-    total += sum(codec.parse_hash(leaf.hash_sum) for leaf in root.leaves)
+    pieces = pieces_in(root)
+    total += sum(codec.parse_hash(piece.hash_sum) for piece in pieces)
     sums = [
         sum(getattr(part, name) for part in root.segments)
-        + sum(getattr(part, name) for part in root.leaves)
+        + sum(getattr(part, name) for part in pieces)
         for name in ("rows", "bytes")
     ]
-    count = len(root.segments) + sum(leaf.segments for leaf in root.leaves)
+    count = len(root.segments) + sum(piece.segments for piece in pieces)
     deleted = sum(deleted_rows(s.vector) for s in root.segments)
-    deleted += sum(x.deleted for x in root.leaves if not isinstance(x.deleted, UnsetType))
+    deleted += sum(x.deleted for x in pieces if not isinstance(x.deleted, UnsetType))
     inline = inline_among(root.segments)
-    inline += sum(x.inline for x in root.leaves if not isinstance(x.inline, UnsetType))
+    inline += sum(x.inline for x in pieces if not isinstance(x.inline, UnsetType))
     rows, size = sums
     totals = Totals(count, rows - deleted, size, deleted or UNSET, inline or UNSET)
     # against root-not-added-up
@@ -217,56 +215,95 @@ def check_entries(sha256: str, table: pa.Table) -> None:
         raise Corrupt("an entry of the leaf does not match its hash", key=keys.frame_key(sha256))
 
 
-class _Run:
-    """Neighbouring leaves that are rewritten together, or one leaf that stays as it is."""
+class _Part(NamedTuple):
+    """Neighbouring leaves of a root, and what a delta changes there.
 
-    def __init__(self, leaf: Leaf, changes: list[tuple[bool, str]], delta: Delta) -> None:
-        self.leaves = [leaf]
-        self.changes = changes
-        self.delta = delta
+    Attributes:
+        stems: the stems that have the leaves; none where the root has the leaves themselves.
+        delta: the part of the delta that falls there; None: the stems stay as they are.
+        apart: whether the leaves that follow from it are cut into stems by themselves.
+        leaves: those that the root has.
+    """
 
-    @property
-    def rewritten(self) -> bool:
-        """Whether the delta changes any of the leaves."""
-        return bool(self.changes)
+    stems: Sequence[Stem]
+    delta: Delta | None
+    apart: bool = True
+    leaves: Sequence[Leaf] = ()
 
-    def absorb(self, other: _Run) -> None:
-        """Add the leaves and changes of the next run."""
-        self.leaves += other.leaves
-        self.changes = self.changes + other.changes
-
-    def adds(self) -> dict[str, Segment]:
-        """Return the entries that the delta adds to these leaves, by id."""
-        return {i: self.delta.adds[i] for added, i in self.changes if added}
-
-    def drops(self) -> dict[str, Drop]:
-        """Return the drops that the delta has for these leaves, by id."""
-        return {i: self.delta.drops[i] for added, i in self.changes if not added}
+    def below(self, stems: Stems) -> Sequence[Leaf]:
+        """Return the leaves."""
+        return [*self.leaves, *(leaf for stem in self.stems for leaf in stems[stem.sha256])]
 
 
-def _runs(leaves: Sequence[Leaf], delta: Delta) -> list[_Run]:
-    """Group the leaves: each touched leaf is joined with its touched or small neighbours."""
-    firsts = [first_key(leaf) for leaf in leaves]
-    changes: dict[int, list[tuple[bool, str]]] = {}
-    for added, entries in ((True, delta.adds.values()), (False, delta.drops.values())):
-        for entry in entries:
-            at = max(0, bisect_right(firsts, entry_key(entry.chunk, entry.id)) - 1)
-            changes.setdefault(at, []).append((added, entry.id))
-    runs: list[_Run] = []
-    for index, leaf in enumerate(leaves):
-        run = _Run(leaf, changes.get(index, []), delta)
-        if runs and _join(runs[-1], run):
-            runs[-1].absorb(run)
+class _Made:
+    """The leaves and stems of a new key frame, and the objects of those that are new.
+
+    Args:
+        leaves: entry tables of the leaves of before that are rewritten, by sha256.
+        stems: the leaves of the stems of before that are rewritten, by sha256.
+
+    Attributes:
+        leaves: those that the root names; none if it names stems.
+        stems: those that the root names.
+        objects: see `Frame`.
+        entries: see `Frame`.
+        grown: see `Frame.stems`.
+    """
+
+    def __init__(self, leaves: Mapping[str, pa.Table], stems: Stems) -> None:
+        self._old_leaves, self._old_stems = leaves, stems
+        self.leaves, self.stems = list[Leaf](), list[Stem]()
+        self.objects = dict[str, bytes]()
+        self.entries = dict[str, pa.Table]()
+        self.grown = dict[str, Sequence[Leaf]]()
+
+    def take(self, part: _Part) -> None:
+        """Add what becomes of a part of the key frame of before."""
+        if part.delta is None:
+            self.stems += part.stems
+            return
+        leaves = list[Leaf]()
+        for run in piece_runs(part.below(self._old_stems), part.delta, LEAF_SMALL):
+            old = cast("list[Leaf]", run.pieces)
+            if run.rewritten:
+                entries = entry_columns.concat([self._old_leaves[leaf.sha256] for leaf in old])
+                old = self.cut(_apply(entries, run.delta()))
+            leaves += old
+        if part.apart:
+            self.stems += cut_stems(leaves, STEM_TARGET, self.objects, self.grown)
         else:
-            runs.append(run)
-    return runs
+            self.leaves += leaves
+
+    def cut(self, entries: pa.Table) -> list[Leaf]:
+        """Cut sorted entries into leaves."""
+        leaves = []
+        for start, end in pairwise(_cut_points(entries)):
+            part = entries.slice(start, end - start)
+            body = frame_bytes.to_parquet(part)
+            leaf = _leaf(part, body)
+            self.objects[keys.frame_key(leaf.sha256)], self.entries[leaf.sha256] = body, part
+            leaves.append(leaf)
+        return leaves
+
+    def settle(self) -> None:
+        """Cut the leaves into stems if the root would name too many."""
+        if len(self.leaves) > ROOT_LEAVES:
+            self.stems = cut_stems(self.leaves, STEM_TARGET, self.objects, self.grown)
+            self.leaves = []
 
 
-def _join(left: _Run, right: _Run) -> bool:
-    if left.rewritten and right.rewritten:
-        return True
-    small = [run.leaves[-1].segments < LEAF_SMALL for run in (left, right)]
-    return (left.rewritten and small[1]) or (right.rewritten and small[0])
+def _parts(root: KeyFrame | None, delta: Delta) -> list[_Part]:
+    """Return the leaves of a root in parts, each of which is rewritten by itself."""
+    if root is None or not pieces_in(root):
+        return []
+    if isinstance(root.stems, UnsetType):
+        return [_Part((), delta, apart=False, leaves=root.leaves)]
+    if sum(stem.leaves for stem in root.stems) < ROOT_LEAVES // 2:  # few again: the root has them
+        return [_Part(root.stems, delta, apart=False)]
+    return [
+        _Part(cast("list[Stem]", run.pieces), run.delta() if run.rewritten else None)
+        for run in piece_runs(root.stems, delta, STEM_SMALL)
+    ]
 
 
 def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
@@ -285,19 +322,6 @@ def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
     return entry_columns.concat([entries, entry_columns.from_segments(added)]).sort_by(
         entry_columns.ORDER
     )
-
-
-def _cut(entries: pa.Table, objects: dict[str, bytes], cut: dict[str, pa.Table]) -> list[Leaf]:
-    """Cut sorted entries into leaves; their bytes and entries are added to `objects` and `cut`."""
-    leaves = []
-    for start, end in pairwise(_cut_points(entries)):
-        part = entries.slice(start, end - start)
-        body = frame_bytes.to_parquet(part)
-        leaf = _leaf(part, body)
-        objects[keys.frame_key(leaf.sha256)] = body
-        cut[leaf.sha256] = part
-        leaves.append(leaf)
-    return leaves
 
 
 def _cut_points(entries: pa.Table) -> list[int]:

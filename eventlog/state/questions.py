@@ -17,8 +17,9 @@ from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.chunks import MAX_MS, MIN_MS
 from eventlog.model.entries import Segment
-from eventlog.model.records import Leaf
+from eventlog.model.records import Leaf, Piece, Stem
 from eventlog.state import keyframe, verification
+from eventlog.state.pieces.places import Stems
 from eventlog.state.version import VersionState
 
 Answer = TypeVar("Answer")
@@ -33,8 +34,10 @@ class Question(Protocol[Answer_co]):
         """Whether the caller must compare each entry with its hash first (FORMAT.md R9.8)."""
         ...
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that the answer needs.
+    def needs(self, state: VersionState) -> Sequence[Piece]:
+        """Return the leaves that the answer needs, and stems that may have more of them.
+
+        As long as there is a stem among them, the caller reads it and asks again.
 
         Raises:
             Corrupt: the key frame is certainly wrong.
@@ -46,7 +49,8 @@ class Question(Protocol[Answer_co]):
 
         Args:
             state: the version.
-            leaves: the entries of the leaves that `needs` returned, by sha256 and in that order.
+            leaves: the entries of the leaves that `needs` returned at last, by sha256 and in that
+                order.
 
         Raises:
             Corrupt: the leaves are certainly wrong.
@@ -61,19 +65,19 @@ class Entries:
     Attributes:
         start: ms UTC; None: from the first chunk on.
         end: ms UTC, exclusive; None: up to the last chunk.
-        keep: decides whether a leaf is read; None: all are.
+        keep: decides whether a leaf, or a stem with its leaves, is read; None: all are.
         checked: compare each entry with its hash. If false, only the entries that this question
             leaves out are compared.
     """
 
     start: int | None = None
     end: int | None = None
-    keep: Callable[[Leaf], bool] | None = None
+    keep: Callable[[Piece], bool] | None = None
     checked: bool = True
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
+    def needs(self, state: VersionState) -> Sequence[Piece]:
         """See `Question.needs`."""
-        return state.leaves(self.start, self.end, self.keep)
+        return state.pieces(self.start, self.end, self.keep)
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> pa.Table:
         """See `Question.answer`. Entries in leaf order, then those added since the key frame."""
@@ -84,7 +88,7 @@ class Entries:
             left_out = below.filter(pc.invert(_overlap(below, start, end)))
             verification.check_hashes(left_out, state.base)
         entries = entry_columns.concat([inside, overlapping(state.added, start, end)])
-        if start is None and end is None and len(leaves) == len(state.leaves()):
+        if start is None and end is None and all(p.sha256 in leaves for p in state.pieces()):
             verification.check_totals(entries, state.header)
         return entries
 
@@ -96,9 +100,9 @@ class Live:
     named: Sequence[Drop]
     checked: bool = True
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
+    def needs(self, state: VersionState) -> Sequence[Piece]:
         """See `Question.needs`."""
-        return state.leaves_of(self.named)
+        return state.pieces_of(self.named)
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> dict[str, Segment]:
         """See `Question.answer`."""
@@ -106,22 +110,44 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """The leaves that the version's own key frame will rewrite, for `keyframe.build_key_frame`."""
+class Leaves:
+    """The leaves of the key frame, in order, without those below the stems of these sha256."""
 
-    checked: bool = True
+    but: frozenset[str] = frozenset()
+    checked: bool = False
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """See `Question.needs`."""
-        return keyframe.touched(state.base, state.delta)
+    def needs(self, state: VersionState) -> Sequence[Piece]:
+        """See `Question.needs`. The leaves themselves are not read."""
+        pieces = state.pieces(keep=lambda piece: piece.sha256 not in self.but)
+        return [piece for piece in pieces if isinstance(piece, Stem)]
 
     def answer(
         self,
-        state: VersionState,  # noqa: ARG002 - part of the protocol
-        leaves: Mapping[str, pa.Table],
-    ) -> Mapping[str, pa.Table]:
+        state: VersionState,
+        leaves: Mapping[str, pa.Table],  # noqa: ARG002 - part of the protocol
+    ) -> Sequence[Leaf]:
         """See `Question.answer`."""
-        return leaves
+        return [piece for piece in state.pieces() if isinstance(piece, Leaf)]
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What the version's own key frame will rewrite, for `keyframe.build_key_frame`.
+
+    The answer are the leaves of entries, and the stems, each by sha256.
+    """
+
+    checked: bool = True
+
+    def needs(self, state: VersionState) -> Sequence[Piece]:
+        """See `Question.needs`."""
+        return keyframe.touched(state.base, state.delta, state.stems)
+
+    def answer(
+        self, state: VersionState, leaves: Mapping[str, pa.Table]
+    ) -> tuple[Mapping[str, pa.Table], Stems]:
+        """See `Question.answer`."""
+        return leaves, state.stems
 
 
 def overlapping(entries: pa.Table, start: int | None, end: int | None) -> pa.Table:

@@ -6,8 +6,9 @@ of a time range is proportional to the range: only key frame leaves that overlap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from eventlog.keyed.slice_pruning import is_plain, prune_runs
 from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
-from eventlog.model.records import Leaf, Pack, packs_of
+from eventlog.model.records import Pack, Piece, packs_of
 from eventlog.model.schema import list_names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.engine_filters import EngineFilter
@@ -153,16 +154,12 @@ class ScanQuestion:
     def _time(self) -> str | None:
         return None if self.time_column is None else self.time_column.name
 
-    def needs(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that may contain segments to read."""
-        return [
-            leaf
-            for leaf in self._in_time(state)
-            # In a keyed table a segment that is not read may decide that another does not count.
-            if self.predicate is None
-            or self.rule is not None
-            or self.predicate.leaf_may_match(leaf, self._time)
-        ]
+    def needs(self, state: VersionState) -> Sequence[Piece]:
+        """Return the leaves that may contain segments to read. See `Question.needs` for stems."""
+        # In a keyed table a segment that is not read may decide that another does not count.
+        if self.predicate is None or self.rule is not None:
+            return self._in_time(state)
+        return self._in_time(state, partial(self.predicate.leaf_may_match, time_column=self._time))
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> ScanPlan:
         """Return the plan.
@@ -179,9 +176,9 @@ class ScanQuestion:
         # against vector-of-a-leaf-trusted
         verification.check_hashes(entry_columns.with_vector(chosen.entries), state.base)
         total, in_time = state.header.totals.segments, chosen.in_time
-        pruned = (leaf for leaf in self._in_time(state) if leaf.sha256 not in leaves)
+        pruned = (piece for piece in self._in_time(state) if piece.sha256 not in leaves)
         # A leaf may still count segments that were dropped since its key frame.
-        by_leaf = min(sum(leaf.segments for leaf in pruned), total - in_time)
+        by_leaf = min(sum(piece.segments for piece in pruned), total - in_time)
         return ScanPlan(
             version=state.version,
             schema=self.schema,
@@ -258,11 +255,15 @@ class ScanQuestion:
             covered=choice.covered,
         )
 
-    def _in_time(self, state: VersionState) -> Sequence[Leaf]:
-        """Return the leaves that may contain segments of the requested time."""
+    def _in_time(
+        self, state: VersionState, keep: Callable[[Piece], bool] | None = None
+    ) -> Sequence[Piece]:
+        """Return the leaves that may contain segments of the requested time, and that are kept."""
         spans = self.spans
-        keep = None if spans is None else lambda leaf: _leaf_overlaps(leaf, spans)
-        return state.leaves(self.start, self.end, keep)
+        if spans is None:
+            return state.pieces(self.start, self.end, keep)
+        kept = lambda p: _piece_overlaps(p, spans) and (keep is None or keep(p))  # noqa: E731
+        return state.pieces(self.start, self.end, kept)
 
 
 def question(
@@ -405,9 +406,9 @@ def _spans(chunks: Chunks) -> list[tuple[int, int]]:
     return merged
 
 
-def _leaf_overlaps(leaf: Leaf, spans: Sequence[tuple[int, int]]) -> bool:
-    first = first_key(leaf).start
-    return any(first < end and start < leaf.end for start, end in spans)
+def _piece_overlaps(piece: Piece, spans: Sequence[tuple[int, int]]) -> bool:
+    first = first_key(piece).start
+    return any(first < end and start < piece.end for start, end in spans)
 
 
 def _overlap(entries: pa.Table, spans: Sequence[tuple[int, int]]) -> pa.BooleanArray:

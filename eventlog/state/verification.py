@@ -17,7 +17,7 @@ from eventlog.format import codec
 from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Drop
 from eventlog.model.entries import deleted_rows, inline_among
-from eventlog.model.records import Header, KeyFrame, Meta, Totals
+from eventlog.model.records import Header, KeyFrame, Meta, Totals, pieces_in
 from eventlog.state.delta import Delta, drop_of
 
 
@@ -87,7 +87,7 @@ def check_hashes(entries: pa.Table, base: KeyFrame | None) -> None:
     Raises:
         Corrupt: an entry does not match its hash.
     """
-    if base is None or not base.leaves or not entries.num_rows:
+    if base is None or not pieces_in(base) or not entries.num_rows:
         return
     stored = entries.filter(pc.less_equal(entries.column("version"), base.version))
     if not entry_columns.hashes_hold(stored):

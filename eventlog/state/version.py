@@ -7,8 +7,8 @@ state that is made from a commit is checked against the commit's state hash (FOR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,10 +21,21 @@ from eventlog.keyed.rule import MergeRule, stored_rule
 from eventlog.model.actions import Drop
 from eventlog.model.columns.named_layout import NamedLayout, named_layout
 from eventlog.model.entries import Layout, Schema, Segment
-from eventlog.model.records import Commit, Header, KeyFrame, Leaf, Meta, inline_size
+from eventlog.model.records import (
+    Commit,
+    Header,
+    KeyFrame,
+    Leaf,
+    Meta,
+    Piece,
+    inline_size,
+    pieces_in,
+)
 from eventlog.state import keyframe, verification
 from eventlog.state.delta import Delta
 from eventlog.state.fold import segments_sum
+from eventlog.state.pieces import places
+from eventlog.state.pieces.places import Stems
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class VersionState:
         base: the key frame that `delta` starts from; None is the empty state.
         delta: net adds and drops since the key frame.
         commit_bytes: size of the commit and its delta's spill; decides when a key frame is due.
+        stems: the leaves of those stems of the key frame that were read, by sha256. They say no
+            more than the key frame does.
     """
 
     header: Header
@@ -46,6 +59,7 @@ class VersionState:
     base: KeyFrame | None
     delta: Delta
     commit_bytes: int = 0
+    stems: Stems = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_commit(
@@ -169,7 +183,7 @@ class VersionState:
         ):
             # against key-frame-of-another-commit
             raise Corrupt("the key frame does not belong to this commit", version=self.version)
-        return replace(self, base=root, delta=Delta(), commit_bytes=0)
+        return replace(self, base=root, delta=Delta(), commit_bytes=0, stems={})
 
     def over(self, older: VersionState) -> VersionState:
         """Return the same state over an older key frame.
@@ -186,7 +200,9 @@ class VersionState:
             next_one and older.commit_hash != self.header.prev
         ):
             raise Corrupt("the key frame below is of another log", version=self.version)
-        moved = replace(self, base=older.base, delta=older.delta.compose(self.delta))
+        moved = replace(
+            self, base=older.base, delta=older.delta.compose(self.delta), stems=older.stems
+        )
         verification.check_sums(moved.header, moved.meta, moved.base, moved.delta)
         return moved
 
@@ -214,47 +230,71 @@ class VersionState:
         """The entries added since the key frame."""
         return entry_columns.from_segments(list(self.delta.adds.values()))
 
-    def leaves(
+    def having(self, stems: Mapping[str, Sequence[Leaf]]) -> VersionState:
+        """Return the same state with more stems read.
+
+        Args:
+            stems: their leaves, by sha256.
+        """
+        moved = replace(self, stems={**self.stems, **stems})
+        # What was computed of the delta stays true.
+        vars(moved)["added"] = self.added
+        return moved
+
+    def pieces(
         self,
         start: int | None = None,
         end: int | None = None,
-        keep: Callable[[Leaf], bool] | None = None,
-    ) -> list[Leaf]:
+        keep: Callable[[Piece], bool] | None = None,
+    ) -> list[Piece]:
         """Return the leaves that may contain entries of chunks that overlap [start, end) ms.
+
+        In the place of the leaves of a stem that was not read stands the stem.
 
         Args:
             start: ms UTC; None: from the first chunk on.
             end: ms UTC, exclusive; None: up to the last chunk.
-            keep: decides whether a leaf is included; None: all are.
+            keep: decides whether a leaf, or a stem and all of its leaves, is included; None: all
+                are.
         """
-        return [
-            leaf
-            for leaf in (self.base.leaves if self.base else ())
-            if (end is None or entry_order.first_key(leaf).start < end)
-            and (start is None or leaf.end > start)
-            and (keep is None or keep(leaf))
-        ]
 
-    def leaves_of(self, named: Iterable[Drop]) -> list[Leaf]:
+        def within(pieces: Sequence[Piece]) -> list[Piece]:
+            return [
+                piece
+                for piece in pieces
+                if (end is None or entry_order.first_key(piece).start < end)
+                and (start is None or piece.end > start)
+                and (keep is None or keep(piece))
+            ]
+
+        found: list[Piece] = []
+        for piece in within(pieces_in(self.base)):
+            below = self.stems.get(piece.sha256)
+            found += [piece] if below is None else within(below)
+        return found
+
+    def pieces_of(self, named: Iterable[Drop]) -> list[Piece]:
         """Return the leaves that may contain the segments with these ids and chunks.
+
+        In the place of the leaves of a stem that was not read stands the stem.
 
         Raises:
             Corrupt: the position of a leaf's first entry is malformed.
         """
         older = [drop for drop in named if self._may_be_below(drop.id)]
-        if not older or self.base is None:
+        if not older:
             return []
         # A drop whose chunk is not a chunk's name matches no live segment; the others still count.
         placed = (entry_order.entry_key_if_valid(drop.chunk, drop.id) for drop in older)
-        wanted = keyframe.containing(self.base.leaves, (p for p in placed if p is not None))
-        return [self.base.leaves[index] for index in sorted(wanted)]
+        wanted = (position for position in placed if position is not None)
+        return places.lookup(pieces_in(self.base), wanted, self.stems)
 
     def find(self, ids: Iterable[str], leaves: Mapping[str, pa.Table]) -> dict[str, Segment]:
         """Return the live segments among those with these ids, by id.
 
         Args:
             ids: ids of segments.
-            leaves: entry tables by sha256, at least those of `leaves_of` for these segments.
+            leaves: entry tables by sha256, at least those of `pieces_of` for these segments.
 
         Raises:
             Corrupt: delta and key frame contradict each other.

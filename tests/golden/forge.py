@@ -89,10 +89,10 @@ class Forge:
         key = self.folder + log_key(version, ".keyframe")
         self.objects[key] = sealed(reader.canonical(made)).encode()
 
-    def put(self, body: bytes) -> tuple[str, int]:
+    def put(self, body: bytes, kind: str = "parquet") -> tuple[str, int]:
         """Store an object under `_frames/`; return its name and size."""
         name = hashlib.sha256(body).hexdigest()
-        self.objects[f"{self.folder}_frames/{name}.parquet"] = body
+        self.objects[f"{self.folder}_frames/{name}.{kind}"] = body
         return name, len(body)
 
     def json(self, key: str, edit: Edit) -> "Forge":
@@ -182,6 +182,34 @@ class Forge:
         ref |= said
         self.put_root(at, made)
         return self
+
+    def stem(
+        self, at: int, change: Callable[[list[Value]], Any], number: int = 0, **said: Any
+    ) -> "Forge":
+        """Change what a stem says of its leaves, and its name in the root.
+
+        Args:
+            at: the version of the root.
+            change: gets the leaves, and changes them.
+            number: of the stem.
+            said: the root's fields of the stem, in place of those of before.
+        """
+        made = self.root(at)
+        ref = made["stems"][number]
+        leaves = self.leaves_of_stem(ref["sha256"])
+        change(leaves)
+        body = pa.compress(reader.canonical(leaves).encode(), "zstd", asbytes=True)
+        ref["sha256"], ref["size"] = self.put(body, "json.zst")
+        ref |= said
+        self.put_root(at, made)
+        return self
+
+    def leaves_of_stem(self, name: str) -> list[Value]:
+        """Return what a stem says of its leaves."""
+        body = next(b for k, b in self.objects.items() if k.endswith(f"_frames/{name}.json.zst"))
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            found: list[Value] = json.loads(stream.read())
+        return found
 
     def spill(self, change: Callable[[pa.Table], pa.Table], **said: int) -> "Forge":
         """Change the rows of the spill of the version's delta, and its name in the commit."""

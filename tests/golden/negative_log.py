@@ -10,6 +10,7 @@ from golden.forge import Forge, log_key, with_cell, with_column
 REFUSE, UNSUPPORTED, OLDER, SAME, LOST = "refuse", "unsupported", "older key frame", "same", "lost"
 Value = dict[str, Any]
 YEAR, WHOLE, FRAME = ("year", 2), ("whole", 14), 7
+STEMS, STEMMED = ("stems", 16), 15
 DAY = 86_400_000
 LATE = 253_402_300_800_000
 
@@ -321,6 +322,121 @@ def _own_roots() -> list[Value]:
     ]
 
 
+def stems() -> list[Value]:
+    """Cases of stems, and of what a root says of them."""
+
+    def of_stem(**fields: Any) -> Any:
+        return lambda made: made["stems"][0].update(fields)
+
+    def moved(name: str) -> Any:
+        """Return a change that moves one from the sum of a stem to that of the next."""
+
+        def change(made: Value) -> None:
+            for stem, more in zip(made["stems"], (1, -1), strict=False):
+                if name == "hash_sum":
+                    stem[name] = f"{(int(stem[name], 16) + more) % reader.PRIME:064x}"
+                else:
+                    stem[name] += more
+
+        return change
+
+    def split_deleted(made: Value) -> None:
+        for stem in made["stems"][:2]:
+            stem["deleted"] = 1
+
+    def stats(*wanted: Any) -> Any:
+        def change(made: Value) -> None:
+            known = {s[0]: s for s in made["stems"][0]["stats"]}
+            made["stems"][0]["stats"] = [known[w] if isinstance(w, int) else w for w in wanted]
+
+        return change
+
+    first = Forge(*STEMS).root(STEMMED)["stems"][0]
+    cases = [
+        ("another size of a stem", "R9.6", of_stem(size=1)),
+        ("another number of leaves of a stem", "R9.9", of_stem(leaves=first["leaves"] + 1)),
+        ("a stem of no leaves", "R5.2", of_stem(leaves=0)),
+        ("a stem that begins elsewhere", "R9.9", of_stem(first="1970-01-01/" + "0" * 32)),
+        ("a stem that ends later", "R9.9", of_stem(end=first["end"] + DAY)),
+        ("a stem that ends before its first chunk", "2.9", of_stem(end=DAY)),
+        ("entries of a stem that are those of the next", "R9.9", moved("segments")),
+        ("rows of a stem that are those of the next", "R9.9", moved("rows")),
+        ("bytes of a stem that are those of the next", "R9.9", moved("bytes")),
+        ("a sum of hashes of a stem that is the next one's", "R9.9", moved("hash_sum")),
+        ("deleted rows of a stem that are the next one's", "R9.9", split_deleted),
+        ("a column less in the statistics of a stem", "R9.9", stats(1)),
+        ("wider bounds of a stem", "R9.9", stats([1, 0, DAY * 10**5, 0], 2)),
+        ("statistics of a stem in another order", "2.9", stats(2, 1)),
+        ("stems swapped", "R9.1", lambda made: made["stems"].reverse()),
+    ]
+    made = [
+        Forge(*STEMS).edit_root(STEMMED, change).case(name, rule, OLDER)
+        for name, rule, change in cases
+    ]
+    empty = set_in("stems", to=[])
+    made.append(Forge(*YEAR).edit_root(1, empty).case("no stems, listed", "R5.1", OLDER))
+    return [*made, _leaf_beside_stems(), *_stem_objects()]
+
+
+def _leaf_beside_stems() -> Value:
+    """A leaf of a stem that stands in the root itself."""
+    forge = Forge(*STEMS)
+    leaf, *rest = forge.leaves_of_stem(forge.root(STEMMED)["stems"][-1]["sha256"])
+    said = {"leaves": len(rest), "first": rest[0]["first"], "stats": reader.common_stats(rest)}
+    said |= {name: sum(one[name] for one in rest) for name in ("segments", "rows", "bytes")}
+    total = sum(int(one["hash_sum"], 16) for one in rest) % reader.PRIME
+    forge.stem(STEMMED, lambda made: made.pop(0), -1, hash_sum=f"{total:064x}", **said)
+    forge.edit_root(STEMMED, lambda made: made["leaves"].append(leaf))
+    return forge.case("a leaf beside stems", "R9.1", OLDER)
+
+
+def _stem_objects() -> list[Value]:
+    """Cases of the object of a stem."""
+    name = Forge(*STEMS).root(STEMMED)["stems"][0]["sha256"]
+    key = f"_frames/{name}.json.zst"
+    body = Forge(*STEMS).objects[key]
+    same = {"at": len(body), "insert": pa.compress(b"", "zstd", asbytes=True).hex()}
+    damages = [
+        ("no stem", {"absent": True}),
+        ("a stem that was cut", {"cut": len(body) - 4}),
+        ("a stem with a byte more that means the same", same),
+    ]
+    made = [
+        {
+            "name": said, "rule": "R9.6", "table": STEMS[0], "version": STEMS[1],
+            "changes": [{"key": key} | damage], "what": OLDER,
+        }
+        for said, damage in damages
+    ]  # fmt: skip
+
+    def with_body(said: str, rule: str, body: bytes) -> Value:
+        forge = Forge(*STEMS)
+        root = forge.root(STEMMED)
+        root["stems"][0]["sha256"], root["stems"][0]["size"] = forge.put(body, "json.zst")
+        forge.put_root(STEMMED, root)
+        return forge.case(said, rule, OLDER)
+
+    leaves = Forge(*STEMS).leaves_of_stem(name)
+    spaced = reader.canonical(leaves).replace(",", ", ", 1).encode()
+    made.append(
+        with_body("a stem that is not compressed", "2.9.1", reader.canonical(leaves).encode())
+    )
+    made.append(with_body("a stem with a space", "R5.1", pa.compress(spaced, "zstd", asbytes=True)))
+    changes = [
+        ("a stem without leaves", "2.9.1", lambda made: made.clear()),
+        ("leaves of a stem swapped", "R9.1", lambda made: made.reverse()),
+        ("a leaf of a stem without entries", "2.9", lambda made: made[0].update(segments=0)),
+        ("a leaf of a stem that begins nowhere", "2.9", lambda made: made[0].update(first="x/y")),
+        ("a leaf of a stem with a field more", "R5.1", lambda made: made[0].update(more=1)),
+        ("another size of a leaf of a stem", "R9.6", lambda made: made[0].update(size=1)),
+    ]
+    made += [
+        Forge(*STEMS).stem(STEMMED, change).case(said, rule, OLDER)
+        for said, rule, change in changes
+    ]
+    return made
+
+
 def leaves() -> list[Value]:
     """Cases of the columns and rows of a leaf."""
     nulls = lambda kind: pa.nulls(6, kind)
@@ -501,5 +617,6 @@ def spills() -> list[Value]:
 def all_cases() -> list[Value]:
     """Return all cases of this module."""
     return [
-        *(*forms(), *small_states(), *entries(), *deltas(), *roots(), *leaves(), *spills()),
+        *(*forms(), *small_states(), *entries(), *deltas(), *roots(), *stems(), *leaves()),
+        *spills(),
     ]

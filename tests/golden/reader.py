@@ -491,11 +491,15 @@ leaf = record(
     sha256=hex64, size=count, first=text, end=integer, segments=count, rows=count, bytes=count,
     hash_sum=hex64, stats=stats, deleted=some, inline=some,
 )  # fmt: skip
+stem = record(
+    sha256=hex64, size=count, leaves=some, first=text, end=integer, segments=count, rows=count,
+    bytes=count, hash_sum=hex64, stats=stats, deleted=some, inline=some,
+)  # fmt: skip
 pack = record(first=count, last=count, sha256=hex64, size=count, segments=count, bytes=count)
 root = record(
     format=text, min_reader=count, features=many(text), table=hex32, version=count, commit=hex64,
     time=integer, totals=totals, state_hash=hex64, state=small_state, segments=many(entry),
-    leaves=many(leaf), packs=many(pack),
+    leaves=many(leaf), stems=absent_or(many(stem)), packs=many(pack),
 )  # fmt: skip
 start = record(
     format=text, min_reader=count, features=many(text), table=hex32, version=count, after=integer
@@ -768,6 +772,42 @@ def entries_of_leaf(body, said):
     return made
 
 
+def leaves_of_stem(body, said):
+    """What a stem says of its leaves, which the root sums up (2.9.1, R9.9)."""
+    need(sha256(body) == said["sha256"], "R9.6")
+    need(len(body) == said["size"], "R9.6")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            found = stream.read(64 * MIB + 1)
+    except (pa.ArrowException, OSError):
+        raise Refused("2.9.1") from None
+    made = strict(loaded(found, 64 * MIB)[0], many(leaf))
+    need(made, "2.9.1")
+    check_pieces(made)
+    need(len(made) == said["leaves"], "R9.9")
+    need(made[0]["first"] == said["first"], "R9.9")
+    need(max(one["end"] for one in made) == said["end"], "R9.9")
+    for name in ("segments", "rows", "bytes", "deleted", "inline"):
+        need(sum(one.get(name, 0) for one in made) == said.get(name, 0), "R9.9")
+    total = sum(int(one["hash_sum"], 16) for one in made) % PRIME
+    need(f"{total:064x}" == said["hash_sum"], "R9.9")
+    need(common_stats(made) == said["stats"], "R9.9")
+    return made
+
+
+def common_stats(leaves):
+    """The statistics that all of these leaves have (R9.9)."""
+    made = []
+    for column in sorted({s[0] for one in leaves for s in one["stats"]}):
+        mine = [s for one in leaves for s in one["stats"] if s[0] == column]
+        lows, highs = ([s[side] for s in mine if s[side] is not None] for side in (1, 2))
+        kinds = {isinstance(b, str) for b in lows + highs}
+        if len(mine) == len(leaves) and len(kinds) < 2:
+            low, high = min(lows, default=None), max(highs, default=None)
+            made.append([column, low, high, sum(s[3] for s in mine)])
+    return made
+
+
 def check_bounds(column, low, high, nulls, made):
     """Check that a root's bounds of a column enclose the entries of its leaf (R9.2)."""
     mine = [s for one in made for s in one["stats"] if s[0] == column]
@@ -997,7 +1037,12 @@ class Reader:
     def live_of(self, found):
         """The entries of a root, by hash."""
         made = {entry_hash(one): one for one in found["segments"]}
-        for one in found["leaves"]:
+        leaves = [*found["leaves"]]
+        for one in found.get("stems", []):
+            body = self.get(f"_frames/{one['sha256']}.json.zst")
+            need(body is not None, "R9.6")
+            leaves += leaves_of_stem(body, one)
+        for one in leaves:
             body = self.get(f"_frames/{one['sha256']}.parquet")
             need(body is not None, "R9.6")
             made |= entries_of_leaf(body, one)
@@ -1426,6 +1471,20 @@ def check_commit(made, version):
     need(not (made["delta"]["spill"] and listed), "2.5")
 
 
+def check_pieces(pieces):
+    """Check what is said of leaves or stems, without reading them (4.4)."""
+    for one in pieces:
+        chunk, slash, number = one["first"].partition("/")
+        need(slash and interval(chunk) is not None and is_hex(number, 32), "2.9")
+        need(one["segments"] >= 1, "2.9")
+        need(interval(chunk)[1] <= one["end"] <= MAX_MS, "2.9")
+        columns = [s[0] for s in one["stats"]]
+        need(columns == sorted(set(columns)), "2.9")
+        need(len(dict(kinds_of(one["stats"]))) == len(kinds_of(one["stats"])), "R7.4")
+    places = [one["first"].split("/") for one in pieces]
+    need(rises([(*interval(chunk), number) for chunk, number in places]), "R9.1")
+
+
 def check_root(made, version):
     """Check a root by itself (R9.1, R9.6)."""
     need(made["version"] == version, "2.9")
@@ -1439,32 +1498,26 @@ def check_root(made, version):
     need(rises([(one["last"], one["sha256"]) for one in made.get("packs", [])]), "R21.4")
     need(MIN_MS <= made["time"] < MAX_MS, "2.9")
     need(made["state"].get("origins") != {}, "R5.1")
-    need(not (made["segments"] and made["leaves"]), "R9.1")
+    pieces = [*made["leaves"], *made.get("stems", [])]
+    need(made.get("stems") != [], "R5.1")
+    ways = [made["segments"], made["leaves"], made.get("stems")]
+    need(len([way for way in ways if way]) <= 1, "R9.1")
     for one in made["segments"]:
         check_entry(one)
     need(rises([order(one) for one in made["segments"]]), "R9.1")
-    for one in made["leaves"]:
-        chunk, slash, number = one["first"].partition("/")
-        need(slash and interval(chunk) is not None and is_hex(number, 32), "2.9")
-        need(one["segments"] >= 1, "2.9")
-        need(interval(chunk)[1] <= one["end"] <= MAX_MS, "2.9")
-        columns = [s[0] for s in one["stats"]]
-        need(columns == sorted(set(columns)), "2.9")
-        need(len(dict(kinds_of(one["stats"]))) == len(kinds_of(one["stats"])), "R7.4")
-    need(rises([(*interval(one["first"].split("/")[0]), one["first"]) for one in made["leaves"]]),
-         "R9.1")  # fmt: skip
+    check_pieces(pieces)
     total = state_sum(made["state"]) + sum(map(entry_hash, made["segments"]))
-    total += sum(int(one["hash_sum"], 16) for one in made["leaves"])
+    total += sum(int(one["hash_sum"], 16) for one in pieces)
     need(f"{total % PRIME:064x}" == made["state_hash"], "R9.6")
-    number = len(made["segments"]) + sum(one["segments"] for one in made["leaves"])
+    number = len(made["segments"]) + sum(one["segments"] for one in pieces)
     need(number == made["totals"]["segments"], "R9.6")
-    parts = [*made["segments"], *made["leaves"]]
+    parts = [*made["segments"], *pieces]
     deleted = sum(map(gone_of, made["segments"]))
-    deleted += sum(one.get("deleted", 0) for one in made["leaves"])
+    deleted += sum(one.get("deleted", 0) for one in pieces)
     said = made["totals"]
     need(said.get("deleted", 0) == deleted, "R9.6")
     inline = sum("inline" in one for one in made["segments"])
-    inline += sum(one.get("inline", 0) for one in made["leaves"])
+    inline += sum(one.get("inline", 0) for one in pieces)
     need(said.get("inline", 0) == inline, "R9.6")
     need(sum(one["rows"] for one in parts) == said["rows"] + deleted, "R9.6")
     need(sum(one["bytes"] for one in parts) == said["bytes"], "R9.6")

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from golden.reader import canonical
 
 import eventlog
-from eventlog.format import keys
-from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
+from eventlog.format import codec, keys
+from eventlog.format.frames import entry_columns, frame_bytes, spill_columns, stem_bytes
 
 TABLES = Path(__file__).parent / "tables"
 DOCUMENTS = [Path(eventlog.__file__).parent / name for name in ("FORMAT.md", "MERGING.md")]
@@ -146,6 +146,18 @@ def of_the_leaf(text: str) -> str:
     return text[:start] + section + text[end:]
 
 
+def of_the_stem(text: str) -> str:
+    """Return the document with the stem of section 2.9.1."""
+    found = re.search(r'from `stems/(\S+)`:\n\n```json\n"stems":(.*)\n', text)
+    assert found
+    stem = json.loads(found[2])[0]
+    body = (TABLES / "stems" / keys.stem_key(stem["sha256"])).read_bytes()
+    shown = codec.encode_leaves(stem_bytes.from_stem(body)).decode()
+    start = text.index("```json\n", text.index("Its first stem decompresses to:"))
+    end = text.index("\n```", start)
+    return f"{text[:start]}```json\n{shown}{text[end:]}"
+
+
 def of_the_spill(text: str) -> str:
     """Return the document with the rows of the spill of section 2.7.2."""
     spill = json.loads((TABLES / "whole" / keys.commit_key(5)).read_bytes())["delta"]["spill"]
@@ -232,7 +244,10 @@ def main(revision: str) -> int:
     for path in DOCUMENTS:
         text = samples(path.read_text(encoding="utf-8"), revision)
         if path.name == "FORMAT.md":
-            for change in (of_the_example, of_the_leaf, of_the_spill, of_the_tail, of_the_pending):
+            for change in (
+                *(of_the_example, of_the_leaf, of_the_stem, of_the_spill, of_the_tail),
+                of_the_pending,
+            ):
                 text = change(text)
         path.write_text(text, encoding="utf-8")
     return 0

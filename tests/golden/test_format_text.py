@@ -19,8 +19,8 @@ from support.buckets import bucket_of
 
 import eventlog
 from eventlog import Table
-from eventlog.format import keys
-from eventlog.format.frames import frame_bytes, spill_columns
+from eventlog.format import codec, keys
+from eventlog.format.frames import frame_bytes, spill_columns, stem_bytes
 from eventlog.keyed import row_merging, slices
 from eventlog.keyed.rule import MergeRule
 from eventlog.model import entries, records
@@ -110,6 +110,16 @@ def test_the_rows_of_the_leaf_and_of_the_pending_object_are_in_their_objects():
     kept = TABLES / "shared" / keys.frame_key(json.loads(pending)["sha256"])
     for row in pq.read_table(kept).to_pylist():
         assert [row["key"], str(row["dropped"]), str(row["bytes"])] in rows(section("10.1.1"))
+
+
+def test_the_stem_is_that_of_the_root_above_it():
+    text = section("2.9.1")
+    (said,) = re.findall(r'^"stems":(.*)$', text, re.MULTILINE)
+    (shown,) = re.findall(r"decompresses to:\n\n```json\n(.*)\n```", text)
+    first = json.loads(said)[0]
+    body = (TABLES / "stems" / keys.stem_key(first["sha256"])).read_bytes()
+    assert codec.encode_leaves(stem_bytes.from_stem(body)) == shown.encode()
+    assert len(json.loads(shown)) == first["leaves"]
 
 
 def test_the_entries_of_the_leaf_add_up():

@@ -12,7 +12,7 @@ from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model.actions import Action
-from eventlog.model.records import Meta
+from eventlog.model.records import Meta, pieces_in
 from eventlog.store.local import LocalStore
 
 HERE = Path(__file__).parent
@@ -29,6 +29,7 @@ NAMES = (
         "inline",
         "inline_keys",
         "advanced",
+        "stems",
     ),
 )
 
@@ -85,6 +86,7 @@ def test_every_key_is_one_that_the_format_knows(store):
             or keys.parse_intent_key(found.key)
             or found.key.startswith("_probe/")
             or found.key == keys.frame_key(codec.sha256(store.get(found.key)))
+            or found.key == keys.stem_key(codec.sha256(store.get(found.key)))
         )
         assert known, found.key
 
@@ -112,7 +114,9 @@ def test_the_tables_hold_what_they_are_for():
             features |= {f"state {field}" for field in stored.state}
             if stored.header.keyframe is not None:
                 root = table.session.log.key_frames.root(stored.header.keyframe)
-                features.add("leaves" if root.leaves else "inlined")
+                features.add(
+                    "inlined" if not pieces_in(root) else "leaves" if root.leaves else "stems"
+                )
                 features |= {"several leaves"} if len(root.leaves) > 3 else set()
                 features |= {"vectors in leaves" for leaf in root.leaves if leaf.deleted}
                 features |= {"vectors inlined" for s in root.segments if s.vector}
@@ -120,7 +124,15 @@ def test_the_tables_hold_what_they_are_for():
         meta = table.session.head().meta
         features |= {"pending"} if meta.swept and meta.swept.pending else set()
         features |= {s.chunk for s in entry_columns.to_segments(table.session.head().entries())}
-    assert {"leaves", "several leaves", "inlined", "app", "txn spill", "delta spill"} <= features
+    assert {
+        "leaves",
+        "stems",
+        "several leaves",
+        "inlined",
+        "app",
+        "txn spill",
+        "delta spill",
+    } <= features
     assert {"delta adds", "delta drops", "Add", "Drop", "Fence"} <= features
     assert {"SetLayout", "SetSchema", "SetProperties", "SetGranularity"} <= features
     assert {"Replace", "Assess", "TakeClaim", "Renew", "Release", "Break"} <= features

@@ -13,6 +13,7 @@ from eventlog.format import keys
 from eventlog.log import chain, spills
 from eventlog.log.log import Log
 from eventlog.model.actions import Action
+from eventlog.model.records import pieces_in
 from eventlog.readers import scan
 from eventlog.state.questions import Entries
 from eventlog.store.branching.branch import BranchStore
@@ -172,7 +173,8 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
             parsed = keys.parse_log_key(key)
             if parsed and parsed[1]:
                 root = log.key_frames.root(parsed[0])
-                kinds |= {"root"} | ({"leaf"} if root.leaves else {"inlined"})
+                kinds |= {"root"} | {type(p).__name__ for p in pieces_in(root)}
+                kinds |= {"inlined"} if root.segments else set()
             elif parsed:
                 commit, _ = log.read(parsed[0])
                 whole = spills.unpack(commit, log.spill)
@@ -187,7 +189,7 @@ def test_every_kind_of_object_and_every_action_stands_in_a_golden_table():
                 kinds.add(key.split("/")[0])
     assert actions == set(Action.__args__)
     assert kinds == {
-        *("root", "leaf", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
+        *("root", "Leaf", "Stem", "inlined", "commit", "spill", "delta's spill", "tail", "pending"),
         "vector",
         *("_frames", "_intents", "_probe", "data", "_branches", "_packs", "_starts"),
     }

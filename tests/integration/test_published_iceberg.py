@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 from support.builders import Crash, CrashingStore, Spy, create, events, reopen, replace_object
-from support.crashes import SMALL_LEAVES
+from support.crashes import SMALL_LEAVES, SMALL_STEMS
 from support.evolution_chain import Chain
 from support.iceberg_tables import (
     check_versions,
@@ -65,7 +65,7 @@ def history(store=None):
     return table
 
 
-@pytest.fixture(params=[{}, SMALL_LEAVES], ids=["inline", "leaves"])
+@pytest.fixture(params=[{}, SMALL_LEAVES, SMALL_STEMS], ids=["inline", "leaves", "stems"])
 def sizes(request):
     with mock.patch.multiple(keyframe, **{"LEAF_MAX": keyframe.LEAF_MAX, **request.param}):
         yield

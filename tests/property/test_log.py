@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UnsetType
 from support import builders, repeatable
 from support.builders import create, live, reopen
 
@@ -19,8 +20,9 @@ from eventlog.model import chunks
 from eventlog.model.actions import PropertyChange, SetProperties, SetSchema, Unchanged
 from eventlog.model.columns.edits import add_fields
 from eventlog.model.entries import ColumnStats
-from eventlog.model.records import App
+from eventlog.model.records import App, Stem, pieces_in
 from eventlog.state import fold, keyframe
+from eventlog.state.pieces import places
 from eventlog.store.memory import MemoryStore
 
 DAYS = [(date(2013, 1, 1) + timedelta(n)).isoformat() for n in range(12)]
@@ -34,6 +36,9 @@ def small_leaves(monkeypatch):
         ("LEAF_TARGET", 4),
         ("LEAF_SMALL", 2),
         ("LEAF_MAX", 6),
+        ("ROOT_LEAVES", 4),
+        ("STEM_TARGET", 3),
+        ("STEM_SMALL", 2),
     ):
         monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
 
@@ -202,14 +207,39 @@ def test_a_new_key_frame_keeps_the_leaves_that_nothing_touched(history):
             entry_order.entry_key(entry.chunk, entry.id)
             for entry in (*delta.adds.values(), *delta.drops.values())
         ]
-        touched = keyframe.containing(old.leaves, positions)
-        joined = touched | {n + d for n in touched for d in (-1, 1)}
-        kept = {leaf.sha256 for leaf in new.leaves}
-        for number, leaf in enumerate(old.leaves):
+        leaves, grown = map(table.session.log.key_frames.all_leaves, (old, new))
+        touched = places.containing(leaves, positions)
+        joined = {n + d for n in touched for d in (-1, 0, 1)}
+        kept = {leaf.sha256 for leaf in grown}
+        for number, leaf in enumerate(leaves):
             if number not in joined:
                 assert leaf.sha256 in kept
         most = keyframe.LEAF_MAX + 2 * keyframe.LEAF_TARGET
-        assert all(leaf.segments <= most for leaf in new.leaves)
+        assert all(leaf.segments <= most for leaf in grown)
+
+
+@pytest.mark.verify
+@given(histories)
+def test_a_new_key_frame_keeps_the_stems_that_nothing_touched(history):
+    table = reopen(build(history))
+    for before, after in pairwise(key_frames(table.store)):
+        old, new = map(table.session.log.key_frames.root, (before, after))
+        below = table.snapshot(after)
+        if below.base != old or isinstance(old.stems, UnsetType):
+            continue
+        if sum(stem.leaves for stem in old.stems) < keyframe.ROOT_LEAVES // 2:
+            continue
+        positions = [
+            entry_order.entry_key(entry.chunk, entry.id)
+            for entry in (*below.delta.adds.values(), *below.delta.drops.values())
+        ]
+        touched = places.containing(old.stems, positions)
+        joined = {n + d for n in touched for d in (-1, 0, 1)}
+        kept = {piece.sha256 for piece in pieces_in(new)}
+        for number, stem in enumerate(old.stems):
+            assert number in joined or stem.sha256 in kept
+        most = 1.5 * keyframe.STEM_TARGET
+        assert all(stem.leaves <= most for stem in pieces_in(new) if isinstance(stem, Stem))
 
 
 @pytest.mark.verify
@@ -275,8 +305,10 @@ def test_bounds_of_leaves_enclose_their_entries():
     store = build((3, [Step(add=CHUNKS) for _ in range(4)]))
     table = reopen(store)
     root = table.session.log.key_frames.root(key_frames(store)[-1])
-    assert len(root.leaves) > 3
-    for leaf in root.leaves:
+    leaves = table.session.log.key_frames.all_leaves(root)
+    assert len(leaves) > 3
+    assert len(root.stems) > 1
+    for leaf in leaves:
         entries = entry_columns.to_segments(table.session.log.key_frames.leaf(leaf))
         assert leaf.rows == sum(s.rows for s in entries)
         assert leaf.end == max(chunks.parse_chunk(s.chunk).end for s in entries)

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from io import BytesIO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from simulation import naive
 from simulation.ledger import COMMIT, ROOT, TOP, Ledger, hold
@@ -189,12 +190,22 @@ def check_roots(objects, ledger):
         hold(root["state"] == small, "key frame", f"small state of key frame {version}")
         hold(root["commit"] == step.hash, "key frame", f"commit of key frame {version}")
         live = step.state["live"]
-        if root["leaves"]:
-            found = [i for leaf in root["leaves"] for i in ids_of(objects, leaf)]
+        leaves = [*root["leaves"], *leaves_of_stems(objects, root)]
+        if leaves:
+            found = [i for leaf in leaves for i in ids_of(objects, leaf)]
             hold(sorted(found) == sorted(live), "key frame", f"leaves of key frame {version}")
         else:
             entries = {entry["id"]: entry for entry in root["segments"]}
             hold(entries == live, "key frame", f"entries of key frame {version}")
+
+
+def leaves_of_stems(objects, root):
+    """What the stems of a root say of their leaves; their hashes must match their names."""
+    for stem in root.get("stems", []):
+        body = objects[f"_frames/{stem['sha256']}.json.zst"]
+        hold(naive.digest(body) == stem["sha256"], "key frame", f"stem {stem['sha256']}")
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            yield from json.loads(stream.read())
 
 
 def ids_of(objects, leaf):

@@ -126,11 +126,12 @@ def check_production(store, ledger):
 
 @contextmanager
 def scaled(plan):
-    """Give small tables leaves and objects of vectors, if the plan says so.
+    """Give small tables leaves, stems and objects of vectors, if the plan says so.
 
     Parquet and logging are disabled.
     """
     sizes = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 4}
+    sizes |= {"ROOT_LEAVES": 3, "STEM_TARGET": 2, "STEM_SMALL": 1}
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

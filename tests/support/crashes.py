@@ -53,6 +53,7 @@ DAY_1 = (86_400_000, 2 * 86_400_000)
 COMPACTION = Policy(target_bytes=4096, max_task_bytes=16_384, claim_bytes=0, backoff_s=1)
 MOST_RUNS = 5
 SMALL_LEAVES = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 3, "LEAF_SMALL": 1}
+SMALL_STEMS = SMALL_LEAVES | {"ROOT_LEAVES": 4, "STEM_TARGET": 2, "STEM_SMALL": 1}
 BASE = range(4)
 
 

@@ -1,6 +1,6 @@
 """States of made-up segments, one key frame leaf for each chunk, for tests of what a scan reads."""
 
-from eventlog.format.frames import entry_columns
+from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.model.entries import Layout
 from eventlog.model.records import CommitChanges, Header, KeyFrame, Meta, Totals
 from eventlog.state import keyframe, scan
@@ -13,8 +13,7 @@ HASH = "ab" * 32
 
 def leaf_of(entries):
     """The leaf that holds these entries, and the entries."""
-    (leaf,) = keyframe._cut(entries, {}, {})
-    return leaf, entries
+    return keyframe._leaf(entries, frame_bytes.to_parquet(entries)), entries
 
 
 def leaves_of(listed):

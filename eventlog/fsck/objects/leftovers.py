@@ -116,9 +116,9 @@ class UnnamedObjects:
         return self._vectors
 
     def _judge_frame(self, key: str, meta: Meta) -> LeftoverKind | None:
-        digest = key.removeprefix(keys.FRAMES_PREFIX).removesuffix(".parquet")
+        digest = key.removeprefix(keys.FRAMES_PREFIX).partition(".")[0]
         try:
-            if keys.frame_key(digest) != key:
+            if key not in (keys.frame_key(digest), keys.stem_key(digest)):
                 return "foreign"
         except Corrupt:
             return "foreign"

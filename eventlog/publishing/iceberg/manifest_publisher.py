@@ -7,7 +7,7 @@ not written again; one that appears meanwhile is compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,8 +61,8 @@ from eventlog.publishing.positions import ChunkSlices, ShownRows
 from eventlog.publishing.publication import made_again
 from eventlog.segments.vectors import VectorReader
 from eventlog.session.session import Session
-from eventlog.state import keyframe
 from eventlog.state.delta import drop_of
+from eventlog.state.pieces.places import containing
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
@@ -227,10 +227,12 @@ class ManifestPublisher:
         keyed = snapshot.merge_rule is not None
         slices = [*self._shown.slices(snapshot)] if keyed else []
         unread = {s.id: s for chunk in slices for s in chunk.unread}
-        groups = data_groups(base, delta, self._gone(snapshot, unread.values()), unread)
+        leaves = [] if base is None else self._log.key_frames.all_leaves(base)
+        gone = self._gone(snapshot, leaves, unread.values())
+        groups = data_groups(base, leaves, delta, gone, unread)
         records = each(lambda group: self._data(group, form, put=put), groups)
         found = [record for some in records for record in some]
-        for group in self._vectors(snapshot):
+        for group in self._vectors(snapshot, leaves):
             found += self._deletes(group, form, snapshot, put=put)
         hiding = [HidingManifest.of(chunk, form) for chunk in slices if chunk.merged]
         uris = [record["manifest_path"] for record in found]
@@ -250,7 +252,9 @@ class ManifestPublisher:
         deletes = sum(r["existing_files_count"] for r in found if r["content"] == DELETES)
         return form.place(key), deletes
 
-    def _gone(self, snapshot: Snapshot, unread: Iterable[Segment]) -> dict[str, frozenset[str]]:
+    def _gone(
+        self, snapshot: Snapshot, leaves: Sequence[Leaf], unread: Iterable[Segment]
+    ) -> dict[str, frozenset[str]]:
         """Return the ids of the segments that each leaf lost, and of those that are not read."""
         base, adds = snapshot.base, snapshot.delta.adds
         drops = lost(base, snapshot.delta)
@@ -259,10 +263,9 @@ class ManifestPublisher:
             return {}
         places = [entry_order.entry_key(drop.chunk, drop.id) for drop in drops]
         ids = {drop.id for drop in drops}
-        leaves = [base.leaves[i] for i in sorted(keyframe.containing(base.leaves, places))]
         found = {
-            leaf.sha256: frozenset(s.id for s in self._entries(leaf) if s.id in ids)
-            for leaf in leaves
+            leaves[i].sha256: frozenset(s.id for s in self._entries(leaves[i]) if s.id in ids)
+            for i in containing(leaves, places)
         }
         return {sha: without for sha, without in found.items() if without}
 
@@ -302,13 +305,13 @@ class ManifestPublisher:
             group = group._replace(segments=kept)
         return by_spec(group, [form.spec(segment) for segment in group.segments or ()])
 
-    def _vectors(self, snapshot: Snapshot) -> list[Group]:
+    def _vectors(self, snapshot: Snapshot, leaves: Sequence[Leaf]) -> list[Group]:
         """Return the groups of segments with deletion vectors: of leaves, and of what changed."""
         if snapshot.totals.deleted is UNSET:  # against deleted-rows-in-iceberg
             return []
         base, delta = snapshot.base, snapshot.delta
-        leaves = [leaf for leaf in (base.leaves if base else ()) if leaf.deleted is not UNSET]
-        below = [*map(self._entries, leaves), base.segments if base else ()]
+        deleted = (leaf for leaf in leaves if leaf.deleted is not UNSET)
+        below = [*map(self._entries, deleted), base.segments if base else ()]
         parts = [[s for s in part if s.id not in delta.drops] for part in below]
         parts.append([*delta.adds.values()])
         return [group for group in map(vector_group, parts) if group is not None]

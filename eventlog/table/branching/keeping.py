@@ -96,7 +96,7 @@ def vector_objects(snapshot: Snapshot) -> dict[str, int]:
     """
     if isinstance(snapshot.totals.deleted, UnsetType):
         return {}
-    entries = snapshot.entries(keep=lambda leaf: not isinstance(leaf.deleted, UnsetType))
+    entries = snapshot.entries(keep=lambda piece: not isinstance(piece.deleted, UnsetType))
     found = map(stored_bitmap, entry_columns.vectors(entries))
     return {stored.object: stored.epoch for stored in found if stored is not None}
 

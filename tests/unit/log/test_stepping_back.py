@@ -13,10 +13,14 @@ from eventlog.store.testing.wrappers import CountingStore
 DAYS = [f"2013-01-{day:02d}" for day in range(1, 9)]
 
 
-@pytest.fixture
-def store(monkeypatch):
+STEMS = {"ROOT_LEAVES": 2, "STEM_TARGET": 2, "STEM_SMALL": 0}
+
+
+@pytest.fixture(params=[{}, STEMS], ids=["leaves", "stems"])
+def store(monkeypatch, request):
     """Ten versions; key frames with leaves at versions 3 and 7, a leaf for each day."""
-    for name, value in {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 1, "LEAF_SMALL": 0}.items():
+    small = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 1, "LEAF_SMALL": 0} | request.param
+    for name, value in small.items():
         monkeypatch.setattr(keyframe, name, value)
     table = create(MemoryStore(), properties={"keyframe_commits": "4"})
     for day in (*DAYS, DAYS[0]):
@@ -28,7 +32,7 @@ def store(monkeypatch):
 def lose_leaf(store):
     """Lose the leaf of the second day; return its key and bytes."""
     head = reopen(store).session.head()
-    (leaf,) = (leaf for leaf in head.base.leaves if leaf.first.startswith(DAYS[1]))
+    (leaf,) = (leaf for leaf in head.leaves() if leaf.first.startswith(DAYS[1]))
     key = keys.frame_key(leaf.sha256)
     body = store.get(key)
     store.delete([key])

@@ -7,17 +7,21 @@ from support.builders import commit, create, drop_of, live, reopen, replaced
 from eventlog.format.frames import entry_columns
 from eventlog.model.actions import Add, Drop, SameSegments, Unchanged
 from eventlog.model.chunks import parse_chunk
-from eventlog.model.records import App, Token
+from eventlog.model.records import App, Stem, Token
 from eventlog.state import fold, keyframe
 from eventlog.state.judging import Judging
 
 DAYS = [f"2013-01-{day:02d}" for day in range(1, 7)]
 
 
-@pytest.fixture
-def table(monkeypatch):
+STEMS = {"ROOT_LEAVES": 2, "STEM_TARGET": 2, "STEM_SMALL": 0}
+
+
+@pytest.fixture(params=[{}, STEMS], ids=["leaves", "stems"])
+def table(monkeypatch, request):
     """Six days of a segment each, in a key frame of one leaf a day; then one commit more."""
-    for name, value in {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 1, "LEAF_SMALL": 0}.items():
+    small = {"INLINE_SEGMENTS": 2, "LEAF_TARGET": 1, "LEAF_SMALL": 0} | request.param
+    for name, value in small.items():
         monkeypatch.setattr(keyframe, name, value)
     table = create()
     for day in DAYS:
@@ -27,14 +31,22 @@ def table(monkeypatch):
     table = reopen(table.store)
     table.write_keyframe()
     commit(table, added(table, DAYS[0]))
-    assert len(table.session.head().base.leaves) == len(DAYS)
+    assert len(table.session.head().leaves()) == len(DAYS)
     return table
+
+
+def read(question, table):
+    """The state with the stems that a question needs, and the leaves that it needs then."""
+    state, frames = table.session.head().state, table.session.log.key_frames
+    while stems := [piece for piece in question.needs(state) if isinstance(piece, Stem)]:
+        state = state.having(frames.stems(stems))
+    return state, question.needs(state)
 
 
 def days_needed(table, *actions, fresh=(), **options):
     """The days of the leaves that a transaction of these actions takes."""
     transaction = table.transaction("test", actions, **options)
-    needed = Judging([transaction], fresh).needs(table.session.head().state)
+    needed = read(Judging([transaction], fresh), table)[1]
     return [leaf.first.partition("/")[0] for leaf in needed]
 
 
@@ -116,11 +128,9 @@ def test_what_arrived_before_the_key_frame_is_seen(table):
 
 def test_a_question_reads_nothing_that_it_did_not_name(table):
     """Handed the leaves of what it needs, and empty ones for the rest, it answers the same."""
-    state = table.session.head().state
     some = [drop_of(segment) for segment in live(table.session.head())[:2]]
     question = Judging([table.transaction("test", some)])
-    needed = {
-        leaf.sha256: table.session.log.key_frames.leaf(leaf) for leaf in question.needs(state)
-    }
-    others = {leaf.sha256: entry_columns.EMPTY for leaf in state.base.leaves}
+    state, leaves = read(question, table)
+    needed = {leaf.sha256: table.session.log.key_frames.leaf(leaf) for leaf in leaves}
+    others = {leaf.sha256: entry_columns.EMPTY for leaf in table.session.head().leaves()}
     assert question.answer(state, needed) == question.answer(state, others | needed)

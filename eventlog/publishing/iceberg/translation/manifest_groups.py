@@ -63,6 +63,7 @@ def lost(base: KeyFrame | None, delta: Delta) -> list[Drop]:
 
 def data_groups(
     base: KeyFrame | None,
+    leaves: Sequence[Leaf],
     delta: Delta,
     gone: Mapping[str, frozenset[str]],
     unread: Collection[str] = (),
@@ -71,18 +72,19 @@ def data_groups(
 
     Args:
         base: the key frame that the version's commit names; None: there is none.
+        leaves: its leaves.
         delta: what changed since then.
         gone: by the sha256 of a leaf the ids of its segments that are `lost` or unread; absent if
             none.
         unread: the ids of live segments no row of which is shown.
     """
     groups = []
+    for leaf in leaves:
+        without = gone.get(leaf.sha256, frozenset())
+        if len(without) < leaf.segments:
+            key = "/".join(["leaf", leaf.sha256, *sorted(without)])
+            groups.append(Group(key, None, leaf=leaf, without=without))
     if base is not None:
-        for leaf in base.leaves:
-            without = gone.get(leaf.sha256, frozenset())
-            if len(without) < leaf.segments:
-                key = "/".join(["leaf", leaf.sha256, *sorted(without)])
-                groups.append(Group(key, None, leaf=leaf, without=without))
         dropped = {drop.id for drop in lost(base, delta)}.union(unread)
         groups += _group("inline", (s for s in base.segments if s.id not in dropped))
     versions: dict[int, list[Segment]] = {}
