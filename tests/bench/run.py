@@ -29,6 +29,7 @@ WORKLOADS = {
     "groups": (120, 40),
     "open": (120, 30),
     "plan": (280, 40),
+    "made-frames": (120, 30),
     "contention": (120, 40),
     "crowd": (600, 40),
     "small-files": (240, 40),
@@ -130,6 +131,7 @@ def _work(options):
     import following
     import groups
     import keyed
+    import made_frames
     import ongoing
     import opens
     import plans
@@ -143,6 +145,7 @@ def _work(options):
         "groups": groups.run,
         "open": opens.run,
         "plan": plans.run,
+        "made-frames": made_frames.run,
         "contention": contention.run,
         "crowd": crowd.run,
         "small-files": small_files.run,

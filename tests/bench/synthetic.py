@@ -35,9 +35,13 @@ COLUMNS = pa.schema(
 )
 COMMIT_FILES = 5_000
 SINGLES = 10  # small commits after the bulk of a table
-_DAY_NAMES = [(FIRST_DAY + timedelta(days=day)).isoformat() for day in range(DAYS)]
 _FIRST_SECOND = int(datetime.combine(FIRST_DAY, datetime.min.time(), UTC).timestamp())
 _COUNTRIES = ("AT", "BE", "CH", "DE", "DK", "ES", "FR", "GB", "IT", "NL", "NO", "PL", "SE", "US")
+
+
+def name_of(day):
+    """Return the chunk of a day, which is counted from the first one."""
+    return (FIRST_DAY + timedelta(days=day)).isoformat()
 
 
 def day_of(number, total):
@@ -78,7 +82,7 @@ def add_of(number, day, epoch, schema):
         ColumnStats(i, _encoded(low), _encoded(high), 0)
         for i, (low, high) in enumerate(bounds(number, day), start=1)
     )
-    chunk = _DAY_NAMES[day]
+    chunk = name_of(day)
     size = 90_000 + number % 20_000
     return Add(digest[:32], chunk, epoch, 1000, size, digest, schema, stats)
 
