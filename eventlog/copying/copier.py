@@ -11,6 +11,7 @@ from eventlog.display import command
 from eventlog.errors import CommitConflict, Corrupt, DataLoss
 from eventlog.format.codec import sha256
 from eventlog.format.deletion_vectors import has_bitmaps
+from eventlog.inline.inline_objects import objects_in
 from eventlog.model.entries import StoredBitmap
 from eventlog.store.branching import within
 from eventlog.store.port import Body, ObjectStore
@@ -37,6 +38,7 @@ class Item:
         unnamed: whether it may be that no version of the target names the object, so that its bytes
             at the target have to be compared.
         vectors: the bitmaps in an object of deletion vectors that the version names.
+        inline: the version of the commit that has the bytes of a segment; None: no commit has.
     """
 
     key: str
@@ -47,6 +49,7 @@ class Item:
     maybe_there: bool = False
     unnamed: bool = False
     vectors: tuple[StoredBitmap, ...] = ()
+    inline: int | None = None
 
     @property
     def asked(self) -> int | None:
@@ -91,6 +94,8 @@ class Copier:
             DataLoss: the copy has other bytes than the log describes.
         """
         if not self._within or item.role != "segment" or item.bytes > within.MOST_BYTES:
+            return False
+        if item.inline is not None:
             return False
         source, key = store or self._source, item.key if new_key is None else new_key
         digest = within.copied(source, item.key, self._target, key, self._clock)
@@ -137,7 +142,8 @@ def read_checked(get: Callable[..., bytes], item: Item, table: str) -> bytes:
         KeyNotFound: there is no such object.
     """
     for _ in range(_READS):
-        body = get(item.key, length=item.asked)
+        found = {} if item.inline is None else objects_in(get, item.inline)
+        body = found.get(item.sha256) or get(item.key, length=item.asked)
         if item.is_body(body):  # against damage-replicated, damage-merged
             return body
     raise damaged(item, table)

@@ -7,7 +7,7 @@ loss by itself: then the object is at its key (FORMAT.md R21.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -69,7 +69,7 @@ def fetch_objects(store: ObjectStore, segments: Iterable[Segment]) -> dict[str, 
             found[segment.checksum] = body
     versions = sorted(sought)
     for version, bodies in zip(
-        versions, each(lambda v: _in_commit(store, v), versions), strict=True
+        versions, each(lambda v: objects_in(store.get, v), versions), strict=True
     ):
         wanted = {segment.checksum for segment in sought[version]}
         for checksum, body in bodies.items():
@@ -147,10 +147,18 @@ def put_at_keys(store: ObjectStore, segments: Sequence[Segment]) -> None:
         pass
 
 
-def _in_commit(store: ObjectStore, version: int) -> dict[str, bytes]:
-    """Return the bytes that a commit has, by their sha256; none if it cannot be read."""
+def objects_in(get: Callable[..., bytes], version: int) -> dict[str, bytes]:
+    """Return the bytes of objects that a commit has, by their sha256; none if it cannot be read.
+
+    Args:
+        get: `ObjectStore.get` of the table's store, with or without retries.
+        version: the version of the commit.
+
+    Raises:
+        Unavailable: the store does not answer.
+    """
     try:
-        body = store.get(keys.commit_key(version), length=codec.MAX_COMMIT_BYTES + 1)
+        body = get(keys.commit_key(version), length=codec.MAX_COMMIT_BYTES + 1)
         commit = msgspec.json.decode(body, type=_Commit)
     except (KeyNotFound, msgspec.DecodeError, UnicodeDecodeError):
         return {}

@@ -30,12 +30,12 @@ from eventlog.merging.planning.by_state.one_by_one import objection
 from eventlog.merging.planning.by_state.sides import LeftOut, Side, Take
 from eventlog.merging.planning.by_state.union import Union, unite
 from eventlog.merging.planning.carried import Carried, Divergence, MergeConflict, Pair
-from eventlog.merging.planning.forms import SegmentParts, object_key
+from eventlog.merging.planning.forms import ObjectPlace, SegmentParts, object_place
 from eventlog.merging.planning.keyed.ties import Ties, ties_of
 from eventlog.merging.planning.keyed.upserts import KeyedPlanner
 from eventlog.merging.planning.past_needed import needs_past
 from eventlog.merging.planning.plan import MergePlan, Planner, TablePlanner, plan_merge
-from eventlog.merging.segment_copies import SegmentCopies, is_there
+from eventlog.merging.segment_copies import SegmentCopies
 from eventlog.merging.target_commits import TargetCommits
 from eventlog.model.entries import Segment
 from eventlog.session.session import Session
@@ -326,20 +326,19 @@ class Merger:
         for act in (act for step in steps for act in step.acts):
             gone.update(drop.id for drop in act.drops)
             gone.difference_update(s.id for s in act.adds)
-        doubtful: dict[str, tuple[Segment, tuple[tuple[bool, str], ...]]] = {}
+        doubtful: dict[str, tuple[Segment, tuple[ObjectPlace, ...]]] = {}
         for carried in planned:
             for name, _ in carried.drops:
                 doubtful.pop(name, None)
             for entry in carried.adds:
                 if entry.id in gone or entry.id in carried.copies:
-                    places = carried.copies.get(entry.id) or ((False, object_key(entry)),)
+                    places = carried.copies.get(entry.id) or (object_place(entry),)
                     doubtful[entry.id] = entry, places
         self._copies.gone = None
         if self._dry_run:
             for entry, places in doubtful.values():
-                of = (self._target if mine else self._source for mine, _ in places)
-                if not any(map(is_there, of, (key for _, key in places))):
-                    self._copies.gone = (entry, places[0][1])
+                if not any(map(self._copies.is_there, places)):
+                    self._copies.gone = (entry, places[0].key)
         elif not self._in_one:  # else all segments are copied before the one commit
             forms = [entry for entry, _ in doubtful.values()]
             return self._copies.copy_early(forms, [i for c in planned for i, _ in c.drops])

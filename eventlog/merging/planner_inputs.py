@@ -21,6 +21,7 @@ from eventlog.merging.planning.forms import (
     SegmentParts,
     divide,
     form_of,
+    object_place,
     segment_id,
     segment_of_form,
 )
@@ -224,5 +225,10 @@ def _side(
         log_acts.KnownCommits(steps),
         -1,
         {part.id: part for form in forms for part in parts.of(form)},
-        lambda form: all(is_there(log, key) for key in keys.keys_of(segment_of_form(form))),
+        lambda form: all(is_there(log, key) for key in _needed(segment_of_form(form))),
     )
+
+
+def _needed(segment: Segment) -> tuple[str, ...]:
+    """Return the keys of all objects that have something of a segment."""
+    return (object_place(segment).needed, *keys.keys_of(segment)[1:])

@@ -24,10 +24,11 @@ from eventlog.format.deletion_vectors import (
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging.planning.carried import Carried
 from eventlog.merging.planning.forms import (
+    ObjectPlace,
     SegmentParts,
     form_id,
     form_of,
-    object_key,
+    object_place,
     segment_id,
     segment_of_form,
 )
@@ -57,7 +58,7 @@ class NewForm:
     live: Segment | None
     name: str
     lacking: BitMap64 | None
-    places: Sequence[tuple[bool, str]]
+    places: Sequence[ObjectPlace]
 
     @property
     def has_vector(self) -> bool:
@@ -85,6 +86,7 @@ class SegmentCopies:
         self._source, self._target = source, target
         self._copier = Copier(source.store, target.store, target.clock)
         self._staged: dict[str, int] = {}  # by id: the epoch under which the target has it
+        self._inline: dict[str, bytes] = {}  # by id: the bytes that the commit will have
         self._vectors: dict[str, Vector] = {}  # by name of a form: as the target has its vector
         self.segments = self.bytes = 0
         self.gone: tuple[Segment, str] | None = None
@@ -150,21 +152,27 @@ class SegmentCopies:
         if not self.parts.divides(name):
             [form] = added
             entry = segment_of_form(form)
-            return NewForm(entry, live, form.id, None, places or ((False, object_key(form)),))
+            return NewForm(entry, live, form.id, None, places or (object_place(form),))
         entry = self.parts.whole(added[0]) if live is None else live
         return NewForm(
             entry,
             live,
             f"{name} {' '.join(sorted(parts))}",
             self.parts.lacking(name, parts),
-            places or ((False, object_key(entry)),),
+            places or (object_place(entry),),
         )
 
     def add_of(self, form: NewForm) -> Add:
         """Return the add by which a form that was copied becomes live at the target."""
         add = add_of(form.entry if form.live is None else form.live)
         if form.live is None:
-            add = msgspec.structs.replace(add, epoch=self._staged[add.id])
+            # against inline-of-another-log
+            add = msgspec.structs.replace(
+                add,
+                epoch=self._staged[add.id],
+                inline=UNSET,
+                parquet=self._inline.get(add.id, UNSET),
+            )
         return msgspec.structs.replace(add, vector=self._vectors.get(form.name, UNSET))
 
     def note(self, forms: Mapping[str, tuple[NewForm, frozenset[str]]]) -> None:
@@ -207,7 +215,7 @@ class SegmentCopies:
             for form in forms
             if segment_id(form.id) not in kept
         }
-        new = [(entry, ((False, object_key(entry)),)) for entry in entries.values()]
+        new = [(entry, (object_place(entry),)) for entry in entries.values()]
         self.gone = self._copy_objects(new, head)
         for form in forms if self.gone is None else ():
             stored = stored_bitmap(form.vector)
@@ -215,8 +223,12 @@ class SegmentCopies:
                 self.gone = form, keys.vectors_key(stored)
         return self.gone is None
 
+    def is_there(self, place: ObjectPlace) -> bool:
+        """Return whether an object exists. Costs one GET."""
+        return is_there(self._target if place.mine else self._source, place.needed)
+
     def _copy_objects(
-        self, new: Iterable[tuple[Segment, Sequence[tuple[bool, str]]]], head: Snapshot
+        self, new: Iterable[tuple[Segment, Sequence[ObjectPlace]]], head: Snapshot
     ) -> tuple[Segment, str] | None:
         """Copy segments' objects from their places; return a segment that is gone, if any."""
         fence, epoch, gone = head.meta.fence, head.version, None
@@ -235,7 +247,7 @@ class SegmentCopies:
                     self.segments += 1
                     self.bytes += entry.bytes
                 else:
-                    gone = entry, places[0][1]
+                    gone = entry, places[0].key
         return gone
 
     def _copy_vectors(self, forms: Sequence[NewForm], head: Snapshot) -> tuple[Segment, str] | None:
@@ -278,7 +290,7 @@ class SegmentCopies:
         found = read_vector(log, form.entry)
         return None if found is None else (found[0], len(found[1]))
 
-    def _copy_one(self, entry: Segment, places: Sequence[tuple[bool, str]], epoch: int) -> bool:
+    def _copy_one(self, entry: Segment, places: Sequence[ObjectPlace], epoch: int) -> bool:
         """Copy an object to a key of the target; return whether the object exists (R19.4).
 
         Args:
@@ -286,18 +298,28 @@ class SegmentCopies:
             places: where the object may be, as (whether at the target, key).
             epoch: the epoch of the new key.
         """
-        return any(self._copy_from(*place, entry, epoch) for place in places)
+        return any(self._copy_from(place, entry, epoch) for place in places)
 
-    def _copy_from(self, mine: bool, key: str, entry: Segment, epoch: int) -> bool:
-        store = self._target.store if mine else self._source.store
+    def _copy_from(self, place: ObjectPlace, entry: Segment, epoch: int) -> bool:
+        store = self._target.store if place.mine else self._source.store
         new_key = keys.segment_key(epoch, entry.chunk, entry.id)
-        item = Item(key, "segment", entry.version, entry.bytes, entry.checksum)
+        item = Item(
+            place.key,
+            "segment",
+            entry.version,
+            entry.bytes,
+            entry.checksum,
+            inline=place.inline,
+        )
         if self._copier.copied_within(item, new_key, store):
             return True
         try:
             body = read_checked(partial(retrying(self._target.clock), store.get), item, store.uri)
         except KeyNotFound:
             return False
+        if place.inline is not None:  # it stands in the commit there, and will here
+            self._inline[entry.id] = bytes(body)
+            return True
         try:
             self._copier.put(new_key, body)
         except CommitConflict:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventlog.errors import VersionNotFound, VersionVacuumed
+from eventlog.inline.inline_objects import remember_objects
 from eventlog.log.snapshot import Snapshot
 from eventlog.merging import log_acts
 from eventlog.merging.log_acts import AppliedStep
@@ -224,6 +225,7 @@ class RowTests:
             DataLoss: a segment is missing or damaged.
             InvalidInput: a row breaks a check.
         """
+        remember_objects(adds)  # of those that no commit of the target has yet
         new = [segment_of(add, head.version, 0) for add in adds]
         both = self._source.uri, self._target.uri
         self._check(head, schema, new, self._since_fork(schema), both)

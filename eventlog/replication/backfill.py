@@ -385,6 +385,7 @@ class Filler:
         if self._has(key):
             return
         yield from contents.of_pieces(pieces, version, maybe_there=True)
+        yield from contents.of_packs(root, None)
 
         def step() -> int:
             self.pipeline.create(key, body)

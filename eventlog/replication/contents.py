@@ -10,11 +10,13 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
+from msgspec import UnsetType
+
 from eventlog.copying.copier import Item
 from eventlog.format import keys
 from eventlog.model.actions import Restore, Swept
 from eventlog.model.entries import Segment, StoredBitmap, Sweep, stored_bitmap
-from eventlog.model.records import Commit, Piece
+from eventlog.model.records import Commit, KeyFrame, Pack, Piece, packs_of
 
 _LOW = 2**64 - 1
 
@@ -93,8 +95,17 @@ def of_sweep(sweep: Sweep, version: int) -> list[Item]:
 
 def segment_item(entry: Segment, version: int, *, maybe_there: bool, unnamed: bool = False) -> Item:
     """Return the item to copy for a segment."""
-    key = keys.key_of(entry)
-    return Item(key, "segment", version, entry.bytes, entry.checksum, maybe_there, unnamed)
+    key, stands = keys.key_of(entry), entry.inline
+    return Item(
+        key,
+        "segment",
+        version,
+        entry.bytes,
+        entry.checksum,
+        maybe_there,
+        unnamed,
+        inline=None if isinstance(stands, UnsetType) else stands,
+    )
 
 
 def vector_items(entries: Iterable[Segment], version: int, *, maybe_there: bool) -> list[Item]:
@@ -134,4 +145,25 @@ def of_pieces(
         Item(key, "leaf", version, piece.size, piece.sha256, maybe_there=maybe_there)
         for key, piece in named.items()
         if key not in but
+    ]
+
+
+def of_packs(root: KeyFrame, known: Collection[Pack] | None) -> list[Item]:
+    """Return the packs of a key frame that the target lacks. Like leaves they may be missing.
+
+    Args:
+        root: the key frame.
+        known: packs that the target has; None: unknown.
+    """
+    return [
+        Item(
+            keys.pack_key(pack.last, pack.sha256),
+            "leaf",
+            root.version,
+            pack.size,
+            pack.sha256,
+            maybe_there=known is None,
+        )
+        for pack in packs_of(root)
+        if pack not in (known or ())
     ]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from msgspec import UnsetType
+
 from eventlog.commit import keyframe_writing
 from eventlog.copying.copier import Item
 from eventlog.display import command
@@ -39,6 +41,7 @@ from eventlog.model.records import (
     Header,
     KeyFrame,
     Start,
+    packs_of,
 )
 from eventlog.replication import attachment, contents
 from eventlog.replication.pipeline import Pipeline
@@ -137,6 +140,7 @@ class Steps:
     ) -> None:
         self._store, self._log = source.store, source.log
         self._target, self._known, self._pipeline, self._head = target, known, pipeline, head
+        self._commits: dict[int, bool] = {}  # whether the target has them, by version
 
     def all(self, first: int) -> Iterator[Item | Step]:
         """Yield objects to copy, and steps to take once all before them are stored.
@@ -165,6 +169,7 @@ class Steps:
                 whole = version == first > having + 1  # `_live` has copied its segments
                 entries = () if whole else self._entries(commit)
                 changed = () if whole else self._changed(commit)
+                entries = [entry for entry in entries if self._needs_object(entry, version)]
                 self._check_kept(entries, version, changed)
                 yield from contents.of_commit(commit, entries, changed, late=self._known.late)
                 yield self._commit_step(commit, body)
@@ -192,6 +197,25 @@ class Steps:
         given = {(a.id, a.vector) for a in actions if isinstance(a, DeleteRows)}
         delta = spills.delta_of(commit, self._log.spill)
         return [entry for entry in delta.adds.values() if (entry.id, entry.vector) in given]
+
+    def _needs_object(self, entry: Segment, version: int) -> bool:
+        """Return whether the target needs the object of an entry that a version adds.
+
+        It does not if the bytes stand in the commit itself, or in an earlier one that it has.
+        """
+        stands = entry.inline
+        if isinstance(stands, UnsetType):
+            return True
+        if stands not in self._commits:
+            self._commits[stands] = stands == version or self._has_commit(stands)
+        return not self._commits[stands]  # against inline-bytes-not-copied
+
+    def _has_commit(self, version: int) -> bool:
+        try:
+            self._target.get(keys.commit_key(version), length=1)
+        except KeyNotFound:
+            return False
+        return True
 
     def _check_kept(
         self, entries: Collection[Segment], version: int, changed: Collection[Segment] = ()
@@ -240,19 +264,8 @@ class Steps:
     def _live(self, having: int, first: int) -> Iterator[Item | Step]:
         """Yield all segments that are live where a copy starts, and the object that records it."""
         snapshot = self._log.snapshot(first)
-        stored = contents.Listed(
-            (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
-        )
-        named = self._named(having)
         vectored = list[Segment]()
-        for entry in _live_at(snapshot):
-            if stored_bitmap(entry.vector) is not None:
-                vectored.append(entry)
-            place = keys.key_of(entry), entry.bytes
-            seen = place in stored
-            if not seen or place not in named:
-                self._check_kept((entry,), first)
-                yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
+        yield from self._live_segments(snapshot, having, vectored)
         self._check_kept((), first, vectored)
         yield from contents.vector_items(vectored, first, maybe_there=True)
         if snapshot.meta.swept is not None:  # against copy-without-the-record-of-its-state
@@ -276,6 +289,29 @@ class Steps:
             return 0
 
         yield step
+
+    def _live_segments(
+        self, snapshot: Snapshot, having: int, vectored: list[Segment]
+    ) -> Iterator[Item]:
+        """Yield the live segments of the first version that a copy has above a gap, or at all.
+
+        Args:
+            snapshot: the version.
+            having: the newest version of the target below it; -1: none.
+            vectored: gets the entries whose deletion vectors are stored.
+        """
+        stored = contents.Listed(
+            (row.key, row.size) for row in self._target.list(keys.SEGMENTS_PREFIX)
+        )
+        named, first = self._named(having), snapshot.version
+        for entry in _live_at(snapshot):
+            if stored_bitmap(entry.vector) is not None:
+                vectored.append(entry)
+            place = keys.key_of(entry), entry.bytes
+            seen = place in stored
+            if self._needs_object(entry, first) and not (seen and place in named):
+                self._check_kept((entry,), first)
+                yield contents.segment_item(entry, first, maybe_there=seen, unnamed=True)
 
     def _named(self, having: int) -> contents.Listed:
         """Return the segments of the target's newest version, which were checked when copied."""
@@ -345,6 +381,7 @@ class Steps:
         self._known.framed.add(named)
         pieces = self._log.key_frames.new_in(root, None, made.stems)
         yield from contents.of_pieces(pieces, named, but=objects, maybe_there=True)
+        yield from contents.of_packs(root, None)
         self._known.frame = root
 
         def step() -> int:
@@ -411,6 +448,7 @@ class Steps:
             logger.warning("key frame %d of %s changed meanwhile", version, self._store.uri)
             return
         yield from contents.of_pieces(pieces, version, maybe_there=known is None)
+        yield from contents.of_packs(root, None if known is None else packs_of(known))
         self._known.frame = root
 
         def step() -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eventlog.merging.log_acts import AppliedStep
+from eventlog.merging.planning.forms import ObjectPlace
 from eventlog.merging.sequences import joined_runs
 from eventlog.model.actions import Action, AppReset, AppRise
 from eventlog.model.entries import Schema, Segment
@@ -125,8 +126,8 @@ class Carried:
         deletes: for a rewrite, the number of rows that it deletes; None: it is no rewrite.
         operations: the names of the source's operations.
         transactions: number of transactions that it carries, through however many logs they came.
-        copies: for adds that are no segments of the source: the places of their objects, as
-            (whether at the target, key). The first object that exists is copied.
+        copies: for adds that are no segments of the source: the places of their objects. The
+            first object that exists is copied.
         seen: for drops of a keyed table, the target's version that the source had seen; None: the
             newest.
         still: chunks to which nothing may be added before it is committed.
@@ -144,7 +145,7 @@ class Carried:
     deletes: int | None = None
     operations: tuple[str, ...] = ()
     transactions: int = 0
-    copies: Mapping[str, tuple[tuple[bool, str], ...]] = field(default_factory=dict)
+    copies: Mapping[str, tuple[ObjectPlace, ...]] = field(default_factory=dict)
     seen: int | None = None
     still: frozenset[str] = frozenset()
     united: str | None = None

@@ -12,6 +12,7 @@ their forms.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -52,9 +53,34 @@ def is_part(name: str) -> bool:
     return name[_ID : _ID + 1] == "/"
 
 
-def object_key(form: Segment) -> str:
-    """Return the key of the object that has the rows of a form or a part, among others."""
-    return keys.segment_key(form.epoch, form.chunk, segment_id(form.id))
+class ObjectPlace(NamedTuple):
+    """Where the object of a segment may be.
+
+    Attributes:
+        mine: whether at the target; else at the source.
+        key: its key there.
+        inline: the version of the commit there that has its bytes; None: none has.
+    """
+
+    mine: bool
+    key: str
+    inline: int | None
+
+    @property
+    def needed(self) -> str:
+        """The key of the object that has the bytes: its own, or that of the commit."""
+        return self.key if self.inline is None else keys.commit_key(self.inline)
+
+
+def object_place(form: Segment, *, mine: bool = False) -> ObjectPlace:
+    """Return where the object is that has the rows of a form or a part, among others.
+
+    Args:
+        form: as the log that has it names it.
+        mine: whether that is the target.
+    """
+    key = keys.segment_key(form.epoch, form.chunk, segment_id(form.id))
+    return ObjectPlace(mine, key, None if isinstance(form.inline, UnsetType) else form.inline)
 
 
 class SegmentParts:

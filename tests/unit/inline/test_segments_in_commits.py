@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from msgspec import UNSET
 from support.builders import START_MS, commit, create, events, fold_all, reopen
+from support.inline_tables import SMALL, forget, in_order, small, stored
 
 from eventlog import Table
 from eventlog.clock import ManualClock
@@ -24,27 +25,7 @@ from eventlog.staging.stager import Stager
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 
-SMALL = {"inline_bytes": "16384", "keyframe_commits": "8"}
-
-
 ACTS = (*["append"] * 6, "delete", "overwrite", "compact", "restore", "frame")
-
-
-def small(store=None, **options):
-    """A table whose small appends stand in their commits."""
-    options["properties"] = {**SMALL, **options.get("properties", {})}
-    return create(store, **options)
-
-
-def stored(table, prefix):
-    """The keys under a prefix."""
-    return [row.key for row in table.store.list(prefix)]
-
-
-def forget(monkeypatch):
-    """A process that has read nothing yet."""
-    empty = type(inline_objects._known)(inline_objects.CACHE_BYTES, weigh=len)
-    monkeypatch.setattr(inline_objects, "_known", empty)
 
 
 def staged(table, rows):
@@ -54,11 +35,6 @@ def staged(table, rows):
             stager.write(batch)
         (add,) = stager.finish()
     return add
-
-
-def in_order(rows):
-    """Rows as values, in the order of their names."""
-    return sorted(rows.to_pylist(), key=lambda row: row["name"])
 
 
 def test_a_small_append_is_one_request():

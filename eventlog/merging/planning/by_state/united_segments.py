@@ -12,7 +12,7 @@ from eventlog.keyed.rule import keyed_of
 from eventlog.merging.planning.by_state.chunk_states import Addition, UnitedChunks
 from eventlog.merging.planning.by_state.same_states import by_chunk, same_slices
 from eventlog.merging.planning.by_state.sides import LogDifference
-from eventlog.merging.planning.forms import object_key
+from eventlog.merging.planning.forms import ObjectPlace, object_place
 from eventlog.merging.planning.keyed.planned_rows import as_new_rows
 from eventlog.model.entries import Segment, Slice
 
@@ -58,7 +58,7 @@ class UnitedSegments:
         self._dropped = {drop.id for act in acts for drop in act.drops}
         self.adds: list[Segment] = []
         self.drops: list[Segment] = []
-        self.copies: dict[str, tuple[tuple[bool, str], ...]] = {}
+        self.copies: dict[str, tuple[ObjectPlace, ...]] = {}
         self.still: set[str] = set()
         self.met: set[str] = set()
         self.room = 0
@@ -104,7 +104,7 @@ class UnitedSegments:
         self.drops += [s for s in in_target if s.id not in kept]
         for segment in in_source:
             if segment.id not in self._target.side.live:
-                self._add(self._of_source(segment), ((False, object_key(segment)),))
+                self._add(self._of_source(segment), (object_place(segment),))
         for row in state.rows:
             if row.segment.id not in self._target.side.live:
                 self._add_rows(row)
@@ -123,7 +123,7 @@ class UnitedSegments:
             low, high = (places.get(v, v) for v in placement.span(segment))
             place = msgspec.structs.replace(placement.slice_of(segment), low=low, high=high)
             entry = msgspec.structs.replace(self._of_source(segment), slice=place)
-            self._add(entry, ((False, object_key(segment)),), was=segment.slice)
+            self._add(entry, (object_place(segment),), was=segment.slice)
         for row in rows:
             self._add_rows(row)
 
@@ -133,7 +133,7 @@ class UnitedSegments:
             segment = self._of_source(segment)
         if row.again:
             segment = msgspec.structs.replace(segment, id=self._renamed(segment.id, "above"))
-        self._add(segment, ((row.mine, object_key(row.segment)),), was=row.segment.slice)
+        self._add(segment, (object_place(row.segment, mine=row.mine),), was=row.segment.slice)
 
     def _of_source(self, segment: Segment) -> Segment:
         entry = self._translated(segment)
@@ -142,7 +142,7 @@ class UnitedSegments:
     def _add(
         self,
         segment: Segment,
-        places: tuple[tuple[bool, str], ...],
+        places: tuple[ObjectPlace, ...],
         *,
         was: Slice | UnsetType = UNSET,
     ) -> None:

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import msgspec
 
-from eventlog.format import keys
 from eventlog.keyed.placement import meet, slice_of
 from eventlog.merging.log_acts import Act
 from eventlog.merging.planning.carried import Carried
+from eventlog.merging.planning.forms import object_place
 from eventlog.model.entries import Segment
 
 
@@ -91,9 +91,9 @@ class PlannedRows:
             adds.append(new)
             self.add([new])
             self._again[new.id] = new
-            places = [(True, keys.key_of(ours))]
+            places = [object_place(ours, mine=True)]
             if segment is not ours:
-                places.append((False, keys.key_of(segment)))
+                places.append(object_place(segment))
             copies[new.id] = tuple(places)
         repeated = Carried(act.version, "", tuple(adds), tuple(drops))
         return replace(repeated, copies=copies, still=frozenset(s.chunk for s in adds))

@@ -1,0 +1,30 @@
+"""Tables whose small appends stand in their commits."""
+
+from support.builders import create
+
+from eventlog.cache import Cache
+from eventlog.inline import inline_objects
+
+SMALL = {"inline_bytes": "16384", "keyframe_commits": "8"}
+
+
+def small(store=None, **options):
+    """A table whose small appends stand in their commits."""
+    options["properties"] = {**SMALL, **options.get("properties", {})}
+    return create(store, **options)
+
+
+def stored(table, prefix):
+    """The keys under a prefix."""
+    return [row.key for row in table.store.list(prefix)]
+
+
+def forget(monkeypatch):
+    """A process that has read nothing yet."""
+    empty = Cache(inline_objects.CACHE_BYTES, weigh=len)
+    monkeypatch.setattr(inline_objects, "_known", empty)
+
+
+def in_order(rows):
+    """Rows as values, in the order of their names."""
+    return sorted(rows.to_pylist(), key=lambda row: row["name"])
