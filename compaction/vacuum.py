@@ -34,7 +34,7 @@ from eventlog.log.diff import confirmed, dropped
 from eventlog.log.log import HEAD_PAGE
 from eventlog.model.actions import Fence, Horizon, Swept
 from eventlog.model.entries import Spill, Sweep
-from eventlog.model.properties import setting
+from eventlog.model.properties import INLINE, setting
 from eventlog.model.records import Meta
 from eventlog.publishing.delta.delta_removal import cut_delta
 from eventlog.publishing.delta.translation.delta_commits import LOG_PREFIX as DELTA_PREFIX
@@ -43,6 +43,7 @@ from eventlog.publishing.iceberg.manifest_publisher import PREFIX as ICEBERG_PRE
 from eventlog.quantities import count_text
 from eventlog.recovery import garbage
 from eventlog.recovery.garbage import Dropped, Marks
+from eventlog.recovery.old_packs import old_packs
 from eventlog.session.branch_pins import check_branch_pinned
 from eventlog.state.small.holds import check_marks, holds
 from eventlog.state.small.timing import check_leap
@@ -94,7 +95,8 @@ class VacuumReport:
         gone: what was (or would be) deleted, by kind: `dropped` segments and deletion vectors, and
             `unnamed` objects, which no kept or examined version references: unfinished uploads, and
             segments dropped long before the first vacuum; `published`, if there is any: what is
-            published for other engines of versions below the horizon.
+            published for other engines of versions below the horizon; `packs` of key frames below
+            it, whose rows the commits have.
         kept: objects that are not live but kept, by reason: `retention`, `pin 'name' of owner`,
             `replica 'name' of owner`, `branch 'name'`, `versions that this copy lacks`, `staging`
             (also uploads above the fence).
@@ -183,6 +185,7 @@ def vacuum(
     run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
     run.cut(delete=not dry_run)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
+    run.drop_packs(delete=not dry_run)
     # A record without changes would give the next vacuum something to do, and so on for ever.
     if not dry_run and run.changed:
         run.record()
@@ -535,6 +538,17 @@ class _Sweep:
             for young in garbage.unnamed(listed, live, candidates.dropped, keys.MAX_VERSION):
                 if garbage.object_epoch(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
+
+    def drop_packs(self, *, delete: bool) -> None:
+        """Delete the packs that no kept version needs, or only count them."""
+        meta = self._head.meta
+        if not setting(meta.properties, INLINE) and self._head.totals.inline is UNSET:
+            return
+        found = old_packs(self._log, self._marks.horizon)
+        if found:
+            gone = [Dropped(key, 0, size) for key, size in found.items()]
+            self._gone["packs"] = VacuumSums()
+            self._take("packs", gone, delete=delete)
 
     def _spare(self, spared: Sequence[Dropped]) -> None:
         """Leave objects to the next vacuum whose ids are live in other objects."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog.display import Described, Description, command
 from eventlog.errors import Corrupt, VersionNotFound
@@ -83,7 +84,10 @@ class Gone:
 
     def objects(self) -> dict[str, int]:
         """Return the objects, by key, with their sizes; of vectors up to the last one's end."""
-        sizes = {keys.key_of(segment): segment.bytes for segment in self.segments}
+        # Of one that stands in a commit an object may be there all the same.
+        sizes = {
+            keys.key_of(s): s.bytes if isinstance(s.inline, UnsetType) else 0 for s in self.segments
+        }
         for vector in self.vectors:  # against replaced-vectors-never-collected
             key, end = keys.vectors_key(vector), vector.offset + vector.size
             sizes[key] = max(end, sizes.get(key, 0))

@@ -46,6 +46,30 @@ INLINE = (
         "test_larger_appends_have_objects_of_their_own",
     ),
     mutant(
+        "inline-bytes-not-copied",
+        "R17.2 R21.2",
+        "a copy has the objects of segments whose commits it lacks",
+        becomes("False"),
+        "test_a_copy_that_begins_at_a_key_frame_has_the_objects_of_older_appends",
+    ),
+    mutant(
+        "inline-of-another-log",
+        "R21.1",
+        "a merge names no commit of the other log",
+        becomes(
+            "msgspec.structs.replace(add, epoch=self._staged[add.id], "
+            "parquet=self._inline.get(add.id, UNSET))"
+        ),
+        "test_two_copies_that_took_writes_are_merged",
+    ),
+    mutant(
+        "packs-of-kept-versions-deleted",
+        "R21.6",
+        "the packs of the oldest kept key frame stay",
+        becomes("kept is not None"),
+        "test_a_vacuum_drops_the_packs_that_no_kept_version_needs",
+    ),
+    mutant(
         "rows-bring-key-frames",
         "R9.7",
         "the bytes of rows in a commit make no key frame due",

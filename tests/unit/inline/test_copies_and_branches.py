@@ -1,14 +1,19 @@
 """Copies, branches and merges of tables whose small appends stand in their commits."""
 
+from datetime import timedelta
+
+import pyarrow as pa
 import pytest
+from msgspec import UNSET
 from support.builders import create, events, reopen
 from support.inline_tables import SMALL, forget, in_order, stored
 
 from eventlog import Table, replication
 from eventlog.clock import ManualClock
-from eventlog.compaction import Policy, run
+from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import DataLoss
 from eventlog.format import keys
+from eventlog.inline import inline_objects
 from eventlog.model.records import packs_of
 from eventlog.readers import scan
 from eventlog.store.memory import MemoryStore
@@ -128,3 +133,34 @@ def test_a_copy_without_the_bytes_says_so(monkeypatch):
     forget(monkeypatch)
     with pytest.raises(DataLoss, match="lost"):
         rows_of(target)
+
+
+def test_a_vacuum_drops_the_packs_that_no_kept_version_needs(monkeypatch):
+    table = source_of(40)
+    before = stored(table, "_packs/")
+    kept = {pack.sha256 for pack in table.snapshot().base.packs}
+    table.clock.advance(1000)
+    report = vacuum(table, dry_run=False, retention=timedelta(0), staging=timedelta(0))
+    after = stored(table, "_packs/")
+    assert report.gone["packs"].objects == len(before) - len(after) > 0
+    assert kept <= {key[-72:-8] for key in after}
+    forget(monkeypatch)
+    counted = CountingStore(table.store)
+    with counted.measure() as counts:
+        rows = in_order(scan(Table.open(table.uri, store=counted)).to_table())
+    assert rows == in_order(events(80))
+    assert counts.get <= 16
+    assert rows_of(table.store, table.snapshot().version - 1) == rows
+
+
+def test_a_vacuum_deletes_objects_that_were_put_at_their_keys():
+    table = source_of(6)
+    inline_objects.put_at_keys(table.store, table.snapshot().segments())
+    assert len(stored(table, "data/")) == 6
+    run(table, policy=Policy(min_gain=0))
+    table.append(events(1, first=90))
+    table.clock.advance(1000)
+    vacuum(table, dry_run=False, retention=timedelta(0), staging=timedelta(0))
+    live = {keys.key_of(s) for s in table.snapshot().segments() if s.inline is UNSET}
+    assert set(stored(table, "data/")) == live
+    assert rows_of(table.store) == in_order(pa.concat_tables([events(12), events(1, first=90)]))
