@@ -155,7 +155,10 @@ class Appender:
             now = self._table.clock.elapsed_s()
             self._backlog.add(WaitingAppend(rows, count, head, app, future, now))
             self._start()
-            self._changed.notify_all()
+            # The thread waits for the end of the delay: to be woken by each append costs more than
+            # the append itself.
+            if len(self._backlog.waiting) == 1 or self._backlog.due_in(now) == 0:
+                self._changed.notify_all()
         return future
 
     def committed(self, app_id: str | None = None) -> int | None:

@@ -15,6 +15,9 @@ from eventlog.errors import CommitConflict, EventLogError, InvalidInput
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import App, AppMark
 
+# What an append holds beside its rows, most of it the future: measured, with CPython 3.11.
+APPEND_BYTES = 2560
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
@@ -22,7 +25,7 @@ class GroupLimits:
 
     Attributes:
         rows: so many rows make a group due.
-        size: so many bytes make a group due.
+        size: so many bytes of rows make a group due.
         delay_s: a group is due so many seconds after its first append.
         buffer_bytes: bound on the bytes of all appends that are not committed yet.
     """
@@ -56,7 +59,7 @@ class WaitingAppend:
     @property
     def size(self) -> int:
         """The bytes that it holds."""
-        return int(self.rows.size)
+        return int(self.rows.size) + APPEND_BYTES
 
 
 @dataclass(slots=True)
@@ -94,8 +97,8 @@ class Backlog:
     _bytes: int = 0
 
     def has_room(self, size: int) -> bool:
-        """Return whether an append of so many bytes may be added now."""
-        return self.held_bytes + size <= self.limits.buffer_bytes
+        """Return whether an append of so many bytes of rows may be added now."""
+        return self.held_bytes + size + APPEND_BYTES <= self.limits.buffer_bytes
 
     def done(self, app: App | None) -> int | None:
         """Return the version that has a unit of work already; None if it is to be appended.
@@ -127,7 +130,7 @@ class Backlog:
         self.waiting.append(one)
         self.held_bytes += one.size
         self._rows += one.count
-        self._bytes += one.size
+        self._bytes += one.rows.size
         if one.app is not None:
             self.apps[one.app.id].taken = one.app.seq
 
@@ -152,7 +155,7 @@ class Backlog:
             count += 1
         self.group, self.waiting = self.waiting[:count], self.waiting[count:]
         self._rows = sum(one.count for one in self.waiting)
-        self._bytes = sum(one.size for one in self.waiting)
+        self._bytes = sum(one.rows.size for one in self.waiting)
         self.hurried = self.hurried and bool(self.waiting)
         return self.group
 
@@ -223,7 +226,7 @@ class Backlog:
         self.waiting = [one for one in self.waiting if id(one) not in names]
         self.held_bytes = sum(one.size for one in (*self.group, *self.waiting))
         self._rows = sum(one.count for one in self.waiting)
-        self._bytes = sum(one.size for one in self.waiting)
+        self._bytes = sum(one.rows.size for one in self.waiting)
 
 
 def apps_gone_on(marks: Mapping[str, AppMark], since: Mapping[str, int | None]) -> set[str]:

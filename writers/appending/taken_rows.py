@@ -21,6 +21,7 @@ from eventlog.staging.encoding import Recipe
 from eventlog.staging.incoming.streams import batches, spelled
 from eventlog.staging.stager import MIN_MEMORY_BYTES, Stager
 from eventlog.staging.upsert_rows import Missing
+from eventlog.writers.appending.backlog import APPEND_BYTES
 from eventlog.writers.batch import Unkept, check_rows, fitting_rows
 
 _OF_PENDING = 16  # a stager holds this part of its memory before it cuts rows by time chunk
@@ -49,7 +50,7 @@ def take_rows(
             t.refresh()
         raise
     stream = _stream_of(taken)
-    if stream.size > most_bytes:
+    if stream.size + APPEND_BYTES > most_bytes:
         raise _too_large(most_bytes)
     return stream, taken.num_rows, head
 

@@ -1,5 +1,6 @@
 """An appender: appends of many callers become groups, and each caller learns what became of it."""
 
+import contextlib
 import os
 import pickle
 import threading
@@ -242,6 +243,19 @@ def test_a_full_buffer_makes_callers_wait(gated):
         assert version_of(version_of(waiting))
         assert all(map(version_of, taken))
     assert gated.count() == 4
+
+
+def test_what_an_append_takes_beside_its_rows_counts(gated):
+    """A future takes more than a row: many small appends would otherwise take a multiple."""
+    store = gated.store
+    store.shut()
+    with gated.appender(buffer_bytes=MIB, max_rows=1) as out:
+        taken = []
+        with contextlib.suppress(errors.Unavailable):
+            while len(taken) < 1000:
+                taken.append(out.append(events(1), timeout_s=0))
+        store.gate.set()
+    assert 200 < len(taken) < MIB / 2560
 
 
 def test_rows_that_never_fit_are_refused_whatever_they_come_from():
