@@ -92,7 +92,8 @@ class Identity:
             TableNotFound: the branch was deleted, and perhaps made again.
             Unavailable: the store does not answer.
         """
-        retrying(self._clock)(check_there, self._log.store)
+        if self._log.store.forks:
+            retrying(self._clock)(check_there, self._log.store)
 
     def check_before_write(self, known: Snapshot) -> None:
         """Do what `check` does, and check once that the store refuses to create a key twice.

@@ -100,7 +100,7 @@ def propose(
     if count != totals.segments:  # a version that no reader can open could never be repaired
         raise InvalidInput("the commit would break the format: a segment id is already live")
     commit = Commit(header, state, packed, spills.spill_delta(delta, version, objects))
-    body = _checked(codec.encode_commit(commit), version)
+    body = _encoded(commit)
     after = VersionState(
         header=header,
         commit_hash=codec.sha256(body),
@@ -173,16 +173,15 @@ def check_proposed(transaction: Transaction) -> None:
         )
 
 
-def _checked(body: bytes, version: int) -> bytes:
-    """Return the bytes of a commit if readers will accept them.
+def _encoded(commit: Commit) -> bytes:
+    """Return the bytes of a commit, if readers will accept them.
 
     A version that no reader can open could never be repaired.
 
     Raises:
-        InvalidInput: readers would refuse them.
+        InvalidInput: readers would refuse them, or they are too many.
     """
     try:
-        codec.decode_commit(body, version)
+        return codec.encode_checked(commit)
     except Corrupt as error:
         raise InvalidInput(f"the commit would break the format: {error.message}") from None
-    return body

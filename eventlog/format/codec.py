@@ -70,17 +70,43 @@ def encode_commit(commit: Commit) -> bytes:
     Raises:
         InvalidInput: the commit would exceed `MAX_COMMIT_BYTES`, or its header `HEADER_BYTES`.
     """
+    return _sealed(commit, _json(commit))
+
+
+def encode_checked(commit: Commit) -> bytes:
+    """Return `encode_commit` of a commit that was made here, if `decode_commit` takes its values.
+
+    The digests and the place of the header, which a reader compares, are true by construction.
+
+    Raises:
+        Corrupt: a value is none that the format has.
+        InvalidInput: see `encode_commit`.
+    """
+    plain = _json(commit)
+    body = _sealed(commit, plain)
+    decoded = _decode_canonical(plain, Commit, "commit")
+    wellformed.check_header(decoded.header, commit.header.version)
+    wellformed.check_commit(decoded)
+    return body
+
+
+def _json(commit: Commit) -> bytes:
     try:
-        plain = _encoder.encode(commit.header)
+        return _encoder.encode(commit)
     except OverflowError:
         raise InvalidInput("the table's totals would exceed 64 bits") from None
+
+
+def _sealed(commit: Commit, text: bytes) -> bytes:
+    """Return a commit's JSON with the digests of its header and of all of it."""
+    plain = _encoder.encode(commit.header)
     head = _HEADER_START + with_digest(plain)
     if len(head) > HEADER_BYTES:
         raise InvalidInput(
             f"the commit's header has {len(head)} bytes, more than {HEADER_BYTES}: "
             "shorten the writer's name"
         )
-    body = with_digest(head + _encoder.encode(commit)[len(_HEADER_START) + len(plain) :])
+    body = with_digest(head + text[len(_HEADER_START) + len(plain) :])
     if len(body) > MAX_COMMIT_BYTES:
         raise InvalidInput(
             f"the commit has {len(body)} bytes, more than {MAX_COMMIT_BYTES}: "
