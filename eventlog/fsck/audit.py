@@ -218,7 +218,7 @@ class Audit:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
         # The objects of segments that are live again with another vector were compared there.
         again = {action.id for action in transaction.actions if isinstance(action, Drop)}
-        names = [name for name in Add.__struct_fields__ if name not in ("tested", "parquet")]
+        names = [name for name in Segment.__struct_fields__ if name in Add.__struct_fields__]
         wrong = [
             add.id
             for add in adds

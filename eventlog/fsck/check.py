@@ -91,8 +91,8 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
             chunk only; implies `objects`. The memory does not depend on the size of the table.
         start: trust the key frame of this version and fold from there; from version 0 if None.
         version: check the segments of this version, or of that of a tag; of the newest if None.
-        repair: write missing key frames, and one for the newest version if readers would otherwise
-            have to skip a damaged one. Nothing is ever overwritten or deleted.
+        repair: write missing key frames and packs, and a key frame for the newest version if
+            readers would otherwise skip a damaged one. Nothing is overwritten or deleted.
         driver: `spark`: the executors of the active session read the segments for `checksums`.
         progress: called repeatedly with the phase, the work done and the total.
 
@@ -112,7 +112,7 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
     begin, wanted = _folded_range(session, start, version)
     progress, findings = progress or (lambda *_: None), Findings()
     wanted = listed.head if wanted is None else wanted
-    walk = _walked(store, listed, findings, start=begin, version=wanted, progress=progress)
+    walk = _walked(store, listed, findings, (begin, wanted), rows=checksums, progress=progress)
     frames = _frame_counts(walk)  # before any repair
     columns = _key_columns(store, walk, findings) if keys else None
     segments = _Segments()
@@ -211,19 +211,27 @@ def _walked(
     store: ObjectStore,
     listed: LogListing,
     findings: Findings,
+    versions: tuple[int | None, int],
     *,
-    start: int | None,
-    version: int,
+    rows: bool,
     progress: Progress,
 ) -> Walk:
     """Return the completed walk over the log.
+
+    Args:
+        store: of the table.
+        listed: the keys of the log.
+        findings: receives the problems.
+        versions: the one to start from, and the one to check.
+        rows: whether the rows of packs are compared with the commits.
+        progress: see `fsck`.
 
     Raises:
         InvalidInput: there is no key frame to start from.
         VersionNotFound: the version to check does not exist.
         VersionVacuumed: it is below the horizon.
     """
-    head = listed.head
+    head, (start, version) = listed.head, versions
     walk = Walk(
         store,
         listed,
@@ -231,6 +239,7 @@ def _walked(
         start=start,
         wanted=None if version == head else version,
         waiting=waiting_of(store, head),
+        rows=rows,
     )
     if version > head:
         check_kept(walk.audit.meta, head, version, store.uri)

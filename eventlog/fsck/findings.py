@@ -17,6 +17,7 @@ Severity = Literal["error", "warning"]
 #                 epoch before the folded versions, so the kind is unknown
 # under _frames/  unnamed: leaves and spills that nothing refers to; swept: records of earlier
 #                 vacuums; earlier: unknown, since earlier versions were not folded
+# under _packs/   unnamed: packs that no key frame names; earlier: unknown, as under _frames/
 # under _intents/ open: may still take effect; ended: its window has passed
 # under _probe/   probe
 # anywhere        foreign: the key does not belong to the format

@@ -15,8 +15,9 @@ from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.objects.leftovers import UnnamedObjects
+from eventlog.fsck.pack_check import PackCheck
 from eventlog.log.log import Log
-from eventlog.model.records import KeyFrame, Leaf, Piece, Stem, pieces_in
+from eventlog.model.records import KeyFrame, Leaf, Piece, Stem, packs_of, pieces_in
 from eventlog.state import keyframe
 from eventlog.state.pieces.stems import check_stem
 from eventlog.store.parallel import read_ahead
@@ -82,6 +83,10 @@ class KeyFrameCheck:
         unnamed: notes which leaves and stems have a name.
         frames: receives the state of the key frames.
         findings: receives the problems.
+        rows: whether the rows of packs are compared with the commits.
+
+    Attributes:
+        packs: checks the packs that key frames name.
     """
 
     def __init__(
@@ -91,9 +96,12 @@ class KeyFrameCheck:
         unnamed: UnnamedObjects,
         frames: KeyFrameAudit,
         findings: Findings,
+        *,
+        rows: bool,
     ) -> None:
         self._log, self._audit, self._unnamed = log, audit, unnamed
         self._frames, self._findings = frames, findings
+        self.packs = PackCheck(log, findings, rows=rows)
         self._entries: dict[str, Piece] = {}  # of pieces, from the last root that names them
         self._below: dict[str, Sequence[Leaf]] = {}  # of the stems that were read
 
@@ -130,7 +138,10 @@ class KeyFrameCheck:
             problems = [error.message]
         else:
             self._check_pieces(root, pool)
-            if self._audit.version != version:
+            folded = self._audit.version == version
+            self._unnamed.note_packs(pack.sha256 for pack in packs_of(root))
+            self.packs.check(root, self._audit.live if folded else None, pool)
+            if not folded:
                 return  # readers use it, and nothing contradicts it; its commit is reported
             problems = self._audit.check_keyframe(root)
         for problem in problems:

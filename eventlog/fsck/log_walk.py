@@ -28,8 +28,10 @@ from eventlog.format.frames import entry_columns
 from eventlog.fsck.audit import Audit, AuditPast
 from eventlog.fsck.findings import MAX_LISTED, Findings, Severity, VoidTransaction
 from eventlog.fsck.keyframe_check import KeyFrameAudit, KeyFrameCheck
+from eventlog.fsck.objects.inline_segments import CommittedBodies
 from eventlog.fsck.objects.leftovers import UnnamedObjects
 from eventlog.fsck.objects.vacuum_record import Waiting
+from eventlog.inline import inline_objects
 from eventlog.log import chain, spills
 from eventlog.log.diff import Gone
 from eventlog.log.log import Log
@@ -94,6 +96,7 @@ class Walk:
             state.
         wanted: a version whose live segments are kept in `kept`, and small state in `kept_meta`.
         waiting: the record of the last vacuum.
+        rows: whether the rows of packs are compared with the commits.
 
     Raises:
         InvalidInput: there is no key frame to start from.
@@ -108,6 +111,7 @@ class Walk:
         start: int | None = None,
         wanted: int | None = None,
         waiting: Waiting | None = None,
+        rows: bool = False,
     ) -> None:
         if start is not None and (start not in listed.keyframes or start > listed.head):
             known = sorted(v for v in listed.keyframes if v <= listed.head)
@@ -124,7 +128,10 @@ class Walk:
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = KeyFrameAudit()
-        self.key_frames = KeyFrameCheck(self.log, self.audit, self.unnamed, self.frames, findings)
+        self.bodies = CommittedBodies()
+        self.key_frames = KeyFrameCheck(
+            self.log, self.audit, self.unnamed, self.frames, findings, rows=rows
+        )
         self._starts: list[Start] = []  # whose version is in the log
         self._unreadable: dict[int, str] = {}  # what is wrong with others of these
         self._absent: list[range] = []  # the versions that this replica left out
@@ -158,6 +165,7 @@ class Walk:
                 progress("commits", version + 1 - first, end - first)
         for version in sorted(v for v in self.listed.keyframes if v > self.listed.head):
             self.key_frames.check_stray(version)
+        self.key_frames.packs.report_missing(self.audit.meta.horizon, sorted(self.frames.good))
         self._look_at_head()
 
     def left_out(self, version: int) -> bool:
@@ -310,6 +318,7 @@ class Walk:
         self.transactions += len(commit.transactions)
         gone = Gone.by(version, step.drops, step.deletes)
         self.unnamed.note_drops(gone.ids())
+        self._note_bodies(commit, step.adds)
         live = (*step.adds, *(after for _, after in step.deletes))
         self.waiting.note(gone, live, self.audit.live)
         room = MAX_LISTED - len(self.void)
@@ -322,6 +331,14 @@ class Walk:
             self.broken = True
             self._find("error", problem, key, version)
         return True
+
+    def _note_bodies(self, commit: Commit, live: Sequence[Segment]) -> None:
+        """Note the segments whose bytes a commit has, and keep the bytes for who reads the rows."""
+        version = commit.header.version
+        self.bodies.note(version, live)
+        ids = {segment.id for segment in live if segment.inline == version}
+        actions = (a for t in commit.transactions for a in t.actions if ids)
+        inline_objects.remember_objects(a for a in actions if isinstance(a, Add) and a.id in ids)
 
     def _resume(self, commit: Commit, body: bytes) -> None:
         version = commit.header.version

@@ -1,4 +1,4 @@
-"""Repair: writes missing key frames, stems and leaves, and nothing else.
+"""Repair: writes missing key frames, stems, leaves and packs, and nothing else.
 
 Key frames are derived, so they can be built again from the log. Nothing is ever overwritten or
 deleted here. Damaged objects must be removed by hand. Until then, the newest version gets a key
@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+import msgspec
 import pyarrow as pa
 
 from eventlog.clock import Clock
@@ -29,9 +30,12 @@ from eventlog.format.frames import entry_columns, frame_bytes
 from eventlog.fsck.findings import Findings, Repair
 from eventlog.fsck.keyframe_check import BadPiece
 from eventlog.fsck.log_walk import Walk
+from eventlog.fsck.pack_check import PackAudit
+from eventlog.inline import inline_objects, packing
+from eventlog.inline.packing import Packs
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import KeyFrame, Leaf, Piece, Stem
+from eventlog.model.records import KeyFrame, Leaf, Pack, Piece, Stem, packs_of
 from eventlog.state import keyframe
 from eventlog.state.delta import Delta
 from eventlog.state.keyframe import Frame
@@ -40,6 +44,7 @@ from eventlog.store.parallel import threads
 from eventlog.store.port import Body
 from eventlog.store.retry import retrying
 
+_MOST_OLDER = 64  # key frames, one below the other, whose packs are made again for one pack
 _TAKEN = (
     "it cannot be replaced, since nothing is ever overwritten; readers skip it. Remove the "
     "object {key} by hand, then run `eventlog fsck --repair` again"
@@ -57,10 +62,13 @@ def repair(walk: Walk, findings: Findings, clock: Clock) -> tuple[Repair, ...]:
     repairer = _Repairer(walk, findings, clock)
     frames = walk.frames
     if why := _unwanted(walk):
+        for pack, version in walk.key_frames.packs.packs.missing.items():
+            repairer.note(_key(pack), version, f"not written: {why}")
         for version in sorted(frames.bad | frames.missing | frames.with_bad_pieces.keys()):
             repairer.note(keys.keyframe_key(version), version, f"not written: {why}")
         return tuple(repairer.repairs)
     repairer.write_pieces()
+    repairer.write_packs(walk.key_frames.packs.packs)
     for version in sorted(frames.missing):
         repairer.write_root(version, "written: it was missing")
     for version in sorted(frames.bad):
@@ -143,6 +151,42 @@ class _Repairer:
                 self._frames.good |= {version} - self._frames.bad
         return True
 
+    def write_packs(self, packs: PackAudit) -> None:
+        """Write missing packs, oldest first, and note the damaged ones."""
+        for pack, version in sorted(packs.missing.items(), key=lambda one: one[0].last):
+            self._write_pack(pack, version)
+        for pack, version in packs.damaged.items():
+            self.note(_key(pack), version, _TAKEN.format(key=_key(pack)))
+
+    def _write_pack(self, pack: Pack, version: int) -> None:
+        """Write a missing pack again, byte for byte: its key has the hash of its content.
+
+        Args:
+            pack: what the root says of it.
+            version: a version whose key frame names it.
+        """
+        key = _key(pack)
+        try:
+            body = self._packs(pack.last).objects.get(key)
+            done = body is not None and self._stored(key, body)
+        except EventLogError as error:
+            self.note(key, version, f"not written: {error.message}")
+            return
+        if done:
+            self.note(key, version, "written: it was missing", done=True)
+        else:
+            message = "not written: the rows are not there any more, or become other bytes"
+            self.note(key, version, message)
+
+    def _packs(self, version: int, depth: int = 0) -> Packs:
+        """Return the packs of a version's key frame, as its writer made them."""
+        snapshot, store = self._log.snapshot(version), self._log.store
+        # A pack may have joined older ones, which a vacuum has deleted: they are made, not stored.
+        for older in packs_of(snapshot.base) if depth < _MOST_OLDER else ():
+            if inline_objects.get_pack(store, older) is None:
+                self._packs(older.last, depth + 1)
+        return packing.packs_at(store, snapshot.base, snapshot.delta, version)
+
     def write_root(self, version: int, message: str) -> None:
         """Write the key frame of a version that has none."""
         key = keys.keyframe_key(version)
@@ -189,6 +233,7 @@ class _Repairer:
             KeyNotFound: a stem that it shares with another one is missing.
         """
         frame = make(self._log, snapshot)
+        packs = packing.packs_at(self._log.store, snapshot.base, snapshot.delta, snapshot.version)
         bad = self._frames.bad_pieces()
         for piece in self._log.key_frames.new_in(frame.root, None, frame.stems):
             key = keys.piece_key(piece)
@@ -196,8 +241,11 @@ class _Repairer:
             sound = self._stored(key, body) if body else piece.sha256 not in bad
             if not sound:
                 return key
+        for key, made in packs.objects.items():
+            self._stored(key, made)  # readers pass over one that is damaged
         root_key = keys.keyframe_key(snapshot.version)
-        if not self._stored(root_key, codec.encode_keyframe(frame.root)):
+        root = msgspec.structs.replace(frame.root, packs=packs.packs)
+        if not self._stored(root_key, codec.encode_keyframe(root)):
             raise AlreadyExists("another process has written it in the meantime", key=root_key)
         return None
 
@@ -264,3 +312,7 @@ def _build(
         commit_hash=snapshot.commit_hash,
         meta=snapshot.meta,
     )
+
+
+def _key(pack: Pack) -> str:
+    return keys.pack_key(pack.last, pack.sha256)

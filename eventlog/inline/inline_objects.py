@@ -47,12 +47,15 @@ def remember_objects(adds: Iterable[Add]) -> None:
             _known.put(add.checksum, add.parquet)
 
 
-def fetch_objects(store: ObjectStore, segments: Iterable[Segment]) -> dict[str, bytes]:
+def fetch_objects(
+    store: ObjectStore, segments: Iterable[Segment], *, cached: bool = True
+) -> dict[str, bytes]:
     """Return the bytes of segments by checksum: of all whose commit has them. One GET a commit.
 
     Args:
         store: of the table.
         segments: those whose bytes do not stand in a commit are passed over.
+        cached: whether bytes count that this process has read before.
 
     Raises:
         Unavailable: the store does not answer.
@@ -62,7 +65,7 @@ def fetch_objects(store: ObjectStore, segments: Iterable[Segment]) -> dict[str, 
     for segment in segments:
         if isinstance(segment.inline, UnsetType) or segment.checksum in found:
             continue
-        body = _known.get(segment.checksum)
+        body = _known.get(segment.checksum) if cached else None
         if body is None:
             sought.setdefault(segment.inline, []).append(segment)
         else:

@@ -119,6 +119,13 @@ def same_schema(first: pa.Table, second: pa.Table) -> bool:
     return bool(first.schema.equals(second.schema, check_metadata=True))
 
 
+def same_rows(first: pa.Table, second: pa.Table) -> bool:
+    """Return whether two segments have the same rows, in the same columns. A NaN is one."""
+    if not first.schema.equals(second.schema, check_metadata=True):
+        return False
+    return encode_pack((), [first]) == encode_pack((), [second])
+
+
 def _opened(body: bytes) -> Any:
     source = pa.BufferReader(body)
     file = pq.ParquetFile(source)

@@ -21,7 +21,7 @@ COMPACTIONS = (
         "segment-that-came-back-taken-for-the-old",
         "I4 K1",
         "a segment that was restored is another input",
-        becomes("[s for s in self._task.inputs if s.id not in live]"),
+        becomes("[s for s in self._task.inputs if s.id not in versions]"),
         "test_rows_that_came_back_can_be_compacted_again",
     ),
     mutant(

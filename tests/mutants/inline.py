@@ -76,4 +76,25 @@ INLINE = (
         becomes("len(body) + spilled"),
         "test_their_bytes_bring_no_key_frame",
     ),
+    mutant(
+        "bytes-of-no-add",
+        "R21.1 W6",
+        "an audit reports an entry whose commit has no add with its bytes",
+        never,
+        "test_an_entry_that_names_a_commit_without_its_bytes_is_reported",
+    ),
+    mutant(
+        "pack-of-dropped-segments",
+        "R21.4 W6",
+        "an audit compares what a pack has with what is live",
+        never,
+        "test_packs_with_another_index_are_errors",
+    ),
+    mutant(
+        "pack-rows-not-compared",
+        "R21.4 W6",
+        "an audit finds a pack with other rows than the commits",
+        never,
+        "test_packs_of_other_rows_are_found_with_checksums",
+    ),
 )

@@ -35,7 +35,7 @@ from eventlog.store.parallel import DriverName
     help="Check the segments of this version instead of the newest.",
 )  # fmt: skip
 @driver_option("Where --checksums reads: in this process, or on Spark's executors.")
-@click.option("--repair", is_flag=True, help="Write missing key frames; nothing else.")
+@click.option("--repair", is_flag=True, help="Write missing key frames and packs; nothing else.")
 @listing
 def fsck(
     place: Place,

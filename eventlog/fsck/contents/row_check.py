@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.errors import Corrupt, DataLoss, KeyNotFound, NotFound
-from eventlog.format import keys
+from eventlog.format import codec, keys
 from eventlog.format.buckets import buckets_of
 from eventlog.fsck.contents.group_statistics import GroupStatistics
+from eventlog.inline import inline_objects
 from eventlog.keyed.placement import slice_of
 from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule, splits_of, stored_rule
 from eventlog.model import stats
@@ -48,7 +50,7 @@ class SeenRows:
 
     Attributes:
         segment: its entry.
-        digest: the sha256 of its object; None if that is missing.
+        digest: the sha256 of its bytes; None if they are missing.
         problems: what is wrong with its rows, if its bytes are those that were committed.
         refused: whether readers refuse it for that.
     """
@@ -252,7 +254,7 @@ def read_segments(
 
     def hashed(segment: Segment) -> SeenRows:
         try:
-            digest = object_checksum(store, keys.key_of(segment), segment.bytes + 1)
+            digest: str | None = _digest(store, segment)
         except (Corrupt, KeyNotFound):  # no file, or nothing: its size is reported
             digest = None
         return SeenRows(segment, digest)
@@ -279,6 +281,13 @@ def read_segments(
     yield from each(small_seen, by_size[True])
     for seen in each(hashed, by_size[False]):
         yield rows_seen(seen.segment) if seen.digest == seen.segment.checksum else seen
+
+
+def _digest(store: ObjectStore, segment: Segment) -> str:
+    """Return the sha256 of a segment's bytes. Raises: KeyNotFound, Corrupt and Unavailable."""
+    if isinstance(segment.inline, UnsetType):
+        return object_checksum(store, keys.key_of(segment), segment.bytes + 1)
+    return codec.sha256(inline_objects.get_object(store, segment))
 
 
 def read_elsewhere(

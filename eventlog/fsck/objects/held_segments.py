@@ -14,6 +14,7 @@ from eventlog.format import keys
 from eventlog.format.frames import entry_columns
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Walk
+from eventlog.fsck.objects.inline_segments import is_inline
 from eventlog.fsck.objects.vacuum_record import RecordCheck, lacking, lacking_vectors
 from eventlog.model.entries import Segment, StoredBitmap, stored_bitmap
 from eventlog.model.records import Meta
@@ -55,7 +56,8 @@ class HeldSegments:
     """The segments that pins, replicas and branches hold, besides those of a version.
 
     Attributes:
-        seen: those whose object exists and has the right size, by key.
+        seen: those whose object exists and has the right size, by key. Those whose bytes stand in
+            commits are looked for elsewhere.
     """
 
     def __init__(self) -> None:
@@ -65,7 +67,11 @@ class HeldSegments:
     def look_for(self, segments: Mapping[str, HeldSegment], others: Iterable[str]) -> None:
         """Look for these segments, by key, without `others`, which are looked for elsewhere."""
         others = set(others)
-        self._unseen = {key: held for key, held in segments.items() if key not in others}
+        self._unseen = {
+            key: held
+            for key, held in segments.items()
+            if key not in others and not is_inline(held.segment)
+        }
 
     def see(self, row: ObjectInfo, findings: Findings) -> None:
         """Note an object of the listing, and report it if it has the wrong size."""

@@ -7,19 +7,24 @@ as errors.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.fsck.findings import LeftoverKind, Leftovers
+from eventlog.fsck.objects.short_ids import ShortIds
 from eventlog.model.actions import Swept
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Meta
 
-PLACES = (keys.SEGMENTS_PREFIX, keys.FRAMES_PREFIX, keys.INTENTS_PREFIX, keys.PROBES_PREFIX)
+PLACES = (
+    keys.SEGMENTS_PREFIX,
+    keys.FRAMES_PREFIX,
+    keys.PACKS_PREFIX,
+    keys.INTENTS_PREFIX,
+    keys.PROBES_PREFIX,
+)
 
 
 class UnnamedObjects:
@@ -31,11 +36,10 @@ class UnnamedObjects:
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
-        # Eight of the sixteen bytes of every dropped id, to save memory: a history has many.
-        self._dropped = array("Q")
-        self._sorted = True
+        self._dropped = ShortIds()  # a history has many
         self._frames: set[bytes] = set()
         self._records: set[bytes] = set()
+        self._packs: set[bytes] = set()
         self._vectors: AbstractSet[str] | None = None
         self._found: dict[tuple[str, LeftoverKind], Leftovers] = {}
 
@@ -45,8 +49,7 @@ class UnnamedObjects:
 
     def note_drops(self, ids: Iterable[str]) -> None:
         """Note the ids of the segments and the vectors that a commit dropped."""
-        self._dropped.extend(map(_short, ids))
-        self._sorted = False
+        self._dropped.note(ids)
 
     def note_commit(self, commit: Commit) -> None:
         """Note the objects under `_frames/` that a commit refers to."""
@@ -58,6 +61,10 @@ class UnnamedObjects:
     def note_frames(self, sha256s: Iterable[str]) -> None:
         """Note objects under `_frames/` that something refers to."""
         self._frames.update(map(_bytes, sha256s))
+
+    def note_packs(self, sha256s: Iterable[str]) -> None:
+        """Note packs that a key frame refers to."""
+        self._packs.update(map(_bytes, sha256s))
 
     def judge(
         self, key: str, meta: Meta, head: int, live: Mapping[str, Segment]
@@ -74,6 +81,8 @@ class UnnamedObjects:
             return self._judge_data(key, meta, live)
         if key.startswith(keys.FRAMES_PREFIX):
             return self._judge_frame(key, meta)
+        if key.startswith(keys.PACKS_PREFIX):
+            return self._judge_pack(key)
         if key.startswith(keys.INTENTS_PREFIX):
             parsed = keys.parse_intent_key(key)
             if parsed is None:
@@ -102,7 +111,7 @@ class UnnamedObjects:
             return None
         if keys.parse_vectors_key(key) and key in self._vectors_of(live):
             return None
-        if self._was_dropped(name):
+        if name in self._dropped:
             return "dropped"
         if epoch < self.start:
             return "earlier"
@@ -130,17 +139,13 @@ class UnnamedObjects:
             return "swept"
         return "earlier" if self.start else "unnamed"
 
-    def _was_dropped(self, segment_id: str) -> bool:
-        if not self._sorted:
-            self._dropped = array("Q", sorted(self._dropped))
-            self._sorted = True
-        wanted = _short(segment_id)
-        at = bisect_left(self._dropped, wanted)
-        return at < len(self._dropped) and self._dropped[at] == wanted
-
-
-def _short(segment_id: str) -> int:
-    return int(segment_id[:16], 16)
+    def _judge_pack(self, key: str) -> LeftoverKind | None:
+        parsed = keys.parse_pack_key(key)
+        if parsed is None:
+            return "foreign"
+        if bytes.fromhex(parsed[1]) in self._packs:
+            return None
+        return "earlier" if self.start else "unnamed"
 
 
 def _bytes(digest: str) -> bytes:

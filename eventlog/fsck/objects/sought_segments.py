@@ -10,6 +10,7 @@ from eventlog.format import keys
 from eventlog.fsck.findings import Findings
 from eventlog.fsck.log_walk import Progress, Walk
 from eventlog.fsck.objects.held_segments import HeldSegment, HeldSegments, held_segments
+from eventlog.fsck.objects.inline_segments import SoughtBodies, is_inline
 from eventlog.fsck.objects.leftovers import PLACES
 from eventlog.fsck.objects.sought_vectors import SoughtVectors
 from eventlog.fsck.objects.vacuum_record import RecordCheck
@@ -47,7 +48,7 @@ class ListedObjects:
     Attributes:
         lost: the sought segments that are missing, or have the wrong size.
         held: the segments that pins, replicas and branches hold, besides those sought, and whose
-            object exists and has the right size.
+            bytes are there: in a commit, or as an object of the right size.
         vectors: the held segments, in all states of their deletion vectors, whose vectors exist.
     """
 
@@ -98,19 +99,22 @@ def look_at_objects(
     """
     audit, head = walk.audit, walk.listed.head
     record = RecordCheck(walk.log, audit, walk.waiting, walk.left_out, findings, head=head)
-    wanted = {keys.key_of(segment): segment for segment in sought.segments.values()}
+    every = {keys.key_of(segment): segment for segment in sought.segments.values()}
+    wanted = {key: segment for key, segment in every.items() if not is_inline(segment)}
     held = HeldSegments()
     holding, with_vectors = held_segments(
-        store, walk, head, known=wanted, record=record, findings=findings
+        store, walk, head, known=every, record=record, findings=findings
     )
-    held.look_for(holding, wanted)
-    vectors = SoughtVectors(wanted.values(), with_vectors)
+    held.look_for(holding, every)
+    bodies = SoughtBodies(walk.bodies, every.values(), holding)
+    vectors = SoughtVectors(every.values(), with_vectors)
     lost: list[Lost] = []
     total, at_head = len(wanted), audit.version == head
     for place in PLACES:
         for row in store.list(place):
             segment = wanted.pop(row.key, None)
             held.see(row, findings)
+            bodies.see(row, findings)
             vectors.see(row, findings)
             if segment is not None:
                 lost += _of_wrong_size(segment, row)
@@ -120,7 +124,9 @@ def look_at_objects(
                 _count_leftover(walk, place, row)
                 record.look_for(row.key)
     absent = [("a live segment is missing", segment) for segment in wanted.values()]
-    without = [(why, s) for why, s in vectors.missing() if keys.key_of(s) not in wanted]
+    absent += bodies.lost(store, findings)
+    gone = {segment.id for _, segment in absent}
+    without = [(why, segment) for why, segment in vectors.missing() if segment.id not in gone]
     if absent or without:  # against missing-vectors-not-seen
         lost += _unless_vacuumed(store, [*absent, *without], sought.version, findings)
     known = {segment.id for _, segment in lost}
@@ -131,7 +137,7 @@ def look_at_objects(
     if at_head:
         for key, severity, message in check_branches(walk.log, audit.meta):
             findings.add(severity, message, key, head)
-    return ListedObjects(lost, [*held.seen.values()], vectors.held)
+    return ListedObjects(lost, [*held.seen.values(), *bodies.held()], vectors.held)
 
 
 def _of_wrong_size(segment: Segment, row: ObjectInfo) -> list[Lost]:
