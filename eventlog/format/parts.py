@@ -52,8 +52,12 @@ class Parts:
 
     def check(self, part: int, body: memoryview) -> bool:
         """Say whether `body` has the checksum of a part."""
+        return checksum(body) == self.checksum_of(part)
+
+    def checksum_of(self, part: int) -> bytes:
+        """Return the checksum of a part."""
         at = part * _CHECKSUM_BYTES
-        return checksum(body) == self.checksums[at : at + _CHECKSUM_BYTES]
+        return self.checksums[at : at + _CHECKSUM_BYTES]
 
 
 def make_tail(parquet: memoryview) -> tuple[int, bytes] | None:
@@ -150,6 +154,31 @@ def chunk_spans(footer: Any) -> Iterator[tuple[int, int]]:
         columns = footer.row_group(group)
         for index in range(columns.num_columns):
             yield chunk_span(columns.column(index))
+
+
+def chunk_checksums(file: memoryview, tail: Tail) -> tuple[list[bytes], bytes] | None:
+    """Return the checksums of a large segment's column chunks, as of parts of their own.
+
+    And that of the first chunk with the magic before it. None: the chunks do not follow each other.
+
+    Args:
+        file: its object, already compared with the log.
+        tail: the description of its tail.
+
+    Raises:
+        Corrupt: see `parse_tail`.
+    """
+    footer, known = parse_tail(bytes(file[len(file) - tail.size :]), len(file))
+    spans = list(chunk_spans(footer))
+    bounds = known.bounds
+    if not spans or spans != sorted(spans) or spans[0][0] != len(_MAGIC):
+        return None
+    if any(end != start for (_, end), (start, _) in pairwise(spans)):
+        return None
+    (start, end), others = spans[0], range(1, len(spans))
+    first = checksum(file[start:end])
+    assert bounds[1] == end  # noqa: S101 - chunks without gaps are parts
+    return [first, *map(known.checksum_of, others)], known.checksum_of(0)
 
 
 def chunk_span(column: Any) -> tuple[int, int]:

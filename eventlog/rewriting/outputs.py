@@ -20,11 +20,12 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.row_digest import NOTHING, digest
+from eventlog.rewriting.stored_rows import OneObject, Taken
 from eventlog.segments.segment_object import SegmentObject
 from eventlog.staging.encoding import Recipe, SegmentWriter, encode_segment, put_segment
+from eventlog.staging.parquet.thrift_trees import Tree
 from eventlog.staging.uploads import Uploads
 from eventlog.state.fold import segment_of
-from eventlog.store.memory import MemoryStore
 from eventlog.store.port import ObjectStore
 
 _UPLOADS = 2
@@ -91,7 +92,7 @@ def check_opens(add: Add, body: memoryview, table: str) -> None:
         Corrupt: readers cannot open it, or it has another number of rows.
     """
     segment = segment_of(add, 0, 0)
-    source = SegmentObject(_Encoded(body, table), segment, add.epoch)
+    source = SegmentObject(OneObject(body, table), segment, add.epoch)
     try:
         source.open()
     except Corrupt as error:
@@ -102,21 +103,6 @@ def check_opens(add: Add, body: memoryview, table: str) -> None:
         raise Corrupt(
             f"a segment of chunk {add.chunk} {actual}; nothing was committed", table=table
         )
-
-
-class _Encoded(MemoryStore):
-    """A store of one object, whatever its key."""
-
-    def __init__(self, body: memoryview, uri: str) -> None:
-        super().__init__()
-        self._body, self._uri = body, uri
-
-    @property
-    def uri(self) -> str:
-        return self._uri
-
-    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:  # noqa: ARG002
-        return bytes(self._body[start : None if length is None else start + length])
 
 
 @dataclass
@@ -165,6 +151,7 @@ class Outputs:
         folder: directory for segments until they are stored. None keeps them in memory, which makes
             smaller segments if it is short.
         verify: decode each encoded segment before it is stored.
+        form: see `SegmentWriter`; None: no row groups are taken as they are.
     """
 
     def __init__(
@@ -176,7 +163,9 @@ class Outputs:
         *,
         folder: str | None = None,
         verify: bool = False,
+        form: Tree | None = None,
     ) -> None:
+        self._form = form
         self._store, self._clock, self._recipe = store, clock, recipe
         self._target, self._folder, self._verify = sizes.target_bytes, folder, verify
         self._writing_bytes = writing_bytes(sizes.memory_bytes)
@@ -232,6 +221,26 @@ class Outputs:
         if self._taken_bytes > self._writing_bytes // _LOOKS:
             self._relieve()
 
+    def take(self, chunk: str, rows: Taken) -> None:
+        """Take the rows of a segment of an open chunk as they are stored.
+
+        Raises:
+            Corrupt: a segment before it does not decode, or has other bytes than it was given.
+            Unavailable: the store does not answer.
+        """
+        state, stored = self._open[chunk], rows.stored
+        writer = state.writer
+        if writer is not None:
+            writer.flush()
+            size = writer.encoded_bytes + len(stored.file)
+            if size > self._target or state.room(self._target) < stored.rows // 2:
+                self._seal(state)
+        if state.writer is None:
+            state.writer = self._writer(chunk)
+        state.writer.take(stored)
+        if not self._verify:
+            self.written += rows.digest
+
     def seal(self) -> None:
         """Complete the segments being written. The open chunks get no more rows.
 
@@ -265,6 +274,7 @@ class Outputs:
             watch=self._watch,
             group_bytes=min(_GROUP_BYTES, self._writing_bytes // 2),
             path=None if self._folder is None else Path(self._folder, name),
+            form=self._form,
         )
 
     def _relieve(self) -> None:

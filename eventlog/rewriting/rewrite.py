@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from tempfile import TemporaryDirectory
 
@@ -22,18 +23,19 @@ from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Granularity, Schema, Segment
 from eventlog.model.schema import check_timeless, to_arrow
-from eventlog.readers.segment_reader import read_runs
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
 from eventlog.rewriting.runs import ACROSS, START, rewrite_runs, with_starts
+from eventlog.rewriting.stored_rows import Taken, Taking, read_or_take
 from eventlog.segments.fragments import Reading
 from eventlog.staging.cutting import split_by_chunk
-from eventlog.staging.encoding import Recipe
+from eventlog.staging.encoding import Recipe, footer_without_rows
 from eventlog.staging.external_sort import sort_on_disk
 
 Progress = Callable[[str, int, int], None]
 Pulse = Callable[[], None]
 Rows = Generator[pa.Table, None, None]
+_TAKEN_PARTS = 16  # fraction of the memory for a segment that is taken as it is stored
 _PARTS = 32  # fraction of the memory that is divided at once
 
 
@@ -99,27 +101,34 @@ def rewrite(
     """
     head = t.session.head()
     recipe = _recut(Recipe.of(head), granularity)
-    layout = recipe.layout
-    by = layout.order_by if sort_by is None else sort_by
+    by = recipe.layout.order_by if sort_by is None else sort_by
     check_sort(recipe, by)
-    schema = to_arrow(recipe.schema)
-    memory = sizes.memory_bytes
-    reading = _reading(t, head, schema, memory)
+    reading = _reading(t, head, to_arrow(recipe.schema), memory := sizes.memory_bytes)
     runs = rewrite_runs(inputs, granularity)
     total = sum(segment.live_rows for segment in inputs)
     on_disk = (by or ACROSS not in runs) and sizes.target_bytes > writing_bytes(memory)
+    taking = _taking(recipe, inputs, sizes, verify) if not by and ACROSS not in runs else None
+    form = None if taking is None else taking.form
+    opened = partial(Outputs, t.store, t.clock, recipe, sizes, verify=verify, form=form)
     with (
         TemporaryDirectory(prefix="eventlog-rewrite-") if on_disk else nullcontext() as folder,
-        Outputs(t.store, t.clock, recipe, sizes, folder=folder, verify=verify) as outputs,
-        closing(read_runs(reading, runs.items())) as tables,
+        opened(folder=folder) as outputs,
+        closing(read_or_take(reading, runs, taking)) as tables,
     ):
-        work = _Work(outputs, recipe, by, memory, pulse or (lambda: None))
+        work = _Work(outputs, recipe, by, memory, pulse)
         written = work.run(runs, _with_progress(tables, progress, total), t.uri)
         adds = tuple(outputs.finish())
     if sum(add.rows for add in adds) != total:
         check_same(Digest(total, {}), written, ", ".join(runs), t.uri)
     size = sum(add.bytes for add in adds)
-    return Rewritten(adds, written.rows, size, written, recipe.schema, layout, tuple(by))
+    return Rewritten(adds, written.rows, size, written, recipe.schema, recipe.layout, tuple(by))
+
+
+def _taking(recipe: Recipe, inputs: Sequence[Segment], sizes: Sizes, verify: bool) -> Taking | None:
+    """Return how inputs are taken as they are stored, where rows keep their order; None: none."""
+    most = min(sizes.memory_bytes // _TAKEN_PARTS, sizes.target_bytes)
+    taking = Taking(recipe, footer_without_rows(recipe), most, digests=verify)
+    return taking if any(map(taking.may_take, inputs)) else None
 
 
 def _recut(recipe: Recipe, granularity: Granularity) -> Recipe:
@@ -163,8 +172,8 @@ def check_sort(recipe: Recipe, by: Sequence[str]) -> None:
 
 
 def _with_progress(
-    tables: Iterator[tuple[str, pa.Table]], progress: Progress | None, total: int
-) -> Iterator[tuple[str, pa.Table]]:
+    tables: Iterator[tuple[str, pa.Table | Taken]], progress: Progress | None, total: int
+) -> Iterator[tuple[str, pa.Table | Taken]]:
     done = 0
     for name, table in tables:
         yield name, table
@@ -191,16 +200,21 @@ class _Work:
     """Passes rows from the reader through the sorter to the outputs."""
 
     def __init__(
-        self, outputs: Outputs, recipe: Recipe, by: Sequence[str], memory_bytes: int, pulse: Pulse
+        self,
+        outputs: Outputs,
+        recipe: Recipe,
+        by: Sequence[str],
+        memory_bytes: int,
+        pulse: Pulse | None,
     ) -> None:
         self._outputs, self._layout, self._by = outputs, recipe.layout, by
-        self._memory_bytes, self._pulse = memory_bytes, pulse
+        self._memory_bytes, self._pulse = memory_bytes, pulse or (lambda: None)
         self._read = NOTHING
 
     def run(
         self,
         runs: Mapping[str, Sequence[Segment]],
-        tables: Iterator[tuple[str, pa.Table]],
+        tables: Iterator[tuple[str, pa.Table | Taken]],
         table: str,
     ) -> Digest:
         """Write the rows of all runs, compare them run by run, and return their digest.
@@ -211,22 +225,39 @@ class _Work:
         written = NOTHING
         for name, named_tables in groupby(tables, key=lambda pair: pair[0]):
             self._read = self._outputs.written = NOTHING
-            self._write(name, (rows for _, rows in named_tables), runs[name])
+            self._write_run(name, (rows for _, rows in named_tables), runs[name])
             self._outputs.seal()
             # against written-rows-not-compared
             check_same(self._read, self._outputs.written, name, table)
             written += self._outputs.written
         return written
 
-    def _write(self, name: str, tables: Iterable[pa.Table], inputs: Sequence[Segment]) -> None:
+    def _write_run(
+        self, name: str, parts: Iterable[pa.Table | Taken], inputs: Sequence[Segment]
+    ) -> None:
         """Write the rows of one run."""
         rows = sum(segment.live_rows for segment in inputs)
         stored = sum(segment.rows for segment in inputs)
         row_bytes = sum(segment.bytes for segment in inputs) / max(1, stored)
-        if name == ACROSS:
-            self._divide(self._watched(tables), row_bytes)
-            return
-        self._outputs.open(name, rows, row_bytes)
+        if name != ACROSS:
+            self._outputs.open(name, rows, row_bytes)
+        for kind, some in groupby(parts, key=type):
+            if kind is Taken:
+                self._take(name, some)
+            elif name == ACROSS:
+                self._divide(self._watched(some), row_bytes)
+            else:
+                self._write(name, some)
+
+    def _take(self, name: str, parts: Iterable[Taken]) -> None:
+        """Take the rows of segments as they are stored."""
+        for part in parts:
+            self._pulse()
+            self._read += part.digest
+            self._outputs.take(name, part)
+
+    def _write(self, name: str, tables: Iterable[pa.Table]) -> None:
+        """Write rows of one chunk."""
         with closing(self._ordered(self._watched(tables), self._by)) as ordered:
             for table in ordered:
                 self._pulse()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -21,6 +21,7 @@ from msgspec import UNSET, UnsetType
 from eventlog import limits
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable
+from eventlog.errors import Corrupt
 from eventlog.format import codec, keys, parts
 from eventlog.keyed.log_rows import upserts
 from eventlog.keyed.rule import MergeRule, keyed_of
@@ -33,6 +34,8 @@ from eventlog.model.properties import INLINE, setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
 from eventlog.staging.parquet.column_forms import parquet_options
+from eventlog.staging.parquet.joined_files import JoinedFile, footer_tree
+from eventlog.staging.parquet.thrift_trees import Tree
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.retry import put_once
 
@@ -137,6 +140,28 @@ class Encoded(NamedTuple):
     tail: Tail | None
 
 
+class StoredGroups(NamedTuple):
+    """All row groups of a segment, as they are stored.
+
+    Attributes:
+        file: the Parquet file.
+        footer: that of it.
+        rows: their number.
+        column_stats: the statistics of the rows.
+        sizes: for each row group, for each top-level column, the bytes of its values in Arrow.
+        checksums: of its column chunks, as those of parts (`eventlog.format.parts`).
+        first_checksum: that of the first chunk with the magic before it.
+    """
+
+    file: memoryview
+    footer: Tree
+    rows: int
+    column_stats: tuple[ColumnStats, ...]
+    sizes: list[list[int]]
+    checksums: list[bytes]
+    first_checksum: bytes
+
+
 class SegmentWriter:
     """Writes one segment incrementally; only the rows of one row group wait for their encoding.
 
@@ -151,6 +176,8 @@ class SegmentWriter:
         group_bytes: Arrow bytes that fill a row group.
         path: a file for the encoded bytes, so that only waiting rows are held in memory.
         schema: that of the rows; the recipe's if None.
+        form: the footer of a segment of the recipe (`footer_without_rows`), if row groups of others
+            are to be taken as they are.
     """
 
     def __init__(
@@ -163,16 +190,20 @@ class SegmentWriter:
         group_bytes: int = _GROUP_BYTES,
         path: Path | None = None,
         schema: pa.Schema | None = None,
+        form: Tree | None = None,
     ) -> None:
         self._clock, self._recipe, self._watch = clock, recipe, watch
         self.chunk, self._group_bytes, self._path = chunk, group_bytes, path
         self._sink = io.BytesIO() if path is None else path.open("w+b")
         self._schema = to_arrow(recipe.schema) if schema is None else schema
         self._file: pq.ParquetWriter | None = None
+        self._joined = None if form is None else JoinedFile(self._sink, form)
         self._pending: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = 0
         self._groups: list[tuple[int, tuple[ColumnStats, ...]]] = []
         self._sizes: list[list[int]] = []
+        # Of the column chunks that were taken as they are: their numbers and checksums.
+        self._taken = list[tuple[int, bytes]]()
         self.rows = 0
         self.encoded_rows = 0
 
@@ -208,10 +239,37 @@ class SegmentWriter:
         if self._watch is not None:
             self._watch(group)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
-        self._opened(group).write_table(group, row_group_size=group.num_rows)
-        self._groups.append((group.num_rows, stats.compute(group, self._recipe.stats_columns)))
-        self._sizes.append(_sizes(group))
-        self.encoded_rows += group.num_rows
+        if self._joined is None:
+            self._opened(group).write_table(group, row_group_size=group.num_rows)
+        else:
+            own = encode_segment(group, self._recipe.schema).body
+            self._joined.take(own, footer_tree(own))
+        column_stats = stats.compute(group, self._recipe.stats_columns)
+        self._came(group.num_rows, column_stats, [_sizes(group)])
+
+    def take(self, stored: StoredGroups) -> None:
+        """Take the row groups of another segment as they are, after the rows so far.
+
+        Raises:
+            pa.ArrowInvalid: they have other columns than those of the form.
+        """
+        self.flush()
+        assert self._joined is not None  # noqa: S101 - the caller's choice, for the type checker
+        first = self._joined.chunks
+        self._joined.take(stored.file, stored.footer)
+        checksums = [*stored.checksums]
+        if not first:
+            checksums[0] = stored.first_checksum
+        self._taken += enumerate(checksums, first)
+        self.rows += stored.rows
+        self._came(stored.rows, stored.column_stats, stored.sizes)
+
+    def _came(
+        self, rows: int, column_stats: tuple[ColumnStats, ...], sizes: Sequence[list[int]]
+    ) -> None:
+        self._groups.append((rows, column_stats))
+        self._sizes += sizes
+        self.encoded_rows += rows
 
     def abandon(self) -> None:
         """Close the file, whose rows are not needed any more."""
@@ -236,10 +294,14 @@ class SegmentWriter:
         If the bytes are in a file, the file is unlinked; they stay available while referenced.
         """
         self.flush()
-        file = self._opened(self._schema.empty_table())
-        _record_sizes(file, self._sizes)
-        file.close()
+        if self._joined is None:
+            file = self._opened(self._schema.empty_table())
+            _record_sizes(file, self._sizes)
+            file.close()
+        else:
+            self._joined.close(_recorded_sizes(self._sizes))
         encoded = _with_tail(self._sink)
+        _check_taken(encoded, self._taken)
         if self._path is not None:
             self._sink.close()
             self._path.unlink()
@@ -282,6 +344,11 @@ def encode_segment(table: pa.Table, schema: Schema, key: str | None = None) -> E
     return _with_tail(sink)
 
 
+def footer_without_rows(recipe: Recipe) -> Tree:
+    """Return the footer of a segment of a recipe without rows."""
+    return footer_tree(encode_segment(to_arrow(recipe.schema).empty_table(), recipe.schema).body)
+
+
 def _parquet_file(
     sink: BinaryIO, rows: pa.Table, schema: Schema, key: str | None
 ) -> pq.ParquetWriter:
@@ -302,9 +369,40 @@ def _sizes(group: pa.Table) -> list[int]:
 
 
 def _record_sizes(file: pq.ParquetWriter, sizes: list[list[int]]) -> None:
-    """Store the decoded sizes of the row groups, for readers that bound their memory."""
-    if sum(map(sum, sizes)) > _RECORDED_BYTES:
-        file.add_key_value_metadata({parts.DECODED_KEY: parts.encode_sizes(sizes)})
+    if found := _recorded_sizes(sizes):
+        file.add_key_value_metadata(found)
+
+
+def _recorded_sizes(sizes: list[list[int]]) -> dict[str, str]:
+    """Return the metadata with the decoded sizes of the row groups, by which readers bound memory.
+
+    A small segment has none.
+    """
+    recorded = sum(map(sum, sizes)) > _RECORDED_BYTES
+    return {parts.DECODED_KEY: parts.encode_sizes(sizes)} if recorded else {}
+
+
+def _check_taken(encoded: Encoded, taken: Sequence[tuple[int, bytes]]) -> None:
+    """Check that column chunks that were taken have the bytes that they came with.
+
+    Args:
+        encoded: the object.
+        taken: numbers of chunks in its footer, and the checksums that they had.
+
+    Raises:
+        Corrupt: one has others.
+    """
+    if not taken:
+        return
+    size = len(encoded.body)
+    if encoded.tail is None:
+        raise Corrupt("row groups that were taken as they are make no large segment")
+    _, found = parts.parse_tail(bytes(encoded.body[size - encoded.tail.size :]), size)
+    for number, checksum in taken:
+        # against taken-rows-not-compared
+        if found.checksum_of(number) != checksum:
+            encoded.body.release()
+            raise Corrupt("a column that was taken as it is has other bytes; nothing was committed")
 
 
 def _with_tail(sink: BinaryIO) -> Encoded:

@@ -36,7 +36,7 @@ def test_no_rewrite_hides_a_nan(tmp_path, monkeypatch, old):
     if old:
         options = encoding.parquet_options
         monkeypatch.setattr(
-            encoding, "parquet_options", lambda rows: {**options(rows), "write_statistics": True}
+            encoding, "parquet_options", lambda *how: {**options(*how), "write_statistics": True}
         )
     t = Table.create(tmp_path / "t", FLOATS, time_column="at")
     for n, f in enumerate(([1.0], [float("nan")], [None, 4.0])):

@@ -117,6 +117,20 @@ COMPACTIONS = (
         "test_k6_a_rewrite_that_changes_rows_is_refused",
     ),
     mutant(
+        "taken-rows-not-compared",
+        "K6",
+        "row groups that are taken as they are stored have the bytes that they had",
+        never,
+        "test_k6_a_row_group_that_changes_on_its_way_is_refused",
+    ),
+    mutant(
+        "columns-of-another-form-taken",
+        "K6",
+        "row groups with columns of other names or types are encoded",
+        becomes("sizes is None"),
+        "test_k6_files_of_another_form_are_encoded",
+    ),
+    mutant(
         "only-rows-counted",
         "K6",
         "values are compared, not only the number of rows",

@@ -1,4 +1,5 @@
 """How rows are written as Parquet: which columns have a dictionary and what compresses them.
 
-Pure. `column_forms` decides by the values.
+`column_forms` decides that by the values; `joined_files` makes a file of row groups of others, with
+footers as trees (`thrift_trees`). Imports `format` and below, and does no I/O.
 """
