@@ -300,10 +300,10 @@ class Appender:
         lost = len(self._backlog.outstanding())
         if lost and self._process == os.getpid():
             logger.warning(
-                "%s to %s end with the process and are not committed: close the appender before, "
-                "or use it in a `with` block",
+                "%s to %s %s not committed: close the appender before, or use it in a `with` block",
                 count_text(lost, "append"),
                 self._table.uri,
+                "ends with the process and is" if lost == 1 else "end with the process and are",
             )
 
     def _run(self) -> None:

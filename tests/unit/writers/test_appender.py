@@ -3,6 +3,8 @@
 import contextlib
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -516,3 +518,15 @@ def test_an_app_and_its_sequence_come_together():
         out.append(events(1), app_seq=1)
     with pytest.raises(errors.InvalidInput, match="give app_id"):
         out.committed()
+
+
+@pytest.mark.verify
+def test_a_process_that_ends_without_closing_says_what_is_lost():
+    program = """
+from eventlog import Table
+t = Table.create("memory://lost", "at timestamp", time_column="at")
+t.appender(max_delay_s=10**6).append([{"at": "2013-01-07T05:00:00Z"}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "1 append to memory://lost ends with the process and is not committed" in done.stderr
