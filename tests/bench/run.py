@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 # Workload, seconds it may take, seconds with --quick. The sum is below what a full run may take.
 WORKLOADS = {
     "append": (130, 40),
+    "cold-start": (90, 40),
     "groups": (120, 40),
     "open": (120, 30),
     "plan": (280, 40),
@@ -126,6 +127,7 @@ def _work(options):
     import branching
     import changed_beside
     import changing
+    import cold_starts
     import contention
     import crowd
     import following
@@ -142,6 +144,7 @@ def _work(options):
 
     runs = {
         "append": appends.run,
+        "cold-start": cold_starts.run,
         "groups": groups.run,
         "open": opens.run,
         "plan": plans.run,
