@@ -49,6 +49,12 @@ class Cache(Generic[_Key, _Value]):
         with self._lock:
             self._remove(key)
 
+    def clear(self) -> None:
+        """Remove all values, without calling `dropped`."""
+        with self._lock:
+            self._values.clear()
+            self._weight = 0
+
     def put(self, key: _Key, value: _Value) -> None:
         """Store a value, replacing the one under the same key."""
         with self._lock:

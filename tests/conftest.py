@@ -16,7 +16,6 @@ import pytest
 from botocore.loaders import create_loader
 from support import distribution, repeatable, tiers
 
-from eventlog.cache import Cache
 from eventlog.inline import inline_objects
 from eventlog.store.testing.local_server import LocalServer
 
@@ -91,10 +90,9 @@ def service_models():
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch):
+def nothing_remembered():
     """No test reads bytes of segments that another one left in the cache of the process."""
-    empty = Cache(inline_objects.CACHE_BYTES, weigh=len)
-    monkeypatch.setattr(inline_objects, "_known", empty)
+    inline_objects.forget_objects()
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,11 @@ def remember_objects(adds: Iterable[Add]) -> None:
             _known.put(add.checksum, add.parquet)
 
 
+def forget_objects() -> None:
+    """Keep no bytes any more, as in a process that has read nothing yet."""
+    _known.clear()
+
+
 def fetch_objects(
     store: ObjectStore, segments: Iterable[Segment], *, cached: bool = True
 ) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
+from eventlog.inline.inline_objects import forget_objects
 from eventlog.readers import scan
 from eventlog.store.branching.branch import BranchStore
 from eventlog.writers import append
@@ -56,6 +57,7 @@ class World:
     """A table, a copy of it, and what was acknowledged where."""
 
     def __init__(self, seed):
+        forget_objects()  # one seed is one run, whatever came before
         chance = self.chance = random.Random(f"branching {seed}")
         self.stores = {side: ApartStore(f"memory://{side}") for side in SIDES}
         self.late = {side: Late(store) for side, store in self.stores.items()}
@@ -70,6 +72,7 @@ class World:
         properties = {
             "combine_after": chance.choice(["0", "1"]),
             "keyframe_commits": chance.choice(["1", "3", "64"]),
+            "inline_bytes": chance.choice(["0", "16384"]),
         }
         table = create(self.stores["one"], seed=seed, properties=properties)
         append(table, rows(0))

@@ -151,7 +151,9 @@ class Contents:
     def _added(self, add, where):
         """Return the rows that come with an add."""
         if add["id"] not in self.rows:
-            self.rows[add["id"]] = rows_in(self._fetch(segment_key(add)))
+            own = add.get("parquet")
+            body = self._fetch(segment_key(add)) if own is None else base64.b64decode(own)
+            self.rows[add["id"]] = rows_in(body)
         rows, gone = self.rows[add["id"]], BitMap64()
         hold(len(rows) == add["rows"], "rows", f"{where}: {add} has {len(rows)} rows")
         if "vector" in add:

@@ -30,6 +30,7 @@ from eventlog import Table, compaction, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, vacuum
 from eventlog.fsck.check import fsck
+from eventlog.inline.inline_objects import forget_objects
 from eventlog.keyed import slices
 from eventlog.model.records import App
 from eventlog.readers import scan
@@ -79,6 +80,7 @@ class World:
     """A keyed table, and what its writers handed in."""
 
     def __init__(self, seed):
+        forget_objects()  # one seed is one run, whatever came before
         chance = self.chance = random.Random(seed)
         self.store = Watched()
         self.scheduler = Scheduler(seed, stay=chance.choice([0.0, 0.5, 0.9]), max_steps=50_000)
@@ -101,6 +103,7 @@ class World:
             "keyframe_commits": chance.choice(["1", "4"]),
             "bucket_bytes": chance.choice(["1024", "8388608"]),
             "tombstone_hours": chance.choice(["0", "168"]),
+            "inline_bytes": chance.choice(["0", "16384"]),
             **properties_of(kind, ("k", order)),
         }
         if kind == "aggregate" and order is None:

@@ -61,7 +61,8 @@ def vectors_key(vector):
 def keys_of(entry):
     """Return the keys of the objects that an entry needs."""
     vectors = vectors_key(entry["vector"]) if "vector" in entry else None
-    return [segment_key(entry)] + ([] if vectors is None else [vectors])
+    own = [] if "inline" in entry else [segment_key(entry)]
+    return own + ([] if vectors is None else [vectors])
 
 
 def check_claims(claims, version):
@@ -161,9 +162,11 @@ class Ledger:
         totals |= {"rows": sum(map(naive.left, live)), "bytes": sum(e["bytes"] for e in live)}
         deleted = sum(map(naive.deleted, live))
         totals |= {"deleted": deleted} if deleted else {}
+        inline = sum("inline" in entry for entry in live)
+        totals |= {"inline": inline} if inline else {}
         hold(header["totals"] == totals, "header", f"totals of version {version}")
-        named = "vectors" in header["features"]
-        hold(named == bool(deleted), "header", f"features of version {version}")
+        named = [name in header["features"] for name in ("inline", "vectors")]
+        hold(named == [inline > 0, deleted > 0], "header", f"features of version {version}")
         found = naive.state_hash(state)
         hold(header["state_hash"] == found, "header", f"state hash of version {version}")
         changes = {"transactions": len(step.accepted)}

@@ -3,6 +3,7 @@
 It supports the tables of the simulation: chunks of days, hours and months, no spills.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -13,7 +14,7 @@ DEFAULTS = dict.fromkeys(VALUES) | {"fence": 0, "horizon": 0, "clock": []}
 MAPS = ("properties", "apps", "published", "claims", "pins", "replicas", "chunks", "origins")
 ENTRY = (
     *("id", "chunk", "epoch", "version", "partition"),
-    *("rows", "bytes", "checksum", "schema", "stats", "tail", "vector"),
+    *("rows", "bytes", "checksum", "schema", "stats", "tail", "vector", "inline"),
 )
 
 
@@ -146,11 +147,24 @@ def add(action, state, before, actions, dropped, version):  # noqa: PLR0917 - F6
     need(again or action["id"] not in before["live"], "F6 live")
     if "vector" in action:
         check_vector(action["vector"], action, state, version, restored=restored)
-    entry = action | {"version": version, "partition": len(state["adds"])}
+    entry = action | {"version": version, "partition": len(state["adds"])} | inline(action, version)
+    need(
+        "inline" not in action or ((restored or again) and action["inline"] < version), "F6 inline"
+    )
     state["live"][action["id"]] = entry = {name: entry[name] for name in ENTRY if name in entry}
     state["adds"].append(entry)
     if again:
         state["touched"].append(action["id"])
+
+
+def inline(action, version):
+    """R21.1: what an entry says of bytes that its add has."""
+    if "parquet" not in action:
+        return {}
+    body = base64.b64decode(action["parquet"])
+    need(len(body) == action["bytes"] and digest(body) == action["checksum"], "F6 bytes")
+    need("inline" not in action and not action["tail"], "F6 bytes")
+    return {"inline": version}
 
 
 def exchanged(action, dropped):
@@ -174,7 +188,8 @@ def delete_rows(action, state, before, version):
     need(old["chunk"] == action["chunk"] and digest(old) == action["hash"], "R20.3 entry")
     need(deleted(old) < action["vector"]["rows"], "R20.3 shrinks")
     check_vector(action["vector"], old, state, version, restored=False)
-    state["live"][old["id"]] = new = old | {"vector": action["vector"]}
+    given = old | {"vector": action["vector"]}
+    state["live"][old["id"]] = new = {name: given[name] for name in ENTRY if name in given}
     state["touched"].append(old["id"])
     return old, new
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from simulation.ledger import hold, vectors_key
 from simulation.naive import stored_in
-from simulation.world import as_json
+from simulation.world import added_bytes, as_json
 from support.folds import advance
 
 from eventlog import Table
@@ -238,7 +238,7 @@ class RowBook:
 
     def _decoded(self, add):
         """Return the rows of a segment's object, by the field ids of its columns."""
-        body = self.store.get(keys.segment_key(add.epoch, add.chunk, add.id))
+        body = added_bytes(self.store, add)
         table = pq.read_table(BytesIO(body))
         ids = [int(field.metadata[b"PARQUET:field_id"]) for field in table.schema]
         columns = [_plain(column) for column in table.columns]

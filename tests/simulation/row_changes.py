@@ -15,6 +15,7 @@ from simulation import actors, plans
 from simulation.contents import Change, name_of, rows_in, updated
 from simulation.harsh import FAIR
 from simulation.simulate import run
+from simulation.world import added_bytes, bytes_of
 
 from eventlog import errors
 from eventlog.format import keys
@@ -61,7 +62,7 @@ def read(table, segment, version):
     """
     key = keys.key_of(segment)
     try:
-        return rows_in(table.store.get(key))
+        return rows_in(bytes_of(table.store, segment))
     except errors.KeyNotFound:
         table_id = table.session.head().header.table
         raise missing_error(table.store, key, version, table_id) from None
@@ -110,7 +111,7 @@ def attempt(me, operation, holds, app, *, updates, new, arrivals):
     adds, rows = [], []
     if new:
         adds = [me.add(new)]
-        rows = rows_in(table.store.get(keys.segment_key(adds[0].epoch, adds[0].chunk, adds[0].id)))
+        rows = rows_in(added_bytes(table.store, adds[0]))
     staged = updating(me) if updates else lambda _: (adds, None)
     if me.random.random() < 0.3:  # others may have changed everything since
         table.refresh()

@@ -24,6 +24,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, vacuum
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
+from eventlog.inline.inline_objects import forget_objects
 from eventlog.readers import count, scan
 from eventlog.store.memory import MemoryStore
 from eventlog.writers import append, delete, merge, overwrite, update
@@ -94,6 +95,7 @@ class World:
     """A table, and what its writers asked for."""
 
     def __init__(self, seed):
+        forget_objects()  # one seed is one run, whatever came before
         chance = self.chance = random.Random(seed)
         self.store = Watched()
         self.store.follow = lambda: None
@@ -121,6 +123,7 @@ class World:
             properties={
                 "combine_after": chance.choice(["0", "1"]),
                 "keyframe_commits": chance.choice(["1", "4"]),
+                "inline_bytes": chance.choice(["0", "16384"]),
             },
         )
         for _ in range(chance.randint(1, 3)):

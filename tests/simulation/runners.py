@@ -9,7 +9,7 @@ from msgspec import structs
 from simulation.contents import rows_in, without_deleted
 from simulation.history import Call
 from simulation.ledger import hold
-from simulation.world import live
+from simulation.world import bytes_of, live
 
 from eventlog import compaction, errors
 from eventlog.compaction.policy import Policy
@@ -46,7 +46,7 @@ def rewritten(t, inputs, granularity, sizes, *, sort_by=None, progress=None, pul
     parts = {}
     for segment in inputs:
         try:
-            rows = without_deleted(t, segment, rows_in(t.store.get(keys.key_of(segment))))
+            rows = without_deleted(t, segment, rows_in(bytes_of(t.store, segment)))
         except errors.KeyNotFound:
             raise errors.DataLoss("an input is missing", key=keys.key_of(segment)) from None
         for chunk, found in spread(segment, granularity, rows):

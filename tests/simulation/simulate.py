@@ -17,6 +17,7 @@ from simulation.world import World, as_json, live, plain
 from eventlog import Table, compaction
 from eventlog.clock import ManualClock
 from eventlog.format import deletion_vectors
+from eventlog.inline.inline_objects import forget_objects
 from eventlog.rewriting import translation
 from eventlog.state import keyframe
 
@@ -60,6 +61,7 @@ class Sums:
 
 def simulate(plan, show=lambda world: None):
     """Run a plan to its end, and return its world unchecked; `show` is called with it first."""
+    forget_objects()  # one seed is one run, whatever came before
     with scaled(plan):
         world = World(plan)
         show(world)

@@ -2,7 +2,6 @@
 
 from support.builders import create
 
-from eventlog.cache import Cache
 from eventlog.inline import inline_objects
 
 SMALL = {"inline_bytes": "16384", "keyframe_commits": "8"}
@@ -19,10 +18,9 @@ def stored(table, prefix):
     return [row.key for row in table.store.list(prefix)]
 
 
-def forget(monkeypatch):
+def forget():
     """A process that has read nothing yet."""
-    empty = Cache(inline_objects.CACHE_BYTES, weigh=len)
-    monkeypatch.setattr(inline_objects, "_known", empty)
+    inline_objects.forget_objects()
 
 
 def in_order(rows):

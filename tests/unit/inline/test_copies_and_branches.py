@@ -53,46 +53,46 @@ def test_following_a_small_append_is_one_get_and_one_put():
 
 
 @pytest.mark.parametrize("appends", [5, 20, 41])
-def test_a_copy_has_the_rows_and_the_packs(appends, monkeypatch):
+def test_a_copy_has_the_rows_and_the_packs(appends):
     source, target = source_of(appends), MemoryStore()
     follow(source, target)
     named = {pack.sha256 for pack in packs_of(source.snapshot().base)}
     assert named <= {key[-72:-8] for key in stored(Table(target), "_packs/")}
-    forget(monkeypatch)
+    forget()
     for version in (1, appends // 2, appends):
         assert rows_of(target, version) == in_order(events(2 * version))
 
 
-def test_a_copy_that_begins_at_a_key_frame_has_the_objects_of_older_appends(monkeypatch):
+def test_a_copy_that_begins_at_a_key_frame_has_the_objects_of_older_appends():
     source, target = source_of(20), MemoryStore()
     before = source.snapshot().version
     source.delete(where="value < 3")
     follow(source, target, start="keyframe")
     copy = reopen(target)
     assert stored(copy, "data/")  # of the appends whose commits it lacks
-    forget(monkeypatch)
+    forget()
     for key in stored(copy, "_packs/"):
         target.delete([key])
     assert rows_of(target) == rows_of(source.store)
     source.append(events(2, first=90))
     source.restore(before)
     follow(source, target)
-    forget(monkeypatch)
+    forget()
     assert rows_of(target) == in_order(events(40))
     replication.backfill(source, Table(target))
-    forget(monkeypatch)
+    forget()
     for version in range(1, source.snapshot().version + 1):
         assert rows_of(target, version) == rows_of(source.store, version)
 
 
-def test_a_branch_reads_its_parents_commits_and_writes_its_own(monkeypatch):
+def test_a_branch_reads_its_parents_commits_and_writes_its_own():
     table = source_of(12)
     branch = table.branch("audit")
     branch.append(events(2, first=50))
     branch.delete(where="value < 2")
     branch.write_keyframe()
     branch.append(events(2, first=60))
-    forget(monkeypatch)
+    forget()
     again = Table.open(branch.uri, store=branch.store, clock=ManualClock(seed=5))
     wanted = [*events(20, first=4).to_pylist(), *events(2, first=50).to_pylist()]
     wanted += events(2, first=60).to_pylist()
@@ -101,13 +101,13 @@ def test_a_branch_reads_its_parents_commits_and_writes_its_own(monkeypatch):
     assert rows_of(table.store) == in_order(events(24))
     table.append(events(2, first=70))
     table.merge(branch)
-    forget(monkeypatch)
+    forget()
     wanted += events(2, first=70).to_pylist()
     assert rows_of(table.store) == sorted(wanted, key=key)
     assert stored(table, "data/") == [k for k in stored(table, "data/") if "vectors" in k]
 
 
-def test_two_copies_that_took_writes_are_merged(monkeypatch):
+def test_two_copies_that_took_writes_are_merged():
     source, target = source_of(10), MemoryStore()
     follow(source, target)
     copy = reopen(target, seed=4)
@@ -117,7 +117,7 @@ def test_two_copies_that_took_writes_are_merged(monkeypatch):
     copy.delete(where="value = 1")
     replication.merge(copy, source)
     replication.merge(source, copy)
-    forget(monkeypatch)
+    forget()
     assert rows_of(source.store) == rows_of(target)
     assert len(rows_of(target)) == 20 + 3 + 18 - 1
     run(copy, policy=Policy(min_gain=0))
@@ -125,17 +125,17 @@ def test_two_copies_that_took_writes_are_merged(monkeypatch):
     assert rows_of(source.store) == rows_of(target)
 
 
-def test_a_copy_without_the_bytes_says_so(monkeypatch):
+def test_a_copy_without_the_bytes_says_so():
     source, target = source_of(20), MemoryStore()
     follow(source, target, start="keyframe")
     target.delete(stored(Table(target), "_packs/"))
     target.delete(stored(Table(target), keys.SEGMENTS_PREFIX))
-    forget(monkeypatch)
+    forget()
     with pytest.raises(DataLoss, match="lost"):
         rows_of(target)
 
 
-def test_a_vacuum_drops_the_packs_that_no_kept_version_needs(monkeypatch):
+def test_a_vacuum_drops_the_packs_that_no_kept_version_needs():
     table = source_of(40)
     before = stored(table, "_packs/")
     kept = {pack.sha256 for pack in table.snapshot().base.packs}
@@ -144,7 +144,7 @@ def test_a_vacuum_drops_the_packs_that_no_kept_version_needs(monkeypatch):
     after = stored(table, "_packs/")
     assert report.gone["packs"].objects == len(before) - len(after) > 0
     assert kept <= {key[-72:-8] for key in after}
-    forget(monkeypatch)
+    forget()
     counted = CountingStore(table.store)
     with counted.measure() as counts:
         rows = in_order(scan(Table.open(table.uri, store=counted)).to_table())

@@ -110,12 +110,12 @@ def test_bytes_that_are_not_those_of_the_entry_are_void(fields):
 
 
 @pytest.mark.parametrize("appends", [1, 7, 8, 9, 40, 100])
-def test_scans_read_packs_and_the_last_commits(appends, monkeypatch):
+def test_scans_read_packs_and_the_last_commits(appends):
     store = MemoryStore()
     table = small(store)
     for number in range(appends):
         table.append(events(2, first=2 * number))
-    forget(monkeypatch)
+    forget()
     counting = CountingStore(store)
     reader = Table.open(store.uri, store=counting)
     with counting.measure() as counts:
@@ -138,14 +138,14 @@ def test_packs_are_few_and_each_byte_is_written_a_few_times():
     assert sum(sizes.values()) < 8 * sum(pack.size for pack in packs)
 
 
-def test_lost_and_damaged_packs_are_no_loss(monkeypatch):
+def test_lost_and_damaged_packs_are_no_loss():
     table = small()
     for number in range(20):
         table.append(events(2, first=2 * number))
     first, *_ = stored(table, "_packs/")
     body = table.store.get(first)
     for put in (None, body[:-9], bytes([body[9] ^ 1]) + body[1:], b""):
-        forget(monkeypatch)
+        forget()
         for key in stored(table, "_packs/"):
             table.store.delete([key])
             if put is not None:
@@ -153,7 +153,7 @@ def test_lost_and_damaged_packs_are_no_loss(monkeypatch):
         assert in_order(scan(reopen(table.store)).to_table()) == in_order(events(40))
 
 
-def test_a_pack_of_other_rows_is_not_read(monkeypatch):
+def test_a_pack_of_other_rows_is_not_read():
     table = small()
     for number in range(20):
         table.append(events(2, first=2 * number))
@@ -166,7 +166,7 @@ def test_a_pack_of_other_rows_is_not_read(monkeypatch):
         changed = rows.set_column(place, rows.schema.field(place), other)
         table.store.delete([key])
         table.store.put_if_absent(key, pack_bytes.encode_pack(opened.segments, [changed]))
-    forget(monkeypatch)
+    forget()
     assert in_order(scan(reopen(table.store)).to_table()) == in_order(events(40))
 
 
@@ -179,7 +179,7 @@ def test_no_entry_is_older_than_its_bytes():
         keys.check_entry(msgspec.structs.replace(entry, inline=2))
 
 
-def test_bytes_that_no_commit_has_are_a_loss_unless_the_object_is_at_its_key(monkeypatch):
+def test_bytes_that_no_commit_has_are_a_loss_unless_the_object_is_at_its_key():
     table = small()
     for number in range(20):
         table.append(events(3, first=3 * number))
@@ -191,11 +191,11 @@ def test_bytes_that_no_commit_has_are_a_loss_unless_the_object_is_at_its_key(mon
     table.store.delete([key])
     other = b"A" * 4 * (-(-len(add.parquet) // 3))
     table.store.put_if_absent(key, stored_bytes.replace(b64encode(add.parquet), other))
-    forget(monkeypatch)
+    forget()
     with pytest.raises(DataLoss, match="lost"):
         scan(reopen(table.store)).to_table()
     table.store.put_if_absent(keys.key_of(last), body)
-    forget(monkeypatch)
+    forget()
     assert in_order(scan(reopen(table.store)).to_table()) == in_order(events(60))
 
 
@@ -258,7 +258,7 @@ def test_an_append_after_a_fence_is_committed_with_the_same_bytes():
     assert scan(reopen(table.store)).count() == 6
 
 
-def test_every_history_has_the_rows_of_one_with_objects(monkeypatch):
+def test_every_history_has_the_rows_of_one_with_objects():
     """The same operations on a table with and one without segments in commits."""
     for seed in range(3):
         rng = random.Random(seed)
@@ -269,7 +269,7 @@ def test_every_history_has_the_rows_of_one_with_objects(monkeypatch):
             for table in tables:
                 _act(table, act, step, number, back)
         first, second = tables
-        forget(monkeypatch)
+        forget()
         newest = first.snapshot().version
         assert newest == second.snapshot().version
         reader = reopen(first.store)
