@@ -67,7 +67,7 @@ class Identity:
         if forks and header.version <= forks[0].version:  # the parent has it, whatever became
             check_there(self._log.store)
         try:
-            stored = self._log.header(header.version)
+            stored = self._log.header(header.version, header)
         except VersionNotFound:
             check_there(self._log.store)
             raise self._missing(header) from None

@@ -115,6 +115,11 @@ def _sealed(commit: Commit, text: bytes) -> bytes:
     return body
 
 
+def encode_header(header: Header) -> bytes:
+    """Return the first bytes of a commit with this header, which end with the header's digest."""
+    return _HEADER_START + with_digest(_encoder.encode(header))
+
+
 def decode_commit(body: bytes, version: int | None = None) -> Commit:
     """Return the commit in `body`, which must be its canonical encoding.
 

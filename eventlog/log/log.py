@@ -196,8 +196,12 @@ class Log:
         self._check_table(commit.header)
         return commit, body
 
-    def header(self, version: int) -> Header:
+    def header(self, version: int, known: Header | None = None) -> Header:
         """Return the header of `version`. One ranged GET of 2 KB.
+
+        Args:
+            version: the version.
+            known: a header that is probably the one there: its bytes need not be decoded then.
 
         Raises:
             VersionNotFound: it does not exist.
@@ -207,7 +211,10 @@ class Log:
         """
         key = keys.commit_key(version)
         try:
-            header = codec.decode_header(self.store.get(key, length=codec.HEADER_BYTES), version)
+            stored = self.store.get(key, length=codec.HEADER_BYTES)
+            if known is not None and stored.startswith(codec.encode_header(known)):
+                return known
+            header = codec.decode_header(stored, version)
         except KeyNotFound:
             raise self._missing(key, version) from None
         except (Corrupt, UnsupportedFormat) as error:
