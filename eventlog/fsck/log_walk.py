@@ -318,7 +318,8 @@ class Walk:
         self.transactions += len(commit.transactions)
         gone = Gone.by(version, step.drops, step.deletes)
         self.unnamed.note_drops(gone.ids())
-        self._note_bodies(commit, step.adds)
+        self.bodies.note(version, step.adds)
+        inline_objects.remember_committed(commit, step.adds)
         live = (*step.adds, *(after for _, after in step.deletes))
         self.waiting.note(gone, live, self.audit.live)
         room = MAX_LISTED - len(self.void)
@@ -331,14 +332,6 @@ class Walk:
             self.broken = True
             self._find("error", problem, key, version)
         return True
-
-    def _note_bodies(self, commit: Commit, live: Sequence[Segment]) -> None:
-        """Note the segments whose bytes a commit has, and keep the bytes for who reads the rows."""
-        version = commit.header.version
-        self.bodies.note(version, live)
-        ids = {segment.id for segment in live if segment.inline == version}
-        actions = (a for t in commit.transactions for a in t.actions if ids)
-        inline_objects.remember_objects(a for a in actions if isinstance(a, Add) and a.id in ids)
 
     def _resume(self, commit: Commit, body: bytes) -> None:
         version = commit.header.version

@@ -7,17 +7,18 @@ loss by itself: then the object is at its key (FORMAT.md R21.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventlog.cache import Cache
-from eventlog.errors import KeyNotFound
+from eventlog.errors import Corrupt, KeyNotFound
 from eventlog.format import codec, keys
 from eventlog.model.actions import Add
 from eventlog.model.entries import Segment
-from eventlog.model.records import Pack
+from eventlog.model.records import Commit, Pack
+from eventlog.store.branching.branch import stored_place
 from eventlog.store.parallel import each
 from eventlog.store.port import Body, ObjectStore
 
@@ -36,7 +37,7 @@ class _Transaction(msgspec.Struct):
     actions: list[_Action]
 
 
-class _Commit(msgspec.Struct):
+class _Bodies(msgspec.Struct):
     transactions: list[_Transaction]
 
 
@@ -50,6 +51,19 @@ def remember_objects(adds: Iterable[Add]) -> None:
 def forget_objects() -> None:
     """Keep no bytes any more, as in a process that has read nothing yet."""
     _known.clear()
+
+
+def remember_committed(commit: Commit, live: Iterable[Segment]) -> None:
+    """Keep the bytes that a commit has of segments which it made live: the fold compared them.
+
+    Args:
+        commit: the commit.
+        live: the segments.
+    """
+    version = commit.header.version
+    ids = {segment.id for segment in live if segment.inline == version}
+    actions = (action for t in commit.transactions for action in t.actions if ids)
+    remember_objects(a for a in actions if isinstance(a, Add) and a.id in ids)
 
 
 def fetch_objects(
@@ -130,29 +144,45 @@ def remember_pack(sha256: str, body: Body) -> None:
     _known.put(sha256, bytes(body))
 
 
-def put_at_keys(store: ObjectStore, segments: Sequence[Segment]) -> None:
+def put_at_keys(store: ObjectStore, segments: Iterable[Segment]) -> None:
     """Store the objects of segments at their keys, for programs that read files.
 
-    Those that are there already stay. One PUT for each segment whose bytes stand in a commit.
+    Those that are there already stay. One PUT for each segment whose bytes stand in a commit. What
+    a branch has from its parent is put below the parent's root, where its key lies.
+
+    Args:
+        store: of the table.
+        segments: those whose bytes do not stand in a commit are passed over.
 
     Raises:
+        Corrupt: another object is at a key.
         KeyNotFound: the bytes of one are nowhere.
         Unavailable: the store does not answer.
         InvalidInput: the store refuses.
     """
     wanted = [s for s in segments if not isinstance(s.inline, UnsetType)]
     found = fetch_objects(store, wanted)
-
-    def put(segment: Segment) -> None:
-        body = found.get(segment.checksum)
-        key = keys.key_of(segment)
-        if body is None:
-            store.get(key, length=1)  # it must be there
-        else:
-            store.put_if_absent(key, body)
-
-    for _ in each(put, wanted):
+    for _ in each(lambda s: _put_at_key(store, s, found.get(s.checksum)), wanted):
         pass
+
+
+def _put_at_key(store: ObjectStore, segment: Segment, body: bytes | None) -> None:
+    key = keys.key_of(segment)
+    if body is None:
+        store.get(key, length=1)  # it must be there
+        return
+    if codec.sha256(body) != segment.checksum:
+        raise Corrupt("a commit has other bytes of a segment", table=store.uri, key=key)
+    owner, name = stored_place(store, key)
+    if owner.put_if_absent(name, body):
+        return
+    if store.get(key, length=segment.bytes + 1) != body:  # against another-object-published
+        raise Corrupt(
+            "another object is at the key of a segment whose bytes stand in commit "
+            f"{segment.inline}: remove it by hand",
+            table=store.uri,
+            key=key,
+        )
 
 
 def objects_in(get: Callable[..., bytes], version: int) -> dict[str, bytes]:
@@ -167,7 +197,7 @@ def objects_in(get: Callable[..., bytes], version: int) -> dict[str, bytes]:
     """
     try:
         body = get(keys.commit_key(version), length=codec.MAX_COMMIT_BYTES + 1)
-        commit = msgspec.json.decode(body, type=_Commit)
+        commit = msgspec.json.decode(body, type=_Bodies)
     except (KeyNotFound, msgspec.DecodeError, UnicodeDecodeError):
         return {}
     bodies = (a.parquet for t in commit.transactions for a in t.actions)

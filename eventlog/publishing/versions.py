@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec import UnsetType
+
 from eventlog.display import command
 from eventlog.errors import InvalidInput, VersionNotReplicated
 from eventlog.format import keys
+from eventlog.format.frames.entry_columns import INLINE, to_segments
+from eventlog.inline import inline_objects
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Add, DeleteRows, Drop
@@ -112,8 +116,17 @@ def version_steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
             snapshot = log.following(below, commit, body)
         known = below is not None or not commit.header.version
         effect = log.effect_on(below, commit) if known else None
+        inline_objects.remember_committed(commit, effect.adds if effect else ())
         yield VersionStep(snapshot, below, exchanges(effect) if effect else ())
         below = snapshot
+
+
+def inline_segments(snapshot: Snapshot) -> list[Segment]:
+    """Return the live segments whose bytes stand in commits: engines read objects at their keys."""
+    if isinstance(snapshot.totals.inline, UnsetType):
+        return []
+    entries = snapshot.entries()
+    return to_segments(entries.filter(entries.column(INLINE.name).is_valid()))
 
 
 def first_publishable(log: Log, head: Snapshot) -> int:

@@ -29,7 +29,7 @@ from eventlog.errors import (
     KeyNotFound,
 )
 from eventlog.format.codec import sha256
-from eventlog.store.branching import within
+from eventlog.store.branching.branch import stored_place
 from eventlog.store.parallel import Executors, read_ahead, threads
 from eventlog.store.port import Body, ObjectStore
 from eventlog.store.s3.adapter import S3Store
@@ -265,7 +265,7 @@ class Pipeline:
         try:
             if item.vectors:  # their size says nothing
                 return item.is_body(self._target.get(item.key))
-            place, key = within.stored_place(self._target, item.key)
+            place, key = stored_place(self._target, item.key)
             if isinstance(place, S3Store) and item.role == "segment":
                 size, digest = place.size_and_sha256(key)
                 if digest is not None or not item.unnamed:

@@ -6,7 +6,7 @@ from support.builders import SCHEMA, events, live, row_names
 from eventlog import Table, errors, replication
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
-from eventlog.store.branching.within import stored_place
+from eventlog.store.branching.branch import stored_place
 from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append
 

@@ -1,6 +1,6 @@
 """Mutants of segments in commits: what bytes an add may have, and which readers take."""
 
-from mutants.swap import becomes, mutant, never
+from mutants.swap import becomes, mutant, never, skip
 
 INLINE = (
     mutant(
@@ -96,5 +96,26 @@ INLINE = (
         "an audit finds a pack with other rows than the commits",
         never,
         "test_packs_of_other_rows_are_found_with_checksums",
+    ),
+    mutant(
+        "another-object-published",
+        "R21.2 W17",
+        "what is at the key of a published segment is its object",
+        never,
+        "test_another_object_at_the_key_is_not_published",
+    ),
+    mutant(
+        "published-without-objects",
+        "R21.2 W17",
+        "what Delta names is at its key before",
+        skip,
+        "test_every_version_that_is_published_has_its_objects",
+    ),
+    mutant(
+        "iceberg-without-objects",
+        "R21.2 W17",
+        "what Iceberg names is at its key before",
+        becomes("[]"),
+        "test_every_version_that_is_published_has_its_objects",
     ),
 )

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, VersionVacuumed
+from eventlog.inline import inline_objects
 from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
 from eventlog.publishing.delta.checkpoint_publisher import CheckpointPublisher
@@ -149,6 +150,8 @@ class DeltaPublisher:
         """Put what is to be put of a version; return whether it was not known before."""
         puts = plan.puts(step.after.version)
         self._described.check_schema(step)
+        if puts.commit:
+            self._put_objects(step, every=puts.checkpoint == "before")
         if puts.checkpoint == "before":
             self._checkpoints.put_checkpoint(step.after)
         if puts.commit:
@@ -160,6 +163,20 @@ class DeltaPublisher:
         if puts.checkpoint == "after":
             self._checkpoints.put_checkpoint(step.after)
         return puts.commit
+
+    def _put_objects(self, step: VersionStep, *, every: bool) -> None:
+        """Put what a version names and commits have, before it is published (FORMAT.md R21.2).
+
+        Args:
+            step: the version.
+            every: whether it names all of its segments, and not only those that it changes.
+        """
+        if every or step.before is None:
+            named = versions.inline_segments(step.after)
+        else:
+            named = [exchange.after for exchange in step.exchanges if exchange.after is not None]
+        # against published-without-objects
+        self._put(inline_objects.put_at_keys, self._store, named)
 
     def _compare(self, step: VersionStep, body: bytes | None = None) -> None:
         """Check that a version is published as this log has it.

@@ -119,6 +119,8 @@ class IcebergPublisher:
                 if version != last and self._described.is_left_out(version):
                     continue
                 body = self._described.expected(version)
+                below = max((v for v in self._published if v < version), default=None)
+                self._described.put_segments(below)
                 self._objects.put(metadata_key(version), body, bytes.__eq__)
                 self._published.add(version)
                 put.append(version)

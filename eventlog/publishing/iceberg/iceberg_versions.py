@@ -12,10 +12,11 @@ from msgspec import UnsetType
 
 from eventlog.errors import Corrupt, InvalidInput, VersionNotReplicated
 from eventlog.format.frames.entry_columns import to_segments
+from eventlog.inline import inline_objects
 from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.entries import Schema
-from eventlog.model.records import Transaction
+from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import Commit, Transaction
 from eventlog.publishing.iceberg.iceberg_listing import IcebergListing
 from eventlog.publishing.iceberg.iceberg_plan import (
     may_be_widened,
@@ -42,10 +43,12 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     tags_of,
 )
 from eventlog.publishing.positions import ShownRows, published_schema, shows_stored_rows
+from eventlog.publishing.versions import inline_segments
 from eventlog.session.session import Session
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import held_from, root_of
 from eventlog.store.parallel import Executors, each
+from eventlog.store.retry import retrying
 
 
 class IcebergVersions:
@@ -77,6 +80,9 @@ class IcebergVersions:
         self._made: dict[int, bool] = {}
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._written: dict[int, Schema | None] = {}
+        self._asked: tuple[Commit, Snapshot] | None = None
+        self._inline: tuple[int, list[Segment]] = (-1, [])  # a version, and those of its segments
+        self._put = retrying(session.clock)
         self._held = held_from(session.store.forks)
         self.oldest = max(listing.head.meta.horizon, self._held)
 
@@ -107,8 +113,10 @@ class IcebergVersions:
             InvalidInput: Iceberg cannot say the version, and why.
             Unavailable: the store does not answer.
         """
-        snapshot = self._log.snapshot(version)
+        commit, body = self._log.read_below(version)
+        snapshot = self._log.resolve(commit, body)
         own = self._snapshot(snapshot, put=True)
+        self._asked = (commit, snapshot)
         if isinstance(own, str):
             raise InvalidInput(
                 f"version {version} cannot be published to Iceberg: {own}. Later versions that can "
@@ -122,6 +130,36 @@ class IcebergVersions:
                 self._snapshot(found, put=found.version >= self.oldest)
         known = (self._snapshots.get(v) for v in older if listed is None or v in listed)
         return self._metadata(snapshot, [*(s for s in known if isinstance(s, tuple)), own])
+
+    def put_segments(self, below: int | None) -> None:
+        """Put what a version names and commits have, unless a published one names it already.
+
+        What both have live was live in all versions between, and a vacuum leaves it. The version is
+        the one that `expected` was asked for last.
+
+        Args:
+            below: the newest published version below it; None: there is none.
+
+        Raises:
+            Corrupt: another object is at the key of a segment, or the log is damaged.
+            KeyNotFound: bytes of a segment are nowhere.
+            Unavailable: the store does not answer.
+        """
+        if self._asked is None:
+            return
+        commit, snapshot = self._asked
+        named, there = inline_segments(snapshot), list[Segment]()
+        inline_objects.remember_committed(commit, named)
+        if below is not None and below == self._inline[0]:
+            there = self._inline[1]
+        elif named and below is not None:
+            found = self.there(below)
+            there = inline_segments(found) if found else []
+        known = {segment.id for segment in there}
+        # against iceberg-without-objects
+        new = [segment for segment in named if segment.id not in known]
+        self._put(inline_objects.put_at_keys, self._store, new)
+        self._inline = (snapshot.version, named)
 
     def there(self, version: int) -> Snapshot | None:
         """Return an older version; None where a copy lacks it."""

@@ -278,6 +278,17 @@ class BranchStore:
         return check_key(self._place() + check_key(key))
 
 
+def stored_place(store: ObjectStore, key: str) -> tuple[ObjectStore, str]:
+    """Return the store that is no branch, and the key there, where an object is stored.
+
+    Raises:
+        TableNotFound: there is no such branch.
+    """
+    while isinstance(store, BranchStore):
+        store, key = store.place(key)
+    return store, key
+
+
 def _inherited_ranges(fork: int) -> tuple[tuple[str, str, str], ...]:
     """Return (prefix, low, high) of the keys that a branch may have from its parent, in order."""
     newest = keys.commit_key(fork).removesuffix(".json")

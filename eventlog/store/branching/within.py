@@ -6,7 +6,7 @@ Also where the source or the target is a branch, whose objects lie at their pare
 from __future__ import annotations
 
 from eventlog.clock import Clock
-from eventlog.store.branching.branch import BranchStore
+from eventlog.store.branching.branch import BranchStore, stored_place
 from eventlog.store.branching.roots import is_own
 from eventlog.store.port import ObjectStore
 from eventlog.store.retry import retrying
@@ -18,17 +18,6 @@ MOST_BYTES = 5 * 2**30  # of an object that S3 copies in one request
 def may_copy(source: ObjectStore, target: ObjectStore) -> bool:
     """Return whether both are in S3, so that `copied` may copy at all. Sends nothing."""
     return all(isinstance(_innermost(store), S3Store) for store in (source, target))
-
-
-def stored_place(store: ObjectStore, key: str) -> tuple[ObjectStore, str]:
-    """Return the store that is no branch, and the key there, where a segment is stored.
-
-    Raises:
-        TableNotFound: there is no such branch.
-    """
-    while isinstance(store, BranchStore):
-        store, key = store.place(key)
-    return store, key
 
 
 def copied(
