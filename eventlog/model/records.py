@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from eventlog.model.actions import Action, Add, Drop
+from eventlog.model.actions import Action, Add, Advance, Drop
 from eventlog.model.entries import (
     Analysed,
     ChunkState,
@@ -233,6 +233,17 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     analysed: Analysed | None = None
     clock: tuple[Correction, ...] = ()
     origins: dict[str, Origin] | UnsetType = UNSET
+
+
+def last_unit_of(transaction: Transaction) -> App | None:
+    """Return the unit of work of a transaction, or the last one of a group whose app is one alone.
+
+    For people: of several apps it returns none.
+    """
+    if transaction.app is not None:
+        return transaction.app
+    advances = [action for action in transaction.actions if isinstance(action, Advance)]
+    return App(advances[0].app, advances[0].new) if len(advances) == 1 else None
 
 
 def origins_of(meta: Meta) -> dict[str, Origin]:

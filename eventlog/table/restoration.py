@@ -24,7 +24,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action, Add, AppReset, DeleteRows, Drop, Restore, SameSegments
 from eventlog.model.columns.named_checks import newest_check, untested
 from eventlog.model.entries import Schema, Segment
-from eventlog.model.records import Commit, Transaction
+from eventlog.model.records import Commit, Transaction, last_unit_of
 from eventlog.model.stats import live_stats
 from eventlog.quantities import count_text
 from eventlog.segments.checked_rows import stored_rows_tested
@@ -319,7 +319,8 @@ def _inseparable(commit: Commit, effect: Effect, found: Sequence[Segment]) -> st
 
 
 def _load_text(load: Transaction) -> str:
-    app = "" if load.app is None else f" as {load.app.id!r} {load.app.seq}"
+    unit = last_unit_of(load)
+    app = "" if unit is None else f" as {unit.id!r} {unit.seq}"
     added = [action for action in load.actions if isinstance(action, Add)]
     return f"{load.operation} by {load.writer}{app}: {_ids_text(added)}"
 

@@ -20,7 +20,7 @@ from eventlog.log.log import Log
 from eventlog.model.actions import Add, Drop, Merge, Replace, Restore, SetOrigin
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Correction, Segment
-from eventlog.model.records import Commit, Transaction
+from eventlog.model.records import Commit, Transaction, last_unit_of
 from eventlog.state.small.timing import effective_time
 from eventlog.store.parallel import each
 
@@ -41,7 +41,7 @@ class LineageStep:
             input is the same segment, at the version that was restored. `merged`: another log has
             the commits that wrote the rows. None: this copy lacks the commit.
         time_ms: the time of the commit, in ms UTC.
-        transaction: that which added the segment, without its actions.
+        transaction: that which added the segment, without its actions, and with its unit of work.
         inputs: the entries that its rows were in before, as far as they were chosen.
         unknown: the ids of inputs whose entries this copy lacks.
     """
@@ -130,7 +130,7 @@ class LineageReader:
             unknown = [d.id for d in drops if d.id not in live.get(before, {})]
             adder = adders.get(entry.id)
             kind = None if adder is None else _kind(adder)
-            plain = None if adder is None else msgspec.structs.replace(adder, actions=())
+            plain = None if adder is None else _plain(adder)
             inputs = tuple(self._choose(there))
             steps.append(LineageStep(entry, kind, time_ms, plain, inputs, tuple(unknown)))
         return steps
@@ -158,6 +158,11 @@ class LineageReader:
             found = self._log.read_below(version)
             self._commits.put(version, found)
         return found
+
+
+def _plain(adder: Transaction) -> Transaction:
+    """Return a transaction without its actions; as its app with what people are shown."""
+    return msgspec.structs.replace(adder, actions=(), app=last_unit_of(adder))
 
 
 def _kind(transaction: Transaction) -> StepKind:

@@ -17,7 +17,7 @@ from eventlog.log import history
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import MAX_MS, MIN_MS, parse_chunk
 from eventlog.model.entries import Segment
-from eventlog.model.records import Commit, Transaction
+from eventlog.model.records import Commit, Transaction, last_unit_of
 from eventlog.query.moments import Moment
 from eventlog.session.session import Session
 from eventlog.session.tags import VersionOrName, tag_versions, version_number
@@ -72,8 +72,8 @@ class Inspector:
         """Return the transactions of the versions, newest version first. One GET per version.
 
         Columns: `version`, `time`, `id`, `operation`, `writer`, `read_version` (-1 of a creation),
-        `app_id` and `app_seq` of its unit of work, `void` (why it took no effect; null if it did),
-        `info` (a map).
+        `app_id` and `app_seq` of its unit of work, or of the last one of a group of one app, `void`
+        (why it took no effect; null if it did), `info` (a map).
 
         Args:
             start: the version to start at; the newest if None.
@@ -251,7 +251,7 @@ def segment_row(segment: Segment, store: ObjectStore) -> tuple[Any, ...]:
 def _transaction_row(
     transaction: Transaction, version: int, time_ms: int, void: str | None
 ) -> dict[str, Any]:
-    app = transaction.app
+    app = last_unit_of(transaction)
     return {
         "version": version,
         "time": time_ms,

@@ -334,6 +334,25 @@ def test_sequences_are_committed_with_their_rows_and_found_again():
     }
 
 
+def test_people_see_whose_rows_a_group_has():
+    table = create()
+    with table.appender() as out:
+        out.append(events(1), app_id="a", app_seq=3)
+        out.append(events(1, first=1), app_id="a", app_seq=4)
+        out.flush()
+        out.append(events(1, first=2), app_id="a", app_seq=5)
+        out.append(events(1, first=3), app_id="b", app_seq=0)
+    listed = table.inspect.transactions().sort_by("version").to_pylist()
+    assert [(row["app_id"], row["app_seq"]) for row in listed] == [
+        (None, None),
+        ("a", 4),
+        (None, None),  # of two apps
+    ]
+    blamed = table.blame(where="true").sort_by("name").to_pylist()
+    assert [row["_app_id"] for row in blamed] == ["a", "a", None, None]
+    assert [entry.version for entry in table.history(app="b")] == [2]
+
+
 def test_a_sequence_without_rows_is_committed_too():
     table = create()
     with table.appender(app_id="a") as out:
