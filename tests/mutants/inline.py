@@ -46,6 +46,13 @@ INLINE = (
         "test_larger_appends_have_objects_of_their_own",
     ),
     mutant(
+        "commit-of-the-rows-of-all-tasks",
+        "R21.1 W4",
+        "tasks of Spark leave it to the driver whether their rows fit into the commit",
+        skip,
+        "test_beside_the_rows_of_a_large_task_they_have_an_object",
+    ),
+    mutant(
         "inline-bytes-not-copied",
         "R17.2 R21.2",
         "a copy has the objects of segments whose commits it lacks",

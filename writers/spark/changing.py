@@ -6,6 +6,7 @@ Imports eventlog, readers and pyspark. The driver decides and commits, as in
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -122,7 +123,7 @@ class SparkUpdates(Updates):
 
     def _stage_by_tasks(self, found: Found) -> Staged:
         t, head = self.search.t, found.snapshot
-        recipe = Recipe.of(head)
+        recipe = dataclasses.replace(Recipe.of(head), inline_bytes=0)  # of many tasks
         recipe = replace(recipe, layout=msgspec.structs.replace(recipe.layout, order_by=()))
         task = _Updates(
             t,

@@ -80,6 +80,7 @@ Operation = Literal["append", "upsert", "delete"]
 _adds = msgspec.json.Decoder(list[Add])  # created once; safe to share between threads
 # The most bytes of rows that a task returns: the driver can hold those of thousands of tasks.
 FEW_BYTES = 512 * 2**10
+_FEW_TIMES = 4  # times the bytes of an append that stands in its commit, without a key
 _PACKED_BYTES = 64 * 2**10
 NO_ADDS = b"[]"  # what a task without rows returns
 _ADDS = b"["  # how JSON of adds begins, and an Arrow stream does not
@@ -243,8 +244,8 @@ def stage_task(
 ) -> bytes:
     """Stage the rows of one task, and return its adds as JSON. No commit refers to them yet.
 
-    If they are few, and the table is a keyed one, nothing is staged, and they are returned as an
-    Arrow stream.
+    If they are few, and the table is a keyed one or lets small appends stand in their commit,
+    nothing is staged, and they are returned as an Arrow stream.
 
     Args:
         table: the table. Only its store is used: it need not have been read.
@@ -256,10 +257,14 @@ def stage_task(
         InvalidInput: rows do not fit the table; the message names column, count and an example.
         Unavailable: the store does not answer; Spark retries the task.
     """
+    few_bytes = _FEW_TIMES * recipe.inline_bytes if recipe.rule is None else FEW_BYTES
+    # Many tasks have more than fits into the commit, which the driver alone can tell.
+    # against commit-of-the-rows-of-all-tasks
+    recipe = dataclasses.replace(recipe, inline_bytes=0)
     with Stager(table.store, table.clock, recipe, memory_bytes) as stager:
         for batch in batches:
             stager.write(batch)
-        few = stager.few(FEW_BYTES) if recipe.rule is not None else None
+        few = stager.few(few_bytes) if few_bytes else None
         packed = pack_rows(few) if few is not None else b""
         if packed and len(packed) <= _PACKED_BYTES:
             return packed
@@ -280,8 +285,12 @@ def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes:
         Unavailable: the store does not answer.
     """
     adds: list[Add] = []
-    parts = (message for message in staged if message != NO_ADDS)
-    for are_adds, messages in groupby(parts, lambda message: message.startswith(_ADDS)):
+    parts = [message for message in staged if message != NO_ADDS]
+    if recipe.rule is None:  # the order of the adds decides nothing
+        parts.sort(key=_has_adds)
+    if any(map(_has_adds, parts)):
+        recipe = dataclasses.replace(recipe, inline_bytes=0)
+    for are_adds, messages in groupby(parts, _has_adds):
         if are_adds:
             adds += (add for message in messages for add in _adds.decode(message))
             continue
@@ -291,6 +300,10 @@ def adds_of(table: Table, recipe: Recipe, staged: Iterable[bytes], memory_bytes:
                     stager.write(batch)
             adds += stager.finish()
     return sorted(adds, key=lambda add: add.chunk)
+
+
+def _has_adds(message: bytes) -> bool:
+    return message.startswith(_ADDS)
 
 
 def pack_rows(rows: pa.Table) -> bytes:
