@@ -66,6 +66,9 @@ class _PastLinks:
     def put_hint(self, key: str, body: bytes) -> None:
         self._inner.put_hint(key, body)
 
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        return self._inner.replace(key, old, body)
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:

@@ -1,6 +1,7 @@
 """The storage port and its adapters, and how requests are sent.
 
-    URI ──► location ──► ObjectStore (`port`): put_if_absent, put_hint, get, list, delete
+    URI ──► location ──► ObjectStore (`port`): put_if_absent, put_hint, replace, get,
+                         │           list, delete
                          ├─ s3          a bucket, or a store that speaks S3
                          ├─ local       a directory
                          ├─ memory      for tests and examples

@@ -36,6 +36,7 @@ from eventlog.store.port import (
     check_limit,
     check_prefix,
     check_range,
+    check_replaceable,
 )
 
 _SKIPPED = TEMPORARY.encode() + b"/"
@@ -149,7 +150,26 @@ class LocalStore:
             InvalidInput: there are other objects under this key, or the key is under another one.
             Unavailable: the file could not be written, or its directory could not be synced.
         """
-        directory, _, name = check_hint(key).rpartition("/")
+        self._rename(check_hint(key), body)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`; by `rename(2)`, after a look at the bytes.
+
+        Raises:
+            SymbolicLink: the key is a symbolic link, or lies behind one.
+        """
+        check_replaceable(key)
+        try:
+            stored = self.get(key)
+        except KeyNotFound:
+            return False
+        if stored == old:  # against local-replace-without-a-look
+            self._rename(key, body)
+        return stored in (old, body)
+
+    def _rename(self, key: str, body: bytes) -> None:
+        """Create a file, or put another one in its place, in one step."""
+        directory, _, name = key.rpartition("/")
         try:
             scratch, temporary = self._write_temporary(body)
             try:

@@ -21,6 +21,7 @@ from eventlog.store.port import (
     check_limit,
     check_prefix,
     check_range,
+    check_replaceable,
 )
 
 _SCHEME = "memory://"
@@ -97,6 +98,15 @@ class MemoryStore:
             if key not in self._shelf.objects:
                 insort(self._shelf.keys, key)
             self._shelf.objects[key] = bytes(body)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`."""
+        check_replaceable(key)
+        with self._shelf.lock:
+            stored = self._shelf.objects.get(key)
+            if stored == old:
+                self._shelf.objects[key] = bytes(body)
+            return stored in (old, body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

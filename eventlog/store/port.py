@@ -1,9 +1,10 @@
 """The storage port: everything that eventlog requires of an object store.
 
-Objects are created once and never replaced, so they are immutable by construction (FORMAT.md "What
-the storage must provide"). The exception are two hints of other formats, which `put_hint` replaces
-and which nothing here reads. The adapters are `s3`, `local` and `memory`, the wrappers
-`testing.wrappers` and `testing.faults`; one contract suite runs against all of them.
+Objects are created once, so they are immutable by construction (FORMAT.md "What the storage must
+provide"). There are two exceptions: two hints of other formats, which `put_hint` replaces and which
+nothing here reads, and commits below the start of the log, which a vacuum replaces by stubs. The
+adapters are `s3`, `local` and `memory`, the wrappers `testing.wrappers` and `testing.faults`; one
+contract suite runs against all of them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ TEMPORARY = ".tmp"
 HINTS = ("_delta_log/_last_checkpoint", "metadata/version-hint.text")
 
 _HINTS_OF_PARTS = tuple(f"/{hint}" for hint in HINTS)
+_REPLACEABLE = re.compile(r"(?:.*/)?_log/\d{12}\.json", re.ASCII)
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\\%]")
 
 
@@ -120,6 +122,28 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """Replace the object of a commit (see `check_replaceable`), if it still has the old bytes.
+
+        Atomic: the key is never absent, and a reader gets the old bytes or the new ones. An object
+        that another program has changed meanwhile stays as it is; in a directory this is certain
+        only if nobody else replaces it at the same moment. Durable when this returns.
+
+        Args:
+            key: of the object.
+            old: the bytes that it must have.
+            body: the new ones.
+
+        Returns:
+            True: the object has the new bytes, perhaps since an earlier call. False: it is missing,
+            or has others than both; nothing was changed.
+
+        Raises:
+            Unavailable: no clear answer; the old object or the new one is there. Call it again.
+            InvalidInput: the key is no commit's, or the store refused permanently, with no effect.
+        """
+        ...
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
@@ -182,6 +206,18 @@ def check_hint(key: str) -> str:
         raise InvalidInput(
             f"key {key[:80]!r} is no hint: only {' and '.join(HINTS)} may be replaced", key=key
         )
+    return key
+
+
+def check_replaceable(key: str) -> str:
+    """Return `key` if it is plain and that of a commit, perhaps below the root of a part.
+
+    Raises:
+        InvalidInput: it is not, so its object must not be replaced.
+    """
+    check_key(key)
+    if not _REPLACEABLE.fullmatch(key):  # against any-object-replaced
+        raise InvalidInput(f"key {key[:80]!r} is no commit's: only commits are replaced", key=key)
     return key
 
 

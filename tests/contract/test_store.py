@@ -167,6 +167,53 @@ def test_no_other_key_is_replaced(store, key):
     assert [store.get(row.key) for row in store.list("")] == ([b"first"] if key else [])
 
 
+_COMMIT = "_log/999999999992.json"
+
+
+def test_a_commit_is_replaced(store):
+    store.put_if_absent(_COMMIT, b"the whole commit")
+    assert store.replace(_COMMIT, b"the whole commit", b"a stub") is True
+    assert store.get(_COMMIT) == _raw_get(store, _COMMIT) == b"a stub"
+    assert list(store.list("_log/")) == [ObjectInfo(_COMMIT, 6)]
+    assert store.put_if_absent(_COMMIT, b"late") is False
+    assert store.replace(_COMMIT, b"the whole commit", b"a stub") is True  # once more
+    assert store.get(_COMMIT) == b"a stub"
+
+
+def test_what_has_other_bytes_is_not_replaced(store):
+    assert store.replace(_COMMIT, b"the whole commit", b"a stub") is False
+    assert list(store.list("_log/")) == []
+    store.put_if_absent(_COMMIT, b"another commit")
+    assert store.replace(_COMMIT, b"the whole commit", b"a stub") is False
+    assert store.get(_COMMIT) == b"another commit"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("_log/999999999992.keyframe.json", "_log/7.json", "_frames/999999999992.json", ""),
+        *("data/000000000001/all/a.parquet", "_starts/7.json", "x_log/999999999992.json", *HINTS),
+    ],
+)
+def test_nothing_but_commits_is_replaced(store, key):
+    if key:
+        store.put_if_absent(key, b"first")
+    with pytest.raises(InvalidInput):
+        store.replace(key, b"first", b"second")
+    assert [store.get(row.key) for row in store.list("")] == ([b"first"] if key else [])
+
+
+def test_a_reader_beside_a_replacement_gets_old_or_new_bytes(store):
+    old, new = b"c" * 30_000, b"s" * 500
+    store.put_if_absent(_COMMIT, old)
+    with ThreadPoolExecutor(8) as pool:
+        replaced = [pool.submit(store.replace, _COMMIT, old, new) for _ in range(3)]
+        reads = [pool.submit(store.get, _COMMIT) for _ in range(12)]
+    assert any(task.result() for task in replaced)
+    assert {task.result() for task in reads} <= {old, new}
+    assert store.get(_COMMIT) == new
+
+
 def test_readers_of_a_hint_get_one_writers_bytes(store):
     bodies = {
         bytes([letter]) * size for letter, size in zip(b"abcd", (9, 900, 9_000, 90), strict=True)

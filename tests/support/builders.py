@@ -220,6 +220,11 @@ class Spy:
         self.before_put(key)
         self.inner.put_hint(key, body)
 
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        self.puts.append((key, body))
+        self.before_put(key)
+        return self.inner.replace(key, old, body)
+
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> Iterator[ObjectInfo]:
@@ -312,6 +317,9 @@ class CrashingStore(Spy):
 
     def put_hint(self, key: str, body: bytes) -> None:
         self._call(lambda: super(CrashingStore, self).put_hint(key, body), put=True)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        return self._call(lambda: super(CrashingStore, self).replace(key, old, body))
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

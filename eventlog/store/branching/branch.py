@@ -36,6 +36,7 @@ from eventlog.store.port import (
     check_limit,
     check_prefix,
     check_range,
+    check_replaceable,
 )
 
 _Answer = TypeVar("_Answer")
@@ -126,15 +127,7 @@ class BranchStore:
             InvalidInput: the key is one of the parent's.
             TableNotFound: there is no such branch.
         """
-        name = self._name(key)
-        if is_inherited(key, self._fork().version):  # against branch-writes-into-its-parent
-            raise InvalidInput(
-                f"this object belongs to the versions before branch {self.name!r} forked at "
-                f"version {self._fork().version}: write it with the parent's root",
-                table=self.uri,
-                key=key,
-            )
-        return self.parent.put_if_absent(name, body)
+        return self.parent.put_if_absent(self._own_name(key), body)
 
     def put_hint(self, key: str, body: bytes) -> None:
         """See `ObjectStore.put_hint`; the hint is the branch's own.
@@ -143,6 +136,15 @@ class BranchStore:
             TableNotFound: there is no such branch.
         """
         self.parent.put_hint(self._name(check_hint(key)), body)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`.
+
+        Raises:
+            InvalidInput: the key is one of the parent's.
+            TableNotFound: there is no such branch.
+        """
+        return self.parent.replace(self._own_name(check_replaceable(key)), old, body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -273,6 +275,18 @@ class BranchStore:
     def _place(self) -> str:
         # against late-write-in-the-next-branch
         return f"{keys.branch_place(self.name, self._fork().id)}/"
+
+    def _own_name(self, key: str) -> str:
+        """Return the name of an object in the parent's store, if it is the branch's own."""
+        name = self._name(key)
+        if is_inherited(key, self._fork().version):  # against branch-writes-into-its-parent
+            raise InvalidInput(
+                f"this object belongs to the versions before branch {self.name!r} forked at "
+                f"version {self._fork().version}: write it with the parent's root",
+                table=self.uri,
+                key=key,
+            )
+        return name
 
     def _name(self, key: str) -> str:
         return check_key(self._place() + check_key(key))

@@ -20,7 +20,13 @@ from pyarrow.fs import FileSystem
 from tenacity import retry_if_exception, retry_if_exception_type, retry_if_result
 
 from eventlog.clock import Clock, SystemClock
-from eventlog.errors import EventLogError, InvalidInput, OutcomeUnknown, Unavailable
+from eventlog.errors import (
+    EventLogError,
+    InvalidInput,
+    KeyNotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
 from eventlog.store.options import StoreOptions, parse_options
 from eventlog.store.port import (
     Body,
@@ -30,6 +36,7 @@ from eventlog.store.port import (
     check_limit,
     check_prefix,
     check_range,
+    check_replaceable,
 )
 from eventlog.store.retry import MAX_TRIES, retrying
 from eventlog.store.s3 import bodies
@@ -110,6 +117,10 @@ class S3Store:
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
+        return self._tagged(key, start, length)[0]
+
+    def _tagged(self, key: str, start: int, length: int | None) -> tuple[bytes, str]:
+        """Return the bytes of an object, see `get`, and its ETag."""
         name = self._name(key)
         check_range(start, length)
         request: dict[str, Any] = {"Key": name}
@@ -119,12 +130,12 @@ class S3Store:
             request["Range"] = f"bytes={start}-{end}"
         answers = [self._read("get_object", key, request)]
 
-        def content() -> bytes:
+        def content() -> tuple[bytes, str]:
             answer = answers.pop() if answers else self._read("get_object", key, request)
             if answer is None:
-                return b""
+                return b"", ""
             body: bytes = _readable(lambda: bodies.content(answer, start, length, self._clock))
-            return body
+            return body, str(answer.get("ETag", ""))
 
         # The connection may break within the body.
         broken = retry_if_exception_type(_failures())
@@ -164,6 +175,34 @@ class S3Store:
         """See `ObjectStore.put_hint`; a PUT without a condition, so it may be sent again."""
         request = {"Key": self._name(check_hint(key)), "Body": body}
         self._read("put_object", key, request, _created)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`: a GET, and a PUT with `If-Match` on the ETag of its answer."""
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        name = self._name(check_replaceable(key))
+        try:
+            stored, tag = self._tagged(key, 0, None)
+        except KeyNotFound:
+            return False
+        if stored != old or not tag:
+            return stored == body
+        # against replaced-without-condition
+        put = {"Key": name, "Body": body, "IfMatch": tag}
+        try:
+            _created(self._send(self._connected().write, "put_object", put))
+        except ClientError as error:
+            if status_of(error.response) in (404, 412):  # somebody has replaced it meanwhile
+                return self.get(key) == body
+            if status_of(error.response) == 409:  # as another one is doing right now
+                raise self._not_answered(error, "replace", key) from error
+            wrong = refused_request(error.response, "replace an object", self._bucket)
+            if wrong is not None:
+                raise self._placed(wrong, key) from error
+            raise self._not_answered(error, "replace", key) from error
+        except _failures() as error:
+            raise self._not_answered(error, "replace", key) from error
+        return True
 
     def copy_if_absent(
         self, source: S3Store, key: str, new_key: str | None = None

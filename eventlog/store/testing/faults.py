@@ -48,7 +48,7 @@ class Fault:
     """One planned fault.
 
     Attributes:
-        verb: the kind of call that it matches; `put_hint` is a put.
+        verb: the kind of call that it matches; `put_hint` and `replace` are puts.
         effect: `unavailable`: nothing applied, Unavailable. `lost_response`: applied, then
             OutcomeUnknown for a put, else Unavailable. `not_applied_unknown`: nothing applied,
             OutcomeUnknown. `delayed`: OutcomeUnknown now, and the put is applied at the `amount`-th
@@ -167,6 +167,10 @@ class FaultyStore:
     def put_hint(self, key: str, body: bytes) -> None:
         """See `ObjectStore.put_hint`."""
         self._put(key, lambda: self.inner.put_hint(key, body))
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`."""
+        return self._put(key, lambda: self.inner.replace(key, old, body))
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

@@ -21,6 +21,7 @@ from eventlog.store.port import (
     check_key,
     check_limit,
     check_prefix,
+    check_replaceable,
 )
 from eventlog.store.testing.faults import Crash, Fault, FaultyStore
 from eventlog.store.testing.tally import Counts, Tally
@@ -99,6 +100,12 @@ class CountingStore:
         """See `ObjectStore.put_hint`; counted as a put."""
         self._tally.add("put", written=len(body))
         self.inner.put_hint(key, body)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`; counted as a get and a put."""
+        self._tally.add("get", read=len(old))
+        self._tally.add("put", written=len(body))
+        return self.inner.replace(key, old, body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
@@ -180,6 +187,10 @@ class PrefixedStore:
     def put_hint(self, key: str, body: bytes) -> None:
         """See `ObjectStore.put_hint`."""
         self.inner.put_hint(self._key(check_hint(key)), body)
+
+    def replace(self, key: str, old: bytes, body: bytes) -> bool:
+        """See `ObjectStore.replace`."""
+        return self.inner.replace(self._key(check_replaceable(key)), old, body)
 
     def list(
         self, prefix: str, *, after: str = "", limit: int | None = None

@@ -102,6 +102,11 @@ def answer(status, code="", body=None, date_ms=SERVER_MS, headers=(), *, etag='"
     return step
 
 
+def read(body, tag):
+    """The answer to a GET."""
+    return answer(200, body=body, headers=[("ETag", tag)])
+
+
 def reset(handler):
     """Break the connection as a crashed server does."""
     linger = struct.pack("ii", 1, 0)
@@ -178,6 +183,50 @@ def _options(server):
         "access_key_id": "key",
         "secret_access_key": "very-secret",
     }
+
+
+class TestReplacement:
+    KEY = "_log/999999999992.json"
+
+    def test_the_condition_is_the_tag_of_the_bytes_that_were_compared(self, store, server):
+        server.steps = [read(b"old", '"t-1"')]
+        assert store.replace(self.KEY, b"old", b"new") is True
+        assert server.methods == ["GET", "PUT"]
+        assert server.requests[1].headers["If-Match"] == '"t-1"'
+        assert server.bodies[1] == b"new"
+
+    @pytest.mark.parametrize(("stored", "done"), [(b"other", False), (b"new", True)])
+    def test_other_bytes_are_not_replaced(self, store, server, stored, done):
+        server.steps = [read(stored, '"t-1"')]
+        assert store.replace(self.KEY, b"old", b"new") is done
+        assert server.methods == ["GET"]
+
+    @pytest.mark.hazard("W20")
+    @pytest.mark.parametrize(("stored", "done"), [(b"other", False), (b"new", True)])
+    @pytest.mark.parametrize("status", [404, 412])
+    def test_an_object_with_another_tag_by_now_stays(self, store, server, stored, done, status):
+        server.steps = [read(b"old", '"t-1"'), answer(status, "X"), read(stored, '"t-2"')]
+        assert store.replace(self.KEY, b"old", b"new") is done
+        assert server.methods == ["GET", "PUT", "GET"]
+
+    @pytest.mark.parametrize("status", [409, 500, 503])
+    def test_what_was_not_done_can_be_tried_again(self, store, server, status):
+        server.steps = [read(b"old", '"t-1"'), answer(status, "X")]
+        with pytest.raises(Unavailable) as caught:
+            store.replace(self.KEY, b"old", b"new")
+        assert not isinstance(caught.value, OutcomeUnknown)
+        assert server.methods == ["GET", "PUT"]
+
+    @pytest.mark.parametrize(("status", "says"), [(403, "denied"), (501, "does not support")])
+    def test_refusals(self, store, server, status, says):
+        server.steps = [read(b"old", '"t-1"'), answer(status, "X")]
+        with pytest.raises(InvalidInput, match=says):
+            store.replace(self.KEY, b"old", b"new")
+
+    def test_a_server_without_tags_is_no_ground_to_replace_anything(self, store, server):
+        server.steps = [answer(200, body=b"old")]
+        assert store.replace(self.KEY, b"old", b"new") is False
+        assert server.methods == ["GET"]
 
 
 class TestConditionalPut:
