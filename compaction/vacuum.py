@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from eventlog import Snapshot, Table
 from eventlog.commit.proposal import check_writable
+from eventlog.compaction.log_vacuum import LogSums, cut_log
 from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
@@ -102,6 +103,7 @@ class VacuumReport:
             (also uploads above the fence).
         retained: the newest version that dropped an object kept for the `retention`; 0 if none is.
             When this version is as old as the retention, the next vacuum deletes all of these.
+        log: what a vacuum of the log ended; None if it was not asked for.
     """
 
     table: str
@@ -112,6 +114,7 @@ class VacuumReport:
     gone: Mapping[str, VacuumSums]
     kept: Mapping[str, VacuumSums]
     retained: int = 0
+    log: LogSums | None = None
 
     @property
     def deleted(self) -> VacuumSums:
@@ -139,11 +142,13 @@ def vacuum(
     retention: timedelta | None = None,
     staging: timedelta | None = None,
     full: bool = False,
+    log: bool = False,
+    log_retention: timedelta | None = None,
     progress: Progress | None = None,
 ) -> VacuumReport:
     """Delete the segments and deletion vectors that no kept version needs, and abandoned uploads.
 
-    Versions below the horizon become `VersionVacuumed`; the log itself is always kept. Pins,
+    Versions below the horizon become `VersionVacuumed`; the log stays, unless `log` is set. Pins,
     branches and replicas hold the horizon back. If no pin holds a branch under the root, as after
     the table has followed a copy, the vacuum pins it again; if the horizon has passed the branch
     already, the objects that it reads are kept all the same. A vacuum of a branch deletes only the
@@ -159,6 +164,11 @@ def vacuum(
             None.
         full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
             stale listing missed, and late uploads into an epoch that was already listed.
+        log: cut the log, too: of commits that are older than its retention, and below the horizon
+            and every branch, only stubs are left, and their key frames, spills and intents are
+            deleted. These versions become `VersionCut`; a branch is never cut.
+        log_retention: how long commits are kept then; by the property `log_retention_hours` if
+            None. A time that is given is obeyed even where it ends a few commits only.
         progress: called with (name of the step, amount done, total or 0).
 
     Raises:
@@ -168,7 +178,8 @@ def vacuum(
             `Table.commit`.
         Corrupt: the log breaks its format or lost its end, or it is unknown which objects a branch
             reads; nothing more is deleted.
-        InvalidInput: retention or staging is negative or not a timedelta.
+        InvalidInput: retention or staging is negative or not a timedelta. Or the log is to be cut,
+            and neither the property nor the call says how long it is kept.
         TableNotFound: the table was replaced or removed.
         Unavailable: the store does not answer; run it again.
         UnsupportedFormat: the table needs a newer release (hazard V5).
@@ -176,13 +187,46 @@ def vacuum(
     """
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
+    log_ms = _log_age(head, log_retention) if log else None
+    if log and log_retention is not None and not dry_run and not t.store.forks:
+        # Versions that are kept start from here, so that all below may go.
+        t.session.write_keyframe()
+    report = _vacuumed(t, head, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
+    if log_ms is None:
+        return report
+    asked, steps = log_retention is not None, progress or (lambda *_: None)
+    return replace(report, log=cut_log(t, log_ms, steps, asked=asked, run=not dry_run))
+
+
+def _log_age(head: Snapshot, given: timedelta | None) -> int:
+    """Return how long the log is kept, in ms.
+
+    Raises:
+        InvalidInput: nothing says so, or it is negative or not a timedelta.
+    """
+    hours = setting(head.properties, "log_retention_hours")
+    if given is None and not hours:  # against log-that-is-kept-cut
+        raise InvalidInput(
+            "the table keeps its log for ever: set the property log_retention_hours, or pass the "
+            "retention of the log"
+        )
+    kept = timedelta(hours=hours) if given is None else given
+    if not isinstance(kept, timedelta) or kept < timedelta(0):
+        raise InvalidInput("log_retention must be a datetime.timedelta of 0 or more")
+    return int(kept / timedelta(milliseconds=1))
+
+
+def _vacuumed(
+    t: Table, head: Snapshot, ages: _Ages, progress: Progress, *, dry_run: bool, full: bool
+) -> VacuumReport:
+    """Do what `vacuum` does, but the cut of the log."""
     _check_newest(t, head)
     check_marks(head.meta, head.version, t.uri)
     if not dry_run:
         check_branch_pinned(t.store, head.version)  # else every commit would be refused
     if not dry_run and not full and _nothing_new(t, head, ages):
         return _idle(t, head)
-    run = _mark(t, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
+    run = _mark(t, ages, progress, dry_run=dry_run, full=full)
     run.cut(delete=not dry_run)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
     run.drop_packs(delete=not dry_run)

@@ -78,6 +78,10 @@ class VersionVacuumed(NotFound):
     """The version is below the table's horizon: its segments may be gone."""
 
 
+class VersionCut(VersionVacuumed):
+    """The log is cut above the version: of its commit only the header is left."""
+
+
 class KeyNotFound(NotFound):
     """The store has no object under this key."""
 

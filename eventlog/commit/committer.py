@@ -176,6 +176,8 @@ class Committer:
                 return self._put_slot(version, body)
             case c.ReadSlot(version):
                 return self._read_slot(version)
+            case c.SlotHash(version):
+                return self._log.commit_hash(version)
             case c.Resolve(stored, known):
                 if known is None:
                     return self._log.resolve(stored.commit, stored.body)

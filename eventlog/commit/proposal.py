@@ -26,6 +26,7 @@ from eventlog.model.records import (
     Header,
     Meta,
     Transaction,
+    cut_of,
 )
 from eventlog.state import fold
 from eventlog.state.delta import Delta
@@ -75,6 +76,7 @@ def propose(
     objects, before = dict[str, bytes](), head.state if head else None
     version = before.header.version + 1 if before else 0
     base = before.base if before else None
+    _check_base(base.version if base else None, effect.meta, before)
     delta = (before.delta if before else Delta()).then(effect.adds, effect.drops, effect.deletes)
     packed = tuple(spills.spill_transaction(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.add_effect(
@@ -110,6 +112,22 @@ def propose(
         commit_bytes=commit_size(commit, body),
     )
     return Proposal(body, objects, Snapshot(after, log))
+
+
+def _check_base(base: int | None, meta: Meta, before: VersionState | None) -> None:
+    """Refuse a commit over a key frame below the cut of the log, which may be deleted (R21.3).
+
+    Raises:
+        Corrupt: it would: the key frames above the cut are unusable.
+    """
+    # against key-frame-below-the-cut
+    cut = cut_of(meta)
+    if cut and (base is None or base < cut):
+        raise Corrupt(
+            f"the log is cut at version {cut}, and the key frames from there on are "
+            "unusable or missing: `eventlog fsck --repair` writes them again",
+            version=before.version if before else None,
+        )
 
 
 def check_writable(header: Header) -> None:

@@ -30,9 +30,11 @@ from eventlog.model.records import (
     Header,
     KeyFrame,
     Leaf,
+    LogCut,
     Meta,
     Origin,
     Start,
+    Stub,
     Transaction,
 )
 
@@ -42,13 +44,15 @@ MAX_INTENT_BYTES = limits.INTENT_BYTES
 MAX_START_BYTES = limits.START_BYTES
 MAX_FORK_BYTES = limits.FORK_BYTES
 HEADER_BYTES = limits.HEADER_BYTES
+MAX_STUB_BYTES = limits.STUB_BYTES
 MAX_DEPTH = limits.JSON_DEPTH
 HASH_MODULUS = 2**256
 
 _HEADER_START = b'{"header":'
+_STUB_FIELD = b',"commit":"'
 _encoder = msgspec.json.Encoder()
 _PLAIN = rb'[^"\[\]{}]++|"(?:[^"\\]|\\.)*+"'
-_Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Transaction, tuple[Leaf, ...])
+_Model = TypeVar("_Model", Commit, Fork, KeyFrame, Start, Stub, Transaction, tuple[Leaf, ...])
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -137,6 +141,54 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
     wellformed.check_header(commit.header, version)
     wellformed.check_commit(commit)
     return commit
+
+
+def encode_stub(body: bytes) -> bytes:
+    """Return the stub that stands for a commit once the log is cut above it (R21.2).
+
+    Args:
+        body: the bytes of the commit.
+
+    Raises:
+        Corrupt: they do not begin with a header.
+    """
+    head = body[: _header_end(body)]
+    return with_digest(head + _STUB_FIELD + sha256(body).encode() + b'"}')
+
+
+def is_stub(body: bytes) -> bool:
+    """Return whether the bytes under the key of a commit are a stub, damaged or not."""
+    try:
+        end = _header_end(body)
+    except Corrupt:
+        return False
+    return body[end : end + len(_STUB_FIELD)] == _STUB_FIELD
+
+
+def decode_stub(body: bytes, version: int | None = None) -> Stub:
+    """Return the stub in `body`, which must be its canonical encoding.
+
+    Raises:
+        Corrupt: not a stub, not canonical, or not that of `version`.
+        UnsupportedFormat: written for a newer reader.
+    """
+    _check_size(body, MAX_STUB_BYTES)
+    _check_readable(_decode(body, _Envelope, "stub").header)
+    text = without_digest(body, "stub")
+    header_end = _header_end(text)
+    header = without_digest(text[len(_HEADER_START) : header_end], "commit header")
+    stub = _decode_canonical(_HEADER_START + header + text[header_end:], Stub, "stub")
+    wellformed.check_stub(stub, version)
+    return stub
+
+
+def commit_hash_of(body: bytes, version: int | None = None) -> str:
+    """Return the commit hash of the bytes under the key of a commit, a stub or not.
+
+    Raises:
+        Corrupt: it is a damaged stub, or that of another version.
+    """
+    return decode_stub(body, version).commit if is_stub(body) else sha256(body)
 
 
 def decode_header(prefix: bytes, version: int | None = None) -> Header:
@@ -409,13 +461,14 @@ def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 _EMPTY_META = Meta()
 # Maps of the small state that are absent, and never empty (FORMAT.md R5.1).
 OPTIONAL_MAPS: dict[str, Any] = {"origins": Origin}
+_OPTIONAL_VALUES: dict[str, Any] = {"cut": LogCut}  # values that are absent for their default
 # The type of each field in the commit's `state`: maps by name, with null for a removed name.
 _CHANGE_TYPES: dict[str, Any] = {
     field.name: dict[str, OPTIONAL_MAPS[field.name] | None]  # type: ignore[valid-type,name-defined]
     if field.name in OPTIONAL_MAPS
     else dict[str, field.type.__args__[1] | None]  # type: ignore[name-defined]
     if isinstance(getattr(_EMPTY_META, field.name), dict)
-    else field.type
+    else _OPTIONAL_VALUES.get(field.name, field.type)
     for field in msgspec.structs.fields(Meta)
 }
 
@@ -423,7 +476,7 @@ _CHANGE_TYPES: dict[str, Any] = {
 def _fields(meta: Meta) -> list[tuple[str, Any]]:
     """Return the fields of the small state; an absent map is an empty one."""
     values = ((field, getattr(meta, field)) for field in Meta.__struct_fields__)
-    return [(field, {} if isinstance(value, UnsetType) else value) for field, value in values]
+    return [(f, {} if f in OPTIONAL_MAPS and isinstance(v, UnsetType) else v) for f, v in values]
 
 
 def _field_hash(field: str, value: Any) -> int:
@@ -465,7 +518,7 @@ _OBJECT = _object_pattern()
 
 # Built at import: msgspec crashes if several threads use a type for the first time at once.
 _MODELS = (
-    *(_Envelope, _Format, Commit, Fork, Header, KeyFrame, Meta, Start, Transaction),
+    *(_Envelope, _Format, Commit, Fork, Header, KeyFrame, Meta, Start, Stub, Transaction),
     tuple[Leaf, ...],
 )
 _DECODERS: dict[type[Any], Any] = {m: msgspec.json.Decoder(m, strict=True) for m in _MODELS}

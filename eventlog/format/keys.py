@@ -174,6 +174,11 @@ def intent_key(until: int, transaction_id: str) -> str:
     return f"{INTENTS_PREFIX}{_inverted(until)}/{transaction_id}.json"
 
 
+def ended_intents(version: int) -> str:
+    """Return the key after which a listing has the transactions published until below `version`."""
+    return f"{INTENTS_PREFIX}{_inverted(version)}/~"
+
+
 def parse_intent_key(key: str) -> tuple[int, str] | None:
     """Return (until, transaction id) of a published transaction's key, or None for other keys."""
     match = _INTENT_KEY.fullmatch(key)

@@ -28,16 +28,18 @@ from eventlog.model.records import (
     Header,
     KeyFrame,
     Leaf,
+    LogCut,
     Meta,
     Origin,
     Piece,
     Start,
+    Stub,
     Totals,
     Transaction,
 )
 
 _FIELDS = Meta.__struct_fields__
-_MAPS = [field for field in _FIELDS if isinstance(getattr(Meta(), field), dict | UnsetType)]
+_MAPS = [f for f in _FIELDS if f == "origins" or isinstance(getattr(Meta(), f), dict)]
 
 
 def check_header(header: Header, version: int | None) -> None:
@@ -113,6 +115,16 @@ def check_transaction(transaction: Transaction) -> None:
     _check_spill(transaction.spill)
 
 
+def check_stub(stub: Stub, version: int | None) -> None:
+    """Check what is left of the commit of `version`, if the version is known.
+
+    Raises:
+        Corrupt: it is of another version, or a field is malformed.
+    """
+    check_header(stub.header, version)
+    _check_hash(stub.commit)
+
+
 def check_start(start: Start) -> None:
     """Check the start of a replica, except its version (see `codec.decode_start`).
 
@@ -134,6 +146,8 @@ def check_hash_forms(field: str, value: Any) -> None:
     Raises:
         Corrupt: one of them is malformed. The names of maps are not looked at.
     """
+    if isinstance(value, LogCut) and not value.version:
+        raise Corrupt("the cut of the log is 0, and not absent")
     if isinstance(value, Sweep):
         _check_spill(value.pending)
     elif isinstance(value, Analysed):

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UnsetType
 
-from eventlog.errors import Corrupt, NotFound, VersionNotReplicated
+from eventlog.errors import Corrupt, NotFound, VersionCut, VersionNotReplicated
 from eventlog.format import codec
 from eventlog.keyed.rule import stored_rule
 from eventlog.model.actions import Add, Drop, Restore
 from eventlog.model.columns.named_layout import named_layout
 from eventlog.model.entries import Segment
-from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction
+from eventlog.model.records import Commit, Header, KeyFrame, Meta, Transaction, cut_of
 from eventlog.model.schema import first_problems, stored_time_column
 from eventlog.model.stats import live_stats
 from eventlog.state import fold
@@ -135,6 +135,9 @@ class Audit:
             _Change(self.version, effect.meta, effect.adds, effect.drops, effect.deletes)
         )
         problems = self._check_delta(commit, delta, effect)
+        cut, base = cut_of(effect.meta), commit.header.keyframe
+        if cut and (base is None or base < cut):  # against frame-below-the-cut-unnoticed
+            problems.append(f"it starts from {_named(base)}, and the log is cut at version {cut}")
         for transaction in effect.taken:
             problems += self._check_restored(transaction)
         breaches = _breaches(effect.meta) if first else []
@@ -212,7 +215,7 @@ class Audit:
         try:
             for version in named:
                 live |= self._earlier(version, adds)
-        except VersionNotReplicated:
+        except (VersionCut, VersionNotReplicated):
             return []  # only a copy that has the version shows it
         except (Corrupt, NotFound) as error:
             return [f"it restores from a version that cannot be resolved: {error.message}"]
@@ -245,6 +248,8 @@ class Audit:
         base = commit.header.keyframe
         try:
             past = AuditPast(Meta(), {}) if base is None else self._recall(base)
+        except VersionCut:
+            return []  # the version itself is below the cut, and nobody opens it
         except (Corrupt, NotFound) as error:
             return [f"it starts from {_named(base)}, which cannot be resolved: {error.message}"]
         problems = _state_problems(past.meta, commit, state.meta)

@@ -124,7 +124,7 @@ def fsck(  # noqa: PLR0913 - what may be checked, each by itself
     _check_time(store, walk, findings, table.clock)
     _report_links(links, findings)
     repairs = repair_frames(walk, findings, table.clock) if repair else ()
-    return _report(walk, findings, repairs, start=begin or 0, frames=frames, segments=segments)
+    return _report(walk, findings, repairs, start=walk.begin, frames=frames, segments=segments)
 
 
 def _folded_range(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain as chained
 from itertools import islice
@@ -21,6 +22,7 @@ from eventlog.errors import (
     KeyNotFound,
     NotFound,
     UnsupportedFormat,
+    VersionCut,
     VersionNotReplicated,
 )
 from eventlog.format import codec, keys
@@ -32,7 +34,7 @@ from eventlog.fsck.objects.inline_segments import CommittedBodies
 from eventlog.fsck.objects.leftovers import UnnamedObjects
 from eventlog.fsck.objects.vacuum_record import Waiting
 from eventlog.inline import inline_objects
-from eventlog.log import chain, spills
+from eventlog.log import chain, history, spills
 from eventlog.log.diff import Gone
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -98,6 +100,10 @@ class Walk:
         waiting: the record of the last vacuum.
         rows: whether the rows of packs are compared with the commits.
 
+    Attributes:
+        first: where the fold starts; None: from the empty state. Of a log that is cut it is at or
+            above the version below which commits are stubs.
+
     Raises:
         InvalidInput: there is no key frame to start from.
     """
@@ -122,9 +128,13 @@ class Walk:
                 version=start,
             )
         self._store, self.listed, self._findings = store, listed, findings
-        self._first, self._wanted = start, wanted
-        self.waiting = waiting or Waiting({}, -1, -1)
         self.log = Log(store)  # with caches of its own
+        whole, self._opens_from = self._cut()
+        self._stubs = range(whole)
+        if self._stubs.stop in listed.keyframes and (start or 0) < self._stubs.stop:
+            start = self._stubs.stop  # what was before cannot be folded any more
+        self.first, self._wanted = start, wanted
+        self.waiting = waiting or Waiting({}, -1, -1)
         self.audit = Audit(self._recall, self._earlier)
         self.unnamed = UnnamedObjects(start or 0)
         self.frames = KeyFrameAudit()
@@ -142,15 +152,29 @@ class Walk:
         self.versions = self.transactions = 0
         self.broken = False  # whether a commit is damaged, so that the fold cannot be trusted
         self.unfit = False  # whether schema and layout were reported, which readers refuse
-        self._in_step = start is None
+        self._in_step = start is None and not self._stubs
+        self._last_stub: str | None = None  # the commit hash below the fold's start
+
+    def _cut(self) -> tuple[int, int]:
+        """Return the version below which commits may be stubs, and that below which none opens."""
+        cut = self.log.newest_cut()
+        whole, opens = (0, 0) if cut is None else (cut.whole, cut.version)
+        held = [fork.held for fork in self._store.forks[:1]]
+        # The parent of a branch may have been cut since, and a backfill copies stubs.
+        with suppress(Corrupt, NotFound, UnsupportedFormat):
+            seen = history.first_whole(self.log, min([self.listed.head, *held]))
+            if seen > whole:
+                whole, opens = seen, max([opens, seen, *held])
+        return whole, opens
 
     def run(self, progress: Progress) -> None:
         """Fold every version up to the head, and compare the key frames on the way."""
         for key in self.listed.foreign:
             self._find("warning", "this key does not belong to the log; readers ignore it", key)
         self._look_at_starts()
-        first, end = self._first or 0, self.listed.head + 1
+        first, end = self.begin, self.listed.head + 1
         self._absent = self._gaps()
+        self._check_stubs()
         skipped = self._absent + self._lost()
         begins = {gap.stop for gap in skipped}
         wanted = chained.from_iterable(_between(range(first, end), skipped))
@@ -167,6 +191,11 @@ class Walk:
             self.key_frames.check_stray(version)
         self.key_frames.packs.report_missing(self.audit.meta.horizon, sorted(self.frames.good))
         self._look_at_head()
+
+    @property
+    def begin(self) -> int:
+        """The version that the fold starts from."""
+        return max(self.first or 0, self._stubs.stop)
 
     def left_out(self, version: int) -> bool:
         """Return whether segments that a version dropped may have come later, from a backfill.
@@ -241,6 +270,48 @@ class Walk:
                 lost.append(gap)
         return lost
 
+    def _check_stubs(self) -> None:
+        """Check the chain of hashes below the version from which the log is whole.
+
+        A commit that a vacuum has not replaced yet serves as well as its stub.
+        """
+        if self.begin > self._stubs.stop:
+            return
+        wanted = _between(range(self._stubs.stop), list(self._absent))
+        named: tuple[int, str] | None = None
+        with threads() as pool:
+            for version, body in read_ahead(pool, chained.from_iterable(wanted), self._fetch):
+                named = self._check_stub(version, body, named)
+        for version in sorted(v for v in self.listed.keyframes if v < self._stubs.stop):
+            again = command("vacuum", self._store.uri, "--log", "--full", "--run")
+            message = f"this key frame lies below the cut of the log: {again} deletes it"
+            self._find("warning", message, keys.keyframe_key(version), version)
+
+    def _check_stub(
+        self, version: int, body: bytes | Corrupt | None, below: tuple[int, str] | None
+    ) -> tuple[int, str] | None:
+        """Return a version below the cut and its commit hash, if it follows the one below."""
+        key = keys.commit_key(version)
+        if body is None or isinstance(body, Corrupt):
+            missing = "the stub of this version is missing: there is a gap in the log"
+            self.broken = True
+            self._find("error", body.message if body else missing, key, version)
+            return None
+        try:
+            header = codec.decode_header(body, version)
+            digest = codec.commit_hash_of(body, version)
+        except Corrupt as error:
+            self.broken = True
+            self._find("error", error.message, key, version)
+            return None
+        # against stubs-of-another-log
+        if below is not None and below[0] == version - 1 and header.prev != below[1]:
+            self.broken = True
+            self._find("error", "it does not follow the version below", key, version)
+        if version == self._stubs.stop - 1:
+            self._last_stub = digest
+        return version, digest
+
     def _look_at_gap(self, newer: int, older: int, after: Sequence[int]) -> None:
         """Report versions that are absent above others that are there, and not left out."""
         # Versions that a start left out are copied newest first, except the lowest one (R17.5):
@@ -271,6 +342,9 @@ class Walk:
             self.broken, self._in_step = True, False
         else:
             commit, delta, digest = read
+            last = self._last_stub if version == self._stubs.stop else None
+            if last is not None and commit.header.prev != last:  # against stubs-of-another-log
+                self._find("error", "it does not follow the stub below", keys.commit_key(version))
             self._look_for_base(commit, pool)
             self._in_step = self._in_step and self._step(commit, digest, delta)
             if not self._in_step:
@@ -336,7 +410,7 @@ class Walk:
     def _resume(self, commit: Commit, body: bytes) -> None:
         version = commit.header.version
         try:
-            if version == self._first:
+            if version == self.first:
                 root = self.log.key_frames.root(version)
                 snapshot = Snapshot(VersionState.at_keyframe(commit, body, root), self.log)
             else:
@@ -357,6 +431,9 @@ class Walk:
         base = commit.header.keyframe
         if base is None or base in self.frames.missing | self.frames.bad:
             return
+        version = commit.header.version
+        if base < self._stubs.stop and version < max(self._opens_from, self._stubs.stop + 1):
+            return  # it opens over its own key frame, or not at all
         if base not in self.listed.keyframes:
             self.key_frames.note_missing(
                 base, "commits start from this key frame, but it does not exist"
@@ -385,7 +462,9 @@ class Walk:
     def _recall(self, version: int) -> AuditPast:
         try:
             return _past(self.log.snapshot(version))
-        except VersionNotReplicated:  # a replica starts above its key frame
+        except (VersionCut, VersionNotReplicated):  # a replica starts above its key frame
+            if version not in self.listed.keyframes:
+                raise
             root = self.log.key_frames.root(version)
             live = [*root.segments]
             for leaf in self.log.key_frames.all_leaves(root):

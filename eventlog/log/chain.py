@@ -13,15 +13,15 @@ from eventlog.errors import Corrupt
 from eventlog.format import keys
 from eventlog.format.codec import sha256
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Commit, Header, Start
+from eventlog.model.records import Commit, Header, Start, Stub
 
 
-def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
+def check_follows(known: Snapshot, commit: Commit | Stub, table: str) -> None:
     """Check that a commit directly follows a known snapshot.
 
     Args:
         known: the snapshot.
-        commit: the commit of the version after it.
+        commit: the commit of the version after it, or its stub.
         table: the root URI, for the error.
 
     Raises:
@@ -32,14 +32,14 @@ def check_follows(known: Snapshot, commit: Commit, table: str) -> None:
         raise forked(commit.header.version, table)
 
 
-def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) -> None:
+def check_later(before: Commit | Stub, before_body: bytes, commit: Commit, table: str) -> None:
     """Check that a commit belongs to the same log as an earlier one.
 
     `prev` is compared only if the two versions are adjacent. Over a longer distance the chain is
     not read here (FORMAT.md R6.2).
 
     Args:
-        before: the earlier commit.
+        before: the earlier commit, or its stub.
         before_body: its bytes.
         commit: the later commit.
         table: the root URI, for the error.
@@ -49,7 +49,8 @@ def check_later(before: Commit, before_body: bytes, commit: Commit, table: str) 
     """
     known, later = before.header, commit.header
     adjacent = later.version == known.version + 1
-    if later.table != known.table or (adjacent and later.prev != sha256(before_body)):
+    named = before.commit if isinstance(before, Stub) else sha256(before_body)
+    if later.table != known.table or (adjacent and later.prev != named):
         raise forked(commit.header.version, table)
 
 

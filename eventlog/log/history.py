@@ -5,20 +5,21 @@ A history reads headers only, with ranged GETs of 2 KB, one page ahead.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
 from eventlog.display import Described, Description, command
-from eventlog.errors import CommitUnknown, Corrupt, VersionNotFound
+from eventlog.errors import CommitUnknown, Corrupt, VersionCut, VersionNotFound
 from eventlog.format.codec import sha256
 from eventlog.log import chain
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.chunks import utc
 from eventlog.model.entries import Correction, Schema, Segment
-from eventlog.model.records import Commit, Header
+from eventlog.model.records import Commit, Header, Stub
 from eventlog.quantities import count_text
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import unless_deleted
@@ -251,6 +252,27 @@ def _not_there(log: Log, head: Snapshot, version: int) -> VersionNotFound:
     )
 
 
+def first_whole(log: Log, high: int) -> int:
+    """Return the lowest version that has a commit and no stub, by a bisection; at most `high`.
+
+    Versions that a copy lacks count as stubs. One GET if there is no stub.
+
+    Args:
+        log: the log.
+        high: a version whose commit is known to be whole.
+    """
+
+    def is_ended(version: int) -> bool:
+        try:
+            return isinstance(log.slot(version)[0], Stub)
+        except VersionNotFound:
+            return True
+
+    if not high or not is_ended(0):
+        return 0
+    return bisect_left(range(high), True, lo=1, key=lambda version: not is_ended(version))
+
+
 def find_transaction(
     log: Log, transaction_id: str, start: int, head: int, until: int = -1
 ) -> int | None:
@@ -307,8 +329,8 @@ def _schema_of(log: Log, number: int, low: int, high: int) -> Schema | None:
     while low <= high and number:
         try:
             schema = log.snapshot(version).stored_schema
-        except VersionNotFound:
-            low = version + 1  # a copy has the later ones
+        except (VersionCut, VersionNotFound):
+            low = version + 1  # a copy has the later ones, and so has a log that is cut
         else:
             if schema.id == number:
                 return schema

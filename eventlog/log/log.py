@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog import limits
 from eventlog.cache import Cache
@@ -23,6 +24,7 @@ from eventlog.errors import (
     KeyNotFound,
     TableNotFound,
     UnsupportedFormat,
+    VersionCut,
     VersionNotFound,
     VersionNotReplicated,
 )
@@ -35,7 +37,7 @@ from eventlog.log.staged_segments import StagedSegments
 from eventlog.log.starts import Starts
 from eventlog.model.actions import Action, Add
 from eventlog.model.entries import Spill
-from eventlog.model.records import Commit, Header, Leaf, Stem, Transaction
+from eventlog.model.records import Commit, Header, Leaf, LogCut, Meta, Stem, Stub, Transaction
 from eventlog.state import fold
 from eventlog.state.appends import Appends, appends
 from eventlog.state.judging import Judging
@@ -178,6 +180,21 @@ class Log:
         """Return the commit of `version` and its bytes. One GET.
 
         Raises:
+            VersionCut: a stub is left of it.
+            VersionNotFound: it does not exist.
+            Corrupt: its bytes break the format, or another table's commit is in this log.
+            TableNotFound: the table was replaced by another one.
+            UnsupportedFormat: a newer reader is needed.
+        """
+        found, body = self.slot(version)
+        if isinstance(found, Stub):  # against stub-taken-for-a-commit
+            raise cut_off(version, self.store.uri)
+        return found, body
+
+    def slot(self, version: int) -> tuple[Commit | Stub, bytes]:
+        """As `read`, but return the stub of a commit where the log was cut above it.
+
+        Raises:
             VersionNotFound: it does not exist.
             Corrupt: its bytes break the format, or another table's commit is in this log.
             TableNotFound: the table was replaced by another one.
@@ -190,11 +207,17 @@ class Log:
         except KeyNotFound:
             raise self._missing(key, version) from None
         try:
-            commit = codec.decode_commit(body, version)
+            decode = codec.decode_stub if codec.is_stub(body) else codec.decode_commit
+            found: Commit | Stub = decode(body, version)
         except (Corrupt, UnsupportedFormat) as error:
             raise self._located(error, key, version) from None
-        self._check_table(commit.header)
-        return commit, body
+        self._check_table(found.header)
+        return found, body
+
+    def commit_hash(self, version: int) -> str:
+        """Return the commit hash of a version, which a stub has, too. One GET; errors as `slot`."""
+        found, body = self.slot(version)
+        return found.commit if isinstance(found, Stub) else codec.sha256(body)
 
     def header(self, version: int, known: Header | None = None) -> Header:
         """Return the header of `version`. One ranged GET of 2 KB.
@@ -233,7 +256,39 @@ class Log:
             VersionNotReplicated: it is a version that this replica does not have.
             Corrupt: the commits themselves do not add up.
         """
-        return self.resolve(*self.read_below(version))
+        try:
+            return self.resolve(*self.read_below(version))
+        except (Corrupt, KeyNotFound):
+            self._check_above_the_cut(version)
+            raise
+
+    def newest_cut(self) -> LogCut | None:
+        """Return where the newest commit says that the log is cut; None if it is not.
+
+        Reads no leaf: one LIST, and one GET each of the commit and of the root that it names. None
+        too where that fails.
+        """
+        try:
+            commit, _ = self.read(self._newest()[0])
+            base = commit.header.keyframe
+            meta = Meta() if base is None else self.key_frames.root(base).state
+            cut = codec.meta_patch(meta, commit.state).cut
+        except EventLogError:
+            return None
+        return None if isinstance(cut, UnsetType) else cut
+
+    def _check_above_the_cut(self, version: int) -> None:
+        """Say that a version was cut off, if it was: its objects may be gone.
+
+        Raises:
+            VersionCut: it was.
+        """
+        cut = self.newest_cut()
+        below = version < (0 if cut is None else cut.version)
+        if version < held_from(self.store.forks):  # the parent of a branch may have been cut since
+            below |= codec.is_stub(self.store.get(keys.commit_key(0)))
+        if below:  # against cut-off-taken-for-damaged
+            raise cut_off(version, self.store.uri) from None
 
     def read_below(self, version: int) -> tuple[Commit, bytes]:
         """As `read`, of a version that is below the newest one, so that a replica may lack it.
@@ -243,8 +298,21 @@ class Log:
             VersionNotReplicated: it is a version that this replica does not have.
             Corrupt: its bytes break the format, or another table's commit is in this log.
         """
+        found, body = self.slot_below(version)
+        if isinstance(found, Stub):
+            raise cut_off(version, self.store.uri)
+        return found, body
+
+    def slot_below(self, version: int) -> tuple[Commit | Stub, bytes]:
+        """As `slot`, of a version that is below the newest one, so that a replica may lack it.
+
+        Raises:
+            VersionNotFound: it does not exist.
+            VersionNotReplicated: it is a version that this replica does not have.
+            Corrupt: its bytes break the format, or another table's commit is in this log.
+        """
         try:
-            return self.read(version)
+            return self.slot(version)
         except VersionNotFound as missing:
             raise self.starts.not_replicated(version) or missing from None
 
@@ -356,7 +424,7 @@ class Log:
                 logger.warning("key frame %d of %s is unusable: %s", start, self.store.uri, error)
                 try:
                     below, below_body = self.read_below(start)
-                except VersionNotFound as missing:
+                except (VersionCut, VersionNotFound) as missing:
                     own = self._on_own_keyframe(commit, body)
                     if own is None:
                         raise self._without_commit(start, error, missing) from None
@@ -379,11 +447,16 @@ class Log:
         return self._snapshot(state)
 
     def _without_commit(
-        self, version: int, problem: EventLogError, missing: VersionNotFound
+        self, version: int, problem: EventLogError, missing: VersionCut | VersionNotFound
     ) -> Corrupt:
         """Return the error for an unusable key frame of a version that cannot be resolved."""
         audit = command("fsck", self.store.uri)
         way = f"its commit is missing: run {audit}, and put both back from a copy"
+        if isinstance(missing, VersionCut):
+            way = (
+                "the log is cut above its commit: read a newer version, or put the damaged object "
+                "back from a copy"
+            )
         if isinstance(missing, VersionNotReplicated):
             copying = command("replicate", "SOURCE", self.store.uri, "--backfill")
             way = (
@@ -407,7 +480,7 @@ class Log:
             Corrupt: the next version does not follow the known one.
         """
         try:
-            commit, body = self.read(known.version + 1)
+            commit, body = self.slot(known.version + 1)
         except VersionNotFound:
             return known
         with unless_deleted(self.store):
@@ -423,6 +496,8 @@ class Log:
             commit, body = self.read(head)
             with unless_deleted(self.store):
                 chain.check_later(before, before_body, commit, self.store.uri)
+        if isinstance(commit, Stub):  # the LIST was stale: a cut is below the head
+            raise cut_off(commit.header.version, self.store.uri)
         return self.resolve(commit, body)
 
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
@@ -577,7 +652,11 @@ class Log:
                 leaves = self.key_frames.leaves(needed, checked=question.checked)
                 return state, question.answer(asked, leaves)
             except (Corrupt, KeyNotFound) as error:
-                state = self._over_older(state, error)
+                try:
+                    state = self._over_older(state, error)
+                except (Corrupt, KeyNotFound):
+                    self._check_above_the_cut(state.version)
+                    raise
 
     def _stems_read(
         self, state: VersionState, question: Question[Any]
@@ -672,7 +751,7 @@ class Log:
         versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
         try:
             older = state.over(self.snapshot(unusable).state)
-        except VersionNotFound as missing:
+        except (VersionCut, VersionNotFound) as missing:
             tried = state.version in versions
             own = None if tried else self._on_own_keyframe(*self.read(state.version))
             if own is None:
@@ -740,6 +819,16 @@ class Log:
     def _located(self, error: Corrupt | UnsupportedFormat, key: str, version: int) -> Exception:
         error.table, error.key, error.version = self.store.uri, key, version
         return error
+
+
+def cut_off(version: int, table: str) -> VersionCut:
+    """Return the error for a version of whose commit a stub is left."""
+    return VersionCut(
+        f"version {version} was cut off: a vacuum of the log left no more than its header, which "
+        f"{command('log', table)} shows. Read a newer version",
+        table=table,
+        version=version,
+    )
 
 
 def _opened(store: ObjectStore, table: str | None) -> Log:

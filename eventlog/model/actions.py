@@ -147,6 +147,21 @@ class Horizon(Struct, frozen=True, tag="horizon", tag_field="action", forbid_unk
     version: Count
 
 
+class Cut(Struct, frozen=True, tag="cut", tag_field="action", forbid_unknown_fields=True):
+    """Action: cut the log. Versions below the cut can be opened no more.
+
+    Attributes:
+        version: of the cut.
+        whole: the version below which commits become stubs, and key frames go: the lowest key frame
+            that versions from the cut up to `seen` start from.
+        seen: the newest version whose header was looked at for that.
+    """
+
+    version: Count
+    whole: Count
+    seen: Count
+
+
 class Swept(Struct, frozen=True, tag="swept", tag_field="action", forbid_unknown_fields=True):
     """Action: record how far a vacuum has progressed."""
 
@@ -473,6 +488,7 @@ Action = (
     | Unchanged
     | Fence
     | Horizon
+    | Cut
     | Swept
     | SetPin
     | Unpin

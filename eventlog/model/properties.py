@@ -42,6 +42,9 @@ SETTINGS: dict[str, Setting] = {
         90, 1, 36_500, "days for which an app id's last sequence is kept, at least"
     ),
     "retention_hours": Setting(168, 0, 876_000, "hours for which vacuum keeps versions readable"),
+    "log_retention_hours": Setting(
+        0, 0, 876_000, "hours for which a vacuum of the log keeps commits; 0: for ever"
+    ),
     "staging_hours": Setting(24, 0, 876_000, "hours that an upload may take before it is fenced"),
     "combine_after": Setting(2, 0, 1000, "races lost before an append is published; 0: never"),
     "segment_bytes": Setting(

@@ -29,13 +29,14 @@ from eventlog.model.entries import (
 
 FORMAT_NAME = "eventlog"
 FORMAT_VERSION = 1
+CUT_FEATURE = "cut"  # the log is cut: below a version it has stubs in place of commits
 INLINE_FEATURE = "inline"  # the bytes of live segments stand in commits
 KEYED_FEATURE = "keyed"  # the table has slices
 MERGED_FEATURE = "merged"  # the small state has origins
 SPLIT_FEATURE = "split"  # the buckets of a keyed table were doubled
 VECTORS_FEATURE = "vectors"  # live segments have deletion vectors
 KNOWN_FEATURES: frozenset[str] = frozenset(
-    {INLINE_FEATURE, KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
+    {CUT_FEATURE, INLINE_FEATURE, KEYED_FEATURE, MERGED_FEATURE, SPLIT_FEATURE, VECTORS_FEATURE}
 )
 CHECKS_FEATURE = "checks"  # rows are tested before they are written
 KNOWN_WRITE_FEATURES: frozenset[str] = frozenset({CHECKS_FEATURE})
@@ -212,10 +213,20 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True):
     token: Count
 
 
+class LogCut(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the log is cut (`Cut`); `token` is the version of the commit that cut it there."""
+
+    version: Count
+    whole: Count
+    seen: Count
+    token: Count
+
+
 class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     """The small state: everything that is not a segment.
 
-    `origins` is absent while it would be empty: see `origins_of`.
+    `origins` is absent while it would be empty, see `origins_of`, and `cut` until the log is cut:
+    see `cut_of`.
     """
 
     layout: Layout | None = None
@@ -233,6 +244,12 @@ class Meta(Struct, frozen=True, forbid_unknown_fields=True):
     analysed: Analysed | None = None
     clock: tuple[Correction, ...] = ()
     origins: dict[str, Origin] | UnsetType = UNSET
+    cut: LogCut | UnsetType = UNSET
+
+
+def cut_of(meta: Meta) -> int:
+    """Return the version at which the log is cut: commits below it may be stubs. 0: it is not."""
+    return 0 if isinstance(meta.cut, UnsetType) else meta.cut.version
 
 
 def last_unit_of(transaction: Transaction) -> App | None:
@@ -274,6 +291,18 @@ class Commit(Struct, frozen=True, forbid_unknown_fields=True):
     state: dict[str, Any]
     transactions: tuple[Transaction, ...]
     delta: DeltaRecord
+
+
+class Stub(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left of a commit below the cut of the log, under the commit's key.
+
+    Attributes:
+        header: the commit's.
+        commit: the commit's hash, which `prev` of the next version names.
+    """
+
+    header: Header
+    commit: str
 
 
 class Start(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from eventlog.arguments import opened, text
 from eventlog.display import command
-from eventlog.errors import CommitConflict, Corrupt, InvalidInput
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput, VersionCut
 from eventlog.log.log import Log
 from eventlog.model.actions import Ack, Action, Attach, Break, Detach
 from eventlog.model.records import Commit, Meta, Replica
@@ -100,7 +100,10 @@ def says_only(log: Log, first: int, last: int) -> bool:
         last: the last version.
     """
     few = last - first < _MOST_LOOKED_AT
-    return few and all(is_bookkeeping(log.read(v)[0]) for v in range(last, first - 1, -1))
+    try:
+        return few and all(is_bookkeeping(log.read(v)[0]) for v in range(last, first - 1, -1))
+    except VersionCut:  # a stub does not show it
+        return False
 
 
 def newest_news(session: Session) -> int:
@@ -111,7 +114,10 @@ def newest_news(session: Session) -> int:
     head = session.head().version
     least = max(0, head - _MOST_LOOKED_AT)
     for version in range(head, least, -1):
-        if not is_bookkeeping(session.log.read(version)[0]):
+        try:
+            if not is_bookkeeping(session.log.read(version)[0]):
+                return version
+        except VersionCut:  # a stub does not show it
             return version
     return least
 

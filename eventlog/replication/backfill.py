@@ -30,7 +30,7 @@ from eventlog.log import chain
 from eventlog.log.diff import diff
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, KeyFrame, Start
+from eventlog.model.records import FORMAT_NAME, FORMAT_VERSION, Commit, KeyFrame, Start, Stub
 from eventlog.replication import contents
 from eventlog.replication.pipeline import Pipeline
 from eventlog.replication.steps import Check, Step, check_key_frame_state, oldest_kept
@@ -285,11 +285,15 @@ class Filler:
             if later.commit_hash != codec.sha256(Log(self.target).read_below(lowest)[1]):
                 raise self._not_followed(lowest - 1)
         with threads() as pool:
-            for commit, body in read_ahead(pool, wanted, log.read_below, window=_AHEAD):
+            for commit, body in read_ahead(pool, wanted, log.slot_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe
-                if codec.sha256(body) != above.prev:  # against backfill-of-another-chain
+                if codec.commit_hash_of(body) != above.prev:  # against backfill-of-another-chain
                     yield self._refusal(version)  # of its objects nothing is stored
                     return
+                above = commit.header
+                if isinstance(commit, Stub):  # the source is cut, and nothing else is left
+                    yield self._commit_step(version, body)
+                    continue
                 before = None
                 if later is not None and version >= horizon:
                     # Segments that the next version dropped; a later one may have restored them.
@@ -310,12 +314,11 @@ class Filler:
                 if named is not None:
                     check = partial(self._check_named, commit, body, before)
                     yield from self._keyframe(named, framed, check)
-                yield self._commit_step(commit, body)
-                above = commit.header
+                yield self._commit_step(version, body)
 
-    def _commit_step(self, commit: Commit, body: bytes) -> Step:
+    def _commit_step(self, version: int, body: bytes) -> Step:
         def step() -> int:
-            self.pipeline.create(keys.commit_key(commit.header.version), body)
+            self.pipeline.put_slot(version, body)
             return 1
 
         return step

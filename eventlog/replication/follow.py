@@ -370,8 +370,8 @@ class Follower:
             try:
                 filler.fill(start, head.meta.horizon)
                 # If the target has a commit under this key, it may be the target's own write.
-                _, lowest = self._source.log.read_below(start.after + 1)
-                self._pipeline.put(keys.commit_key(start.after + 1), lowest)
+                _, lowest = self._source.log.slot_below(start.after + 1)
+                self._pipeline.put_slot(start.after + 1, lowest)
             except VersionNotReplicated:
                 logger.warning(
                     "%s itself lacks versions between %d and %d: open %s again before you read or "
@@ -482,8 +482,8 @@ class Follower:
         if known.version > head.version:
             longer, top, lower = log, known, head
         with suppress(VersionNotFound, VersionNotReplicated):
-            _, body = longer.read_below(lower.version)
-            if codec.sha256(body) == lower.commit_hash:  # against damage-taken-for-a-fork
+            body = longer.slot_below(lower.version)[1]
+            if codec.commit_hash_of(body) == lower.commit_hash:  # against damage-taken-for-a-fork
                 longer.check_linked(top, lower)
 
 

@@ -28,6 +28,7 @@ from eventlog.errors import (
     InvalidInput,
     KeyNotFound,
 )
+from eventlog.format import codec, keys
 from eventlog.format.codec import sha256
 from eventlog.store.branching.branch import stored_place
 from eventlog.store.parallel import Executors, read_ahead, threads
@@ -245,6 +246,22 @@ class Pipeline:
                 key=item.key,
                 version=item.version,
             ) from None
+
+    def put_slot(self, version: int, body: bytes) -> None:
+        """Create a commit, or its stub, at the target, unless it has one of the two.
+
+        Raises:
+            CommitConflict: the target has another commit.
+            Unavailable: the target does not answer.
+        """
+        key = keys.commit_key(version)
+        try:
+            self.create(key, body)
+        except CommitConflict:
+            there = self._target.get(key, length=codec.MAX_COMMIT_BYTES + 1)
+            # against stub-taken-for-another-commit
+            if codec.commit_hash_of(there) != codec.commit_hash_of(body):
+                raise
 
     def put(self, key: str, body: Body) -> bool:
         """Create an object at the target, and return whether this call did.

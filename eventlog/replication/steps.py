@@ -327,10 +327,10 @@ class Steps:
         try:
             key = keys.commit_key(version)
             there = self._target.get(key, length=codec.MAX_COMMIT_BYTES + 1)
-            ours = self._log.read_below(version)[1]
+            ours = codec.commit_hash_of(self._log.slot_below(version)[1])
         except (KeyNotFound, VersionNotFound, VersionNotReplicated):
             return
-        if there != ours:  # against gap-over-a-write
+        if codec.commit_hash_of(there) != ours:  # against gap-over-a-write
             raise CommitConflict(
                 f"version {version} was written to the copy meanwhile: it took writes of its own; "
                 f"{command('merge', self._store.uri, self._target.uri)}, and then the other way "
@@ -342,14 +342,15 @@ class Steps:
     def _first_of_all(self) -> Iterator[Item | Step]:
         """Yield version 0 of a copy that starts above it, so that nobody creates a table there.
 
-        If version 0 is below the horizon, only its commit is copied.
+        If version 0 is below the horizon, only its commit is copied, or the stub that is left of it.
         """
         try:
-            commit, body = self._log.read_below(0)
+            commit, body = self._log.slot_below(0)
         except (VersionNotFound, VersionNotReplicated):  # the source itself lacks it
             return
-        kept = oldest_kept(self._head, self._store) == 0
-        yield from contents.of_commit(commit, self._entries(commit) if kept else ())
+        if isinstance(commit, Commit):
+            kept = oldest_kept(self._head, self._store) == 0
+            yield from contents.of_commit(commit, self._entries(commit) if kept else ())
 
         def step() -> int:
             self._pipeline.create(keys.commit_key(0), body)
@@ -373,6 +374,8 @@ class Steps:
             named: the version of the key frame that this version names.
         """
         base = self._log.usable(snapshot.state).base
+        if base is not None and base.version == snapshot.version:
+            named = base.version  # the source is cut here, and its version opens over this one
         if base is not None and base.version == named:  # against copy-begins-over-a-bad-key-frame
             made = Frame(base, {}, {}, {})
         else:

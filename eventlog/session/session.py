@@ -14,10 +14,10 @@ from eventlog.commit.keyframe_writing import write_keyframe
 from eventlog.commit.proposal import check_proposed
 from eventlog.commit.protocol.writer import CommitOutcome
 from eventlog.errors import ClaimLost, CommitConflict, EventLogError
-from eventlog.log.log import Log
+from eventlog.log.log import Log, cut_off
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.actions import Action
-from eventlog.model.records import App, Token, Transaction
+from eventlog.model.records import App, Token, Transaction, cut_of
 from eventlog.session.branch_pins import check_branch_pinned
 from eventlog.session.sightings import ClaimSightings
 from eventlog.session.writer_name import writer_name
@@ -102,11 +102,14 @@ class Session:
         """Return the snapshot of a version; no request if it is that of `head`.
 
         Raises:
+            VersionCut: the log is cut above it.
             VersionNotFound: there is no such version.
         """
         known = self._head
         if known is not None and version == known.state.header.version:
             return known
+        if known is not None and version < cut_of(known.meta):
+            raise cut_off(version, self.uri)
         found = self.log.snapshot(version)
         if self.log.table is None:  # against unread-handle-follows-another-table
             self.log.table = found.state.header.table

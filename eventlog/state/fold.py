@@ -25,6 +25,7 @@ from eventlog.model.columns.named_checks import newest_check
 from eventlog.model.entries import Segment, deleted_rows, inline_among
 from eventlog.model.records import (
     CHECKS_FEATURE,
+    CUT_FEATURE,
     INLINE_FEATURE,
     KEYED_FEATURE,
     MERGED_FEATURE,
@@ -37,6 +38,7 @@ from eventlog.model.records import (
     Published,
     Totals,
     Transaction,
+    cut_of,
     origins_of,
 )
 from eventlog.state.delta import drop_of
@@ -299,6 +301,7 @@ def features(meta: Meta, totals: Totals) -> tuple[str, ...]:
     """
     keyed = None if meta.layout is None else keyed_of(meta.layout)
     needs = {
+        CUT_FEATURE: cut_of(meta) > 0,  # against cut-unannounced
         INLINE_FEATURE: not isinstance(totals.inline, UnsetType),  # against inline-unannounced
         KEYED_FEATURE: keyed is not None,
         MERGED_FEATURE: bool(origins_of(meta)),

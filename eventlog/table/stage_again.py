@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UnsetType
 
-from eventlog.errors import CommitConflict, KeyNotFound
+from eventlog.errors import CommitConflict, CommitUnknown, KeyNotFound, VersionCut
 from eventlog.format import codec, keys
 from eventlog.format.deletion_vectors import has_bitmaps, join_bitmaps
 from eventlog.inline import inline_objects
@@ -68,9 +68,7 @@ def commit_staged(session: Session, transaction: Transaction, copies: Copies | N
             if not outdated and not untested_adds(actions, head):
                 raise
             # Another process may have committed it already; the fence conflict hides that.
-            landed = find_transaction(
-                session.log, transaction.id, transaction.read_version + 1, head.version
-            )
+            landed = _landed(session, transaction, head.version)
             if landed is not None:
                 return landed
             logger.info("changing staged segments for a newer version: %s", conflict)
@@ -79,6 +77,27 @@ def commit_staged(session: Session, transaction: Transaction, copies: Copies | N
                 _note_copies(copies, actions, now.actions)
             transaction = now
     return session.commit(transaction)
+
+
+def _landed(session: Session, transaction: Transaction, head: int) -> int | None:
+    """Return the version in which a transaction took effect, whoever committed it; None for none.
+
+    Raises:
+        CommitUnknown: the log is cut above versions that may have it.
+    """
+    first = transaction.read_version + 1
+    try:
+        return find_transaction(session.log, transaction.id, first, head)
+    except VersionCut as error:
+        raise CommitUnknown(
+            f"whether another process committed the transaction in version {error.version} or "
+            "later cannot be known any more: the log is cut above it. Look for its rows in the "
+            "table before you write them once more",
+            table=session.uri,
+            version=first,
+            until=head,
+            transaction=transaction.id,
+        ) from error
 
 
 def current_adds(

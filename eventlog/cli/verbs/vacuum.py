@@ -12,11 +12,12 @@ import msgspec
 from eventlog.cli import terminal
 from eventlog.cli.place import Place, common, only_with_run
 from eventlog.cli.screen.paging import listing
+from eventlog.compaction.log_vacuum import LogSums
 from eventlog.compaction.vacuum import VacuumReport, VacuumSums, vacuum
 from eventlog.display import command
 from eventlog.errors import InvalidInput
 from eventlog.model.properties import setting
-from eventlog.quantities import size_text
+from eventlog.quantities import count_text, size_text
 from eventlog.state.small.holds import Hold, holds
 from eventlog.table.table import Table
 
@@ -37,6 +38,17 @@ from eventlog.table.table import Table
 @click.option(
     "--full", is_flag=True, help="List the entire table, not only objects since the last vacuum."
 )
+@click.option(
+    "--log",
+    is_flag=True,
+    help="End old commits, too: their headers stay, and their key frames go. They are kept for the "
+    "property log_retention_hours.",
+)
+@click.option(
+    "--log-retention-hours",
+    type=click.FloatRange(min=0),
+    help="How long commits are kept with --log; default: the property.",
+)
 @listing
 def vacuum_(
     place: Place,
@@ -45,12 +57,16 @@ def vacuum_(
     retention_hours: float | None,
     staging_hours: float | None,
     full: bool,
+    log: bool,
+    log_retention_hours: float | None,
 ) -> None:
     """Show the objects that no version needs; --run deletes them.
 
-    Versions below the horizon can then no longer be read; the log itself is always kept. Pins and
-    replicas hold the horizon back (eventlog pin, unpin, pins).
+    Versions below the horizon can then no longer be read; the log is kept, unless --log cuts it.
+    Pins and replicas hold the horizon back (eventlog pin, unpin, pins).
     """
+    if log_retention_hours is not None and not log:
+        raise click.UsageError("--log-retention-hours needs --log")
     table = place.open()
     with terminal.progress() as advance:
         report = vacuum(
@@ -59,6 +75,8 @@ def vacuum_(
             retention=_hours(retention_hours),
             staging=_hours(staging_hours),
             full=full,
+            log=log,
+            log_retention=_hours(log_retention_hours),
             progress=advance,
         )
     head = table.refresh()
@@ -118,6 +136,7 @@ def _json(report: VacuumReport) -> dict[str, Any]:
         **{name: getattr(report, name) for name in _FACTS},
         "gone": _sums_json(report.gone),
         "kept": _sums_json(report.kept),
+        "log": None if report.log is None else msgspec.to_builtins(report.log),
     }
 
 
@@ -131,6 +150,12 @@ _KEPT = {
     "one was committed (--retention-hours)",
     "staging": "staging: uploads that may still be committed, and dropped segments as young as "
     "these, for {staging:g} hours after the upload began (--staging-hours)",
+}
+_ENDED = {
+    "commits": "commit",
+    "frames": "frame object",
+    "intents": "intent",
+    "key frames": "key frame",
 }
 _REASONS = {
     "dropped": "dropped at or below the horizon",
@@ -148,6 +173,8 @@ def _show(report: VacuumReport, reasons: Mapping[str, str]) -> None:
             ("fence", f"epoch {report.fence}: older uploads {can} no longer be committed"),
         ]
     )
+    if report.log is not None:
+        _show_log(report.log, can)
     terminal.say()
     goes = "would be deleted" if report.dry_run else "deleted"
     rows = [(goes, _REASONS[kind], sums) for kind, sums in report.gone.items()]
@@ -157,6 +184,22 @@ def _show(report: VacuumReport, reasons: Mapping[str, str]) -> None:
         ((sign, why, *_sums(sums)) for sign, why, sums in rows),
         right=("objects", "bytes"),
         prose=("why",),
+    )
+
+
+def _show_log(log: LogSums, can: str) -> None:
+    """Show where the log is cut, what that ended, and what keeps the rest."""
+    cut = f"cut at version {log.cut}: older ones {can} no longer be opened" if log.cut else "whole"
+    ended = (
+        f"{count_text(objects, _ENDED[kind])}{f' ({size_text(size)})' if size else ''}"
+        for kind, (objects, size) in sorted(log.sums.items())
+    )
+    terminal.facts(
+        [
+            ("log", cut),
+            ("ended", ", ".join(ended) or "nothing"),
+            ("kept by", log.kept),
+        ]
     )
 
 

@@ -10,6 +10,7 @@ from eventlog.commit.protocol.commands import (
     CheckIdentity,
     Elapsed,
     LoadView,
+    Newest,
     NoteLogSeen,
     Now,
     Resolve,
@@ -24,6 +25,7 @@ from eventlog.commit.rebase import Done, RebaseConflict, conflict_error, rebase
 from eventlog.errors import (
     InvalidInput,
     Unavailable,
+    VersionCut,
 )
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
@@ -93,6 +95,14 @@ def _try_slot(
         writer.unresolved[transaction.id] = Unresolved(transaction, range(version, version + 1))
     try:
         stored = yield from put_commit(writer, proposal, transaction.id)
+    except VersionCut:
+        # A stub does not show whether it had the transaction: somebody else may have committed it.
+        # against stub-taken-for-a-lost-race
+        if earlier is not None or transaction.until is not None:
+            raise
+        del writer.unresolved[transaction.id]
+        newer: Snapshot = yield Newest(head)
+        return newer
     except (Unavailable, InvalidInput):
         if earlier is None:  # otherwise an earlier request may still take effect
             del writer.unresolved[transaction.id]

@@ -136,7 +136,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ReadSlot:
-    """Read the commit of a version: one request. Answer: `Stored`, or None if it is absent."""
+    """Read the commit of a version: one request. Answer: `Stored`, or None if it is absent.
+
+    VersionCut is raised where a stub is left of it, which `SlotHash` can read.
+    """
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHash:
+    """Read the commit hash of a version of which a stub is left: one request. Answer: text."""
 
     version: int
 
@@ -252,7 +262,7 @@ class Both:
 
 Command = (
     Now | Elapsed | Draw | Sleep | CheckIdentity | Confirm | NoteLogSeen | LoadView
-    | PutObjects | PutSlot | ReadSlot
+    | PutObjects | PutSlot | ReadSlot | SlotHash
     | Resolve | Newest | At | TookEffect | WriteKeyFrame
     | Publish | ListIntents | ReadIntents | Both
 )  # fmt: skip

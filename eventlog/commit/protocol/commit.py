@@ -30,6 +30,7 @@ from eventlog.errors import (
     InvalidInput,
     TableNotFound,
     Unavailable,
+    VersionCut,
     VersionNotFound,
 )
 from eventlog.log.snapshot import Snapshot
@@ -96,7 +97,7 @@ def commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[Co
     try:
         outcome = yield from _commit(writer, transaction, head)
         yield from _confirm(writer, transaction, outcome.version)
-    except (CommitUnknown, Unavailable, InvalidInput) as error:
+    except (CommitUnknown, Unavailable, InvalidInput, VersionCut) as error:
         if transaction.id not in writer.unresolved:  # against sent-and-forgotten
             raise
         # The transaction was sent and may still take effect, even if it was a read that failed.
@@ -229,6 +230,16 @@ def _resolve_earlier(writer: Writer, transaction_id: str) -> Steps[CommitOutcome
 def _unresolved_error(writer: Writer, transaction_id: str, error: EventLogError) -> CommitUnknown:
     """Return the error for a transaction that was sent and may take effect or have done so."""
     versions = writer.unresolved[transaction_id].versions
+    if isinstance(error, VersionCut):
+        return CommitUnknown(
+            f"the transaction was sent for versions up to {versions[-1]}, and whether it took "
+            "effect cannot be known any more: the log is cut above them. Look for its rows in the "
+            "table before you write them once more",
+            table=writer.table,
+            version=versions[0],
+            until=versions[-1],
+            transaction=transaction_id,
+        )
     return CommitUnknown(
         f"the transaction was sent and may take effect until version {versions[-1]}, but the "
         f"store stopped answering: {error.message}. Commit the same transaction again, or call "

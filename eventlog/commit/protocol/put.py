@@ -17,6 +17,7 @@ from eventlog.commit.protocol.commands import (
     ReadSlot,
     Refused,
     Sleep,
+    SlotHash,
     Steps,
     Stored,
     Unclear,
@@ -28,7 +29,9 @@ from eventlog.errors import (
     InvalidInput,
     OutcomeUnknown,
     Unavailable,
+    VersionCut,
 )
+from eventlog.format.codec import sha256
 from eventlog.store.retry import MAX_TRIES, wait_s
 
 
@@ -48,6 +51,7 @@ def put_commit(writer: Writer, proposal: Proposal, transaction_id: str) -> Steps
 
     Raises:
         CommitUnknown: the outcome is still unclear after the last try.
+        VersionCut: another commit came first, and a stub is left of it.
         InvalidInput: the store refused the commit; nothing was stored.
         Unavailable: the store does not answer; nothing was stored.
     """
@@ -78,6 +82,7 @@ def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
         OutcomeUnknown: it is unclear what the slot contains.
         InvalidInput: the store refused the commit; nothing was stored.
         Unavailable: the store does not answer; nothing was stored.
+        VersionCut: another commit came first, and a stub is left of it.
     """
     version = proposal.snapshot.state.header.version
     put = PutSlot(version, proposal.body)
@@ -100,6 +105,11 @@ def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
     try:
         stored: Stored | None = yield ReadSlot(version)
         read_back = "the commit cannot be read yet"
+    except VersionCut:  # this writer was suspended for as long as the log is kept
+        # against own-stub-taken-for-anothers
+        if (yield SlotHash(version)) == sha256(proposal.body):
+            return None
+        raise
     except (Unavailable, InvalidInput) as error:
         stored, read_back = None, error.message
     if stored is None:

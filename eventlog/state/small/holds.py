@@ -22,6 +22,7 @@ from eventlog.model.actions import (
     Ack,
     Attach,
     Break,
+    Cut,
     Detach,
     Fence,
     Horizon,
@@ -30,7 +31,7 @@ from eventlog.model.actions import (
     Unpin,
 )
 from eventlog.model.entries import Holder, Sweep
-from eventlog.model.records import AppMark, Meta, Pin, Replica, origins_of
+from eventlog.model.records import AppMark, LogCut, Meta, Pin, Replica, cut_of, origins_of
 
 MAX_PINS = limits.PINS
 MAX_REPLICAS = limits.REPLICAS
@@ -80,6 +81,28 @@ def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
         if hold.version < action.version:  # against horizon-passes-pins, horizon-passes-replicas
             return f"{hold.kind} {hold.name!r} of {hold.owner} holds version {hold.version}"
     return msgspec.structs.replace(meta, horizon=action.version)
+
+
+def raise_cut(action: Cut, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with the cut of the log, or why it cannot rise that far (R21.1).
+
+    What holds a version holds the horizon, and so the cut.
+    """
+    before = 0 if isinstance(meta.cut, UnsetType) else meta.cut.whole
+    # against cut-falls, cut-above-the-horizon
+    if action.version <= cut_of(meta) or action.version > meta.horizon:
+        return (
+            f"the cut {action.version} must be above {cut_of(meta)} and at most the horizon "
+            f"{meta.horizon}"
+        )
+    # against stubs-above-the-cut
+    if not before <= action.whole <= action.version or not action.version <= action.seen < version:
+        return (
+            f"commits below {action.whole} cannot go, by headers up to {action.seen}: these are "
+            f"versions from {before} on, on either side of the cut"
+        )
+    cut = LogCut(action.version, action.whole, action.seen, version)
+    return msgspec.structs.replace(meta, cut=cut)
 
 
 def note_sweep(sweep: Sweep, meta: Meta, version: int) -> Meta | str:

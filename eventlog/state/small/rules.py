@@ -24,6 +24,7 @@ from eventlog.model.actions import (
     Assess,
     Attach,
     Break,
+    Cut,
     DeleteRows,
     Detach,
     Drop,
@@ -140,6 +141,8 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return holds.raise_fence(action, meta, version)
         case Horizon():
             return holds.raise_horizon(action, meta, version)
+        case Cut():
+            return holds.raise_cut(action, meta, version)
         case Swept():
             return holds.note_sweep(action.sweep, meta, version)
         case SetPin():
