@@ -31,11 +31,11 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
 from eventlog.log import history, spills
-from eventlog.model.actions import Add, Cut, Drop, Swept
+from eventlog.model.actions import Add, Drop, SetCut, Swept
 from eventlog.model.entries import Spill
 from eventlog.model.records import Commit, Stub, Transaction, cut_of
-from eventlog.recovery import cutting
-from eventlog.recovery.cutting import CutLimits
+from eventlog.recovery import log_cut
+from eventlog.recovery.log_cut import CutLimits
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import HEADER_THREADS, each
 from eventlog.store.port import store_time_ms
@@ -101,7 +101,7 @@ def cut_log(
         plan = _plan(t, head, age_ms, asked=asked)
         if not run or plan.action is None:
             break
-        # A commit above the cut names a key frame above it (R21.3).
+        # A commit above the cut names a key frame above it (R22.3).
         if head.base is None or head.base.version < plan.action.version:
             t.session.write_keyframe()
         try:
@@ -128,7 +128,7 @@ def cut_log(
 class _Plan:
     """How the log is to be cut, if it is, and what keeps the rest of it."""
 
-    action: Cut | None
+    action: SetCut | None
     kept: str
 
 
@@ -137,16 +137,16 @@ def _plan(t: Table, head: Snapshot, age_ms: int, *, asked: bool) -> _Plan:
     cut, wanted = cut_of(head.meta), limits.version
     if problem or wanted <= cut:
         return _Plan(None, problem or limits.reason)
-    if not asked and not cutting.is_worth_cutting(cut, wanted, head.version):
+    if not asked and not log_cut.is_worth_cutting(cut, wanted, head.version):
         return _Plan(None, "it is cut once that ends an eighth of it")
     versions = range(wanted, head.version + 1)
     headers = each(t.session.log.header, versions, count=HEADER_THREADS)
     frames = {header.version: header.keyframe for header in headers}
-    whole = cutting.whole_from(wanted, frames, _Frames(t).usable)
+    whole = log_cut.whole_from(wanted, frames, _Frames(t).usable)
     before = 0 if isinstance(head.meta.cut, UnsetType) else head.meta.cut.whole
     if whole <= before:
         return _Plan(None, "no key frame above the last cut serves the versions that stay")
-    return _Plan(Cut(wanted, whole, head.version), limits.reason)
+    return _Plan(SetCut(wanted, whole, head.version), limits.reason)
 
 
 def _whole(t: Table, head: Snapshot) -> int:
@@ -286,7 +286,7 @@ class _Ending:
         self._report.add("commits", max(0, len(body) - len(stub)))
         if not self._run:
             return
-        for key, kept in cutting.kept_of(commit).items():  # against stub-before-what-it-had
+        for key, kept in log_cut.kept_of(commit).items():  # against stub-before-what-it-had
             put_once(self._store, self._t.clock, key, kept)
         key = keys.commit_key(commit.header.version)
         replace = partial(self._store.replace, key, body, stub)
@@ -317,7 +317,7 @@ class _Ending:
                 except (Corrupt, KeyNotFound):  # a vacuum that died has deleted it
                     continue
                 live = self._whole_snapshot().live([Drop(e.id, e.chunk, "") for e in entries])
-                if cutting.is_dead_leaf(entries, live):
+                if log_cut.is_dead_leaf(entries, live):
                     yield keys.frame_key(leaf.sha256)
 
     def _dead_spills(self, commits: Sequence[Commit]) -> Iterator[str]:
@@ -350,7 +350,7 @@ class _Ending:
         drops = [action for action in bulk if isinstance(action, Drop)]
         named = [*drops, *(Drop(a.id, a.chunk, "") for a in adds)]
         live = self._whole_snapshot().live(named)
-        return cutting.is_dead_spill(adds, drops, live, self._is_gone)
+        return log_cut.is_dead_spill(adds, drops, live, self._is_gone)
 
     def _is_gone(self, add: Add) -> bool:
         try:

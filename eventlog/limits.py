@@ -13,7 +13,6 @@ HEADER_BYTES = 2048  # from the start of a commit to the end of its header
 KEYFRAME_BYTES = 64 * 2**20
 INTENT_BYTES = 256 * 1024
 FORK_BYTES = 4096
-STUB_BYTES = 4096
 START_BYTES = 4096
 JSON_DEPTH = 40  # arrays and objects: up to 3 * TYPE_DEPTH in a type, and 8 around it
 

@@ -24,6 +24,7 @@ from eventlog.model.records import (
     KNOWN_WRITE_FEATURES,
     Commit,
     Header,
+    KeyFrame,
     Meta,
     Transaction,
     cut_of,
@@ -74,9 +75,8 @@ def propose(
         InvalidInput: the commit would exceed the limits of the format, or break it.
     """
     objects, before = dict[str, bytes](), head.state if head else None
-    version = before.header.version + 1 if before else 0
-    base = before.base if before else None
-    _check_base(base.version if base else None, effect.meta, before)
+    version, base = (before.version + 1, before.base) if before else (0, None)
+    _check_base(base, effect.meta)
     delta = (before.delta if before else Delta()).then(effect.adds, effect.drops, effect.deletes)
     packed = tuple(spills.spill_transaction(transaction, objects) for transaction in transactions)
     totals, state_hash = fold.add_effect(
@@ -114,19 +114,18 @@ def propose(
     return Proposal(body, objects, Snapshot(after, log))
 
 
-def _check_base(base: int | None, meta: Meta, before: VersionState | None) -> None:
-    """Refuse a commit over a key frame below the cut of the log, which may be deleted (R21.3).
+def _check_base(base: KeyFrame | None, meta: Meta) -> None:
+    """Refuse a commit over a key frame below the cut of the log, which may be deleted (R22.3).
 
     Raises:
-        Corrupt: it would: the key frames above the cut are unusable.
+        Corrupt: it would be: the key frames above the cut are unusable.
     """
-    # against key-frame-below-the-cut
     cut = cut_of(meta)
-    if cut and (base is None or base < cut):
+    # against key-frame-below-the-cut
+    if cut and (base is None or base.version < cut):
         raise Corrupt(
-            f"the log is cut at version {cut}, and the key frames from there on are "
-            "unusable or missing: `eventlog fsck --repair` writes them again",
-            version=before.version if before else None,
+            f"the log is cut at version {cut}, and the key frames from there on are unusable or "
+            "missing: `eventlog fsck --repair` writes them again"
         )
 
 

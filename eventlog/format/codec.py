@@ -44,7 +44,6 @@ MAX_INTENT_BYTES = limits.INTENT_BYTES
 MAX_START_BYTES = limits.START_BYTES
 MAX_FORK_BYTES = limits.FORK_BYTES
 HEADER_BYTES = limits.HEADER_BYTES
-MAX_STUB_BYTES = limits.STUB_BYTES
 MAX_DEPTH = limits.JSON_DEPTH
 HASH_MODULUS = 2**256
 
@@ -144,7 +143,7 @@ def decode_commit(body: bytes, version: int | None = None) -> Commit:
 
 
 def encode_stub(body: bytes) -> bytes:
-    """Return the stub that stands for a commit once the log is cut above it (R21.2).
+    """Return the stub that stands for a commit once the log is cut above it (R22.2).
 
     Args:
         body: the bytes of the commit.
@@ -172,7 +171,7 @@ def decode_stub(body: bytes, version: int | None = None) -> Stub:
         Corrupt: not a stub, not canonical, or not that of `version`.
         UnsupportedFormat: written for a newer reader.
     """
-    _check_size(body, MAX_STUB_BYTES)
+    _check_size(body, MAX_COMMIT_BYTES)
     _check_readable(_decode(body, _Envelope, "stub").header)
     text = without_digest(body, "stub")
     header_end = _header_end(text)

@@ -256,8 +256,9 @@ class Log:
             VersionNotReplicated: it is a version that this replica does not have.
             Corrupt: the commits themselves do not add up.
         """
+        commit, body = self.read_below(version)
         try:
-            return self.resolve(*self.read_below(version))
+            return self.resolve(commit, body)
         except (Corrupt, KeyNotFound):
             self._check_above_the_cut(version)
             raise

@@ -147,7 +147,7 @@ class Horizon(Struct, frozen=True, tag="horizon", tag_field="action", forbid_unk
     version: Count
 
 
-class Cut(Struct, frozen=True, tag="cut", tag_field="action", forbid_unknown_fields=True):
+class SetCut(Struct, frozen=True, tag="cut", tag_field="action", forbid_unknown_fields=True):
     """Action: cut the log. Versions below the cut can be opened no more.
 
     Attributes:
@@ -488,7 +488,7 @@ Action = (
     | Unchanged
     | Fence
     | Horizon
-    | Cut
+    | SetCut
     | Swept
     | SetPin
     | Unpin

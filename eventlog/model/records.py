@@ -214,7 +214,7 @@ class Origin(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogCut(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the log is cut (`Cut`); `token` is the version of the commit that cut it there."""
+    """Where the log is cut (`SetCut`); `token` is the version of the commit that cut it there."""
 
     version: Count
     whole: Count

@@ -116,6 +116,8 @@ def verdict(module: ModuleType | Any, case: dict[str, Any], contents: dict[str, 
             answer.append(rows_of(module, make(), found, head))
     except module.Refused:
         return "refuse"
+    except module.CutOff:
+        return "cut"
     except module.Unsupported:
         return "unsupported"
     except Exception as error:  # noqa: BLE001 - what a reader without a check runs into
@@ -143,7 +145,7 @@ def as_it_should(case: dict[str, Any], said: str, plain: str) -> bool:
         plain: the verdict on the table without the changes.
     """
     what = case["what"]
-    if what in ("refuse", "unsupported"):
+    if what in ("refuse", "unsupported", "cut"):
         return said == what
     if what == "chain":
         return said == "refuse"

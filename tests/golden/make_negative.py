@@ -17,7 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from golden import negative_inline, negative_log, negative_rows, negative_vectors, reader
+from golden import (
+    negative_cuts,
+    negative_inline,
+    negative_log,
+    negative_rows,
+    negative_vectors,
+    reader,
+)
 from golden.forge import Forge
 
 HERE = Path(__file__).parent
@@ -889,6 +896,7 @@ def main() -> int:
             *(*negative_log.all_cases(), *negative_rows.all_cases()),
             *negative_vectors.all_cases(),
             *negative_inline.all_cases(),
+            *negative_cuts.all_cases(),
         ]
     ]
     NEGATIVE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")

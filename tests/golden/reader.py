@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TOP = 999_999_999_999
-FEATURES = {"inline", "keyed", "merged", "split", "vectors"}
+FEATURES = {"cut", "inline", "keyed", "merged", "split", "vectors"}
 PRIME = 2**256
 OP_ID, VERSION_ID = 2**31 - 201, 2**31 - 202  # field ids of columns of logs (section 2.10)
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -45,10 +45,20 @@ class Vacuumed(Exception):
     """The version is below the horizon."""
 
 
+class CutOff(Exception):
+    """The log is cut above the version."""
+
+
 def need(condition, rule):
     """Refuse as corrupt unless the condition holds."""
     if not condition:
         raise Refused(rule)
+
+
+def whole(condition):
+    """Refuse a version of which a stub is left."""
+    if not condition:
+        raise CutOff("R22.2")
 
 
 def readable(condition, rule):
@@ -242,7 +252,7 @@ def mapped(form):
 ABSENT = (
     *("slice", "keyed", "splits", "origins", "place", "origin", "commits"),
     *("vector", "vectors", "deleted", "bitmap", "stored"),
-    *("inline", "packs", "parquet"),
+    *("inline", "packs", "parquet", "cut"),
 )
 
 
@@ -396,6 +406,7 @@ ACTIONS = {
     "same_segments": fields(hash_sum=text),
     "fence": fields(epoch=count),
     "horizon": fields(version=count),
+    "cut": fields(version=count, whole=count, seen=count),
     "swept": fields(
         sweep=record(
             fence=count, horizon=count, version=count, pending=maybe(unread_spill), place=text
@@ -451,6 +462,7 @@ transaction = record(
     app=maybe(record(id=text, seq=count)), claim=maybe(record(id=text, token=count)),
     actions=many(action), spill=maybe(spill), info=mapped(text),
 )  # fmt: skip
+stub = record(header=header, commit=hex64)
 commit = record(
     header=header,
     state=free,
@@ -467,6 +479,7 @@ VALUES = {
     ),
     "analysed": maybe(record(version=count, policy=hex64)),
     "clock": many(record(version=count, old=integer, new=integer)),
+    "cut": record(version=some, whole=count, seen=count, token=count),
 }
 MAPS = {
     "properties": text,
@@ -483,7 +496,7 @@ MAPS = {
 }  # fmt: skip
 FIELDS = [
     "layout", "schema", "properties", "apps", "published", "claims", "pins", "replicas", "fence",
-    "horizon", "swept", "chunks", "analysed", "clock", "origins",
+    "horizon", "swept", "chunks", "analysed", "clock", "origins", "cut",
 ]  # fmt: skip
 DEFAULTS = {f: {} for f in MAPS} | {"fence": 0, "horizon": 0, "clock": []}
 small_state = record(**{f: mapped(MAPS[f]) if f in MAPS else VALUES[f] for f in FIELDS})
@@ -942,6 +955,11 @@ class Reader:
         end = header_end(plain)
         need(end is not None and len(whole[:end].encode()) <= 2048, "R6.1")
         bare = unsealed(plain[len('{"header":') : end])
+        if plain[end:].startswith(',"commit":'):  # R22.2
+            made = strict('{"header":' + bare + plain[end:], stub)
+            check_header(made["header"], version)
+            self.check_table(made["header"]["table"])
+            return None, made["commit"]
         made = strict('{"header":' + bare + plain[end:], commit)
         check_commit(made, version)
         self.check_table(made["header"]["table"])
@@ -982,9 +1000,10 @@ class Reader:
         return found
 
     def check_chain(self, version):
-        """Check that a commit follows the one before it (R6.2)."""
+        """Check that a commit follows the one before it, or its stub (R6.2)."""
         _, before = self.commit(version - 1)
         made, _ = self.commit(version)
+        whole(made is not None)
         need(made["header"]["prev"] == before, "R6.2")
 
     def newest(self):
@@ -1020,8 +1039,10 @@ class Reader:
         return self.resolved(made, commit_hash)
 
     def open(self, version):
-        """A version, over the key frame that it names, or an older one."""
-        return self.resolved(*self.commit(version))
+        """A version, over the key frame that it names, its own, or an older one."""
+        made, commit_hash = self.commit(version)
+        whole(made is not None)
+        return self.resolved(made, commit_hash)
 
     def over_own(self, head, commit_hash):
         """The version of a root itself."""
@@ -1063,6 +1084,8 @@ class Reader:
         except (Refused, Unsupported):
             pass
         older, older_hash = self.commit(below)
+        if older is None:  # R22.4
+            return self.over_own(head, commit_hash)
         if below == head["version"] - 1:
             need(older_hash == head["prev"], "4.1")
         return applied(made, commit_hash, self.resolved(older, older_hash), delta)
@@ -1451,7 +1474,18 @@ def check_features(named):
 
 def check_commit(made, version):
     """Check a commit by itself (section 4.1)."""
-    head = made["header"]
+    check_header(made["header"], version)
+    need(made["transactions"], "2.1")
+    for one in made["transactions"]:
+        need(one["read_version"] >= -1, "R5.2")
+        need(one["read_version"] < version, "R5.2")
+    need(all(drop["action"] == "drop" for drop in made["delta"]["drops"]), "2.5")
+    listed = made["delta"]["adds"] or made["delta"]["drops"]
+    need(not (made["delta"]["spill"] and listed), "2.5")
+
+
+def check_header(head, version):
+    """Check the header of a commit or of its stub."""
     need(head["version"] == version, "2.2")
     check_features(head["features"])
     if "write_features" in head:
@@ -1462,13 +1496,6 @@ def check_commit(made, version):
     need(MIN_MS <= head["time"] < MAX_MS, "2.2")
     need((head["prev"] is None) == (version == 0), "2.2")
     need(head["keyframe"] is None or head["keyframe"] < version, "2.2")
-    need(made["transactions"], "2.1")
-    for one in made["transactions"]:
-        need(one["read_version"] >= -1, "R5.2")
-        need(one["read_version"] < version, "R5.2")
-    need(all(drop["action"] == "drop" for drop in made["delta"]["drops"]), "2.5")
-    listed = made["delta"]["adds"] or made["delta"]["drops"]
-    need(not (made["delta"]["spill"] and listed), "2.5")
 
 
 def check_pieces(pieces):

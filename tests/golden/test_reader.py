@@ -18,6 +18,9 @@ def test_it_finds_the_same_entries_and_rows():
         second = READER.Reader(contents, checks.branches_of(name))
         newest = second.head()
         for one in known:
+            if "cut" in one:
+                assert second.commit(one["version"])[1] == one["commit"]
+                continue
             found = second.open(one["version"])
             assert found.commit_hash == one["commit"]
             assert (found.base, found.header["state_hash"]) == (one["key_frame"], one["state_hash"])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog import Table
-from eventlog.errors import DataLoss, VersionNotReplicated, VersionVacuumed
+from eventlog.errors import DataLoss, VersionCut, VersionNotReplicated, VersionVacuumed
 from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model.decimals import to_units
@@ -77,10 +77,10 @@ def rows_digest(rows: pa.Table) -> dict[str, Any]:
 
 
 def effect_of(table: Table, commit: Commit) -> fold.Effect | None:
-    """Return what a commit did; None after a gap of a copy, where the version before is absent."""
+    """Return what a commit did; None where the version before is absent, as after a gap of a copy."""
     try:
         return table.session.log.effect(commit)
-    except VersionNotReplicated:
+    except (VersionCut, VersionNotReplicated):
         return None
 
 
@@ -128,6 +128,11 @@ def answer(table: Table, version: int, effect: fold.Effect | None = None) -> dic
     }
 
 
+def ended(table: Table, version: int) -> dict[str, Any]:
+    """Return what a reader finds at a version below the cut of the log."""
+    return {"version": version, "commit": table.session.log.commit_hash(version), "cut": True}
+
+
 def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]:
     """Return the answers of all versions of a golden table."""
     table = Table.open(TABLES / name if store is None else store.uri, store=store)
@@ -135,7 +140,10 @@ def compute(name: str, store: ObjectStore | None = None) -> list[dict[str, Any]]
     found = []
     for version in range(table.session.head().version + 1):
         with suppress(VersionNotReplicated):
-            found.append(answer(table, version))
+            try:
+                found.append(answer(table, version))
+            except VersionCut:
+                found.append(ended(table, version))
     return found
 
 

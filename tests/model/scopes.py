@@ -9,6 +9,7 @@ from model.checker import Model
 from model.combining import Combining
 from model.commits import Commits
 from model.copying import Copies
+from model.cuts import Cuts
 from model.leases import Leases, Worker
 from model.moving import Moves
 from model.vacuums import Vacuums
@@ -49,6 +50,11 @@ def _combining(actors: str, name: str, **options):
 
 def _moves(actors: str, **options):
     return lambda: Moves(actors.split(", "), name=f"rows: {actors}", **options)
+
+
+def _cuts(actors: str, **options):
+    options.pop("faults", None)
+    return lambda: Cuts(actors.split(), **options)
 
 
 def _leases(name: str, *workers: Worker, **options):
@@ -99,6 +105,11 @@ SCOPES = (
     Scope(_moves("update a, update a, delete b, compact", faults=CRASHES), None, 6_000),
     Scope(_moves("delete az, append z, compact, update z", faults=CALM), None, 6_000),
     Scope(_moves("delete a, restore, compact, update b", faults=CRASHES), None, 6_000),
+    Scope(_cuts("write write vacuum", most=8, last=3), None, 4_000),
+    Scope(_cuts("sleep vacuum vacuum", most=8), 600_000, 4_000),
+    Scope(_cuts("write vacuum vacuum", most=8), 600_000, 0),
+    Scope(_cuts("wake vacuum vacuum", most=8), None, 4_000),
+    Scope(_cuts("write frame vacuum"), None, 4_000),
 )
 
 
@@ -174,6 +185,14 @@ CONTROLS = (
     _control("one_form", _combining, "publish publish", "small", says=TWICE, tries=1),
     _control("window_over", _combining, "publish once once pass", "small", says=TWICE, passing=1),
     _control("commits_of_window", _combining, *COMBINE, says="told that its window", tries=1),
+    _control("slots_stay", _cuts, "sleep vacuum", says="where nobody looks"),
+    _control("stub_has_the_hash", _cuts, "wake vacuum", says="committed twice", most=8),
+    _control("cut_first", _cuts, "write vacuum", says="has no commit"),
+    _control("cut_rises", _cuts, "write vacuum vacuum", says="which is gone", most=8),
+    _control("frames_in_use", _cuts, "write vacuum", says="which is gone"),
+    _control("commits_beside", _cuts, "write write vacuum", says="which is gone", most=8, last=3),
+    _control("frames_above", _cuts, "write vacuum", says="which is gone", most=8),
+    _control("ascending", _cuts, "write vacuum", says="whole for ever"),
     _control("entry_named", _moves, "delete a, delete b", says="shows again"),
     _control("vectors_united", _moves, "delete a, delete b", says="shows again"),
     _control("moved_followed", _moves, "delete a, compact", says="finds no row"),

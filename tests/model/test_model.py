@@ -6,6 +6,7 @@ from model.checker import explore
 from model.combining import Combining
 from model.commits import Commits
 from model.copying import Copies
+from model.cuts import Cuts
 from model.leases import Leases
 from model.moving import Moves
 from model.scopes import CALM, CONTROLS, SCOPES
@@ -34,7 +35,7 @@ def test_a_guard_taken_away_is_missed(control):
 
 def test_every_guard_of_an_actor_is_taken_away_in_some_control():
     taken = {guard for control in CONTROLS for guard in control.off}
-    models = (Commits, Vacuums, Leases, Combining, Copies, Moves)
+    models = (Commits, Vacuums, Leases, Combining, Copies, Moves, Cuts)
     assert {guard for model in models for guard in model.GUARDS} <= taken
     assert len(taken & set(rules.GUARDS)) >= 12
 

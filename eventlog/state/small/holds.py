@@ -22,11 +22,11 @@ from eventlog.model.actions import (
     Ack,
     Attach,
     Break,
-    Cut,
     Detach,
     Fence,
     Horizon,
     Restore,
+    SetCut,
     SetPin,
     Unpin,
 )
@@ -83,8 +83,8 @@ def raise_horizon(action: Horizon, meta: Meta, version: int) -> Meta | str:
     return msgspec.structs.replace(meta, horizon=action.version)
 
 
-def raise_cut(action: Cut, meta: Meta, version: int) -> Meta | str:
-    """Return the small state with the cut of the log, or why it cannot rise that far (R21.1).
+def raise_cut(action: SetCut, meta: Meta, version: int) -> Meta | str:
+    """Return the small state with the cut of the log, or why it cannot rise that far (R22.1).
 
     What holds a version holds the horizon, and so the cut.
     """

@@ -24,7 +24,6 @@ from eventlog.model.actions import (
     Assess,
     Attach,
     Break,
-    Cut,
     DeleteRows,
     Detach,
     Drop,
@@ -38,6 +37,7 @@ from eventlog.model.actions import (
     SameSegments,
     SetBuckets,
     SetClock,
+    SetCut,
     SetGranularity,
     SetLayout,
     SetOrigin,
@@ -141,7 +141,7 @@ def small_change(action: object, meta: Meta, version: int, time_ms: int) -> Meta
             return holds.raise_fence(action, meta, version)
         case Horizon():
             return holds.raise_horizon(action, meta, version)
-        case Cut():
+        case SetCut():
             return holds.raise_cut(action, meta, version)
         case Swept():
             return holds.note_sweep(action.sweep, meta, version)

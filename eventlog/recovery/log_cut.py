@@ -62,7 +62,7 @@ def whole_from(limit: int, frames: Mapping[int, int | None], usable: Callable[[i
     """Return the version from which commits and key frames stay as they are; 0 if all of them do.
 
     Each version from the limit on starts from its own key frame, if it is the one that is returned,
-    or from one at or above that (R21.4).
+    or from one at or above that (R22.4).
 
     Args:
         limit: the version below which nobody opens a version any more.
