@@ -187,15 +187,20 @@ def vacuum(
     """
     head = t.refresh()
     ages = _Ages.of(head, retention, staging)
+    steps = progress or (lambda *_: None)
     log_ms = _log_age(head, log_retention) if log else None
-    if log and log_retention is not None and not dry_run and not t.store.forks:
-        # Versions that are kept start from here, so that all below may go.
-        t.session.write_keyframe()
-    report = _vacuumed(t, head, ages, progress or (lambda *_: None), dry_run=dry_run, full=full)
+    asked = log_ms is not None and log_retention is not None
+    _begin_above(t, wanted=asked and not dry_run)
+    report = _vacuumed(t, head, ages, steps, dry_run=dry_run, full=full)
     if log_ms is None:
         return report
-    asked, steps = log_retention is not None, progress or (lambda *_: None)
     return replace(report, log=cut_log(t, log_ms, steps, asked=asked, run=not dry_run))
+
+
+def _begin_above(t: Table, *, wanted: bool) -> None:
+    """Write a key frame from which the versions that are kept start, so that all below may go."""
+    if wanted and not t.store.forks:
+        t.session.write_keyframe()
 
 
 def _log_age(head: Snapshot, given: timedelta | None) -> int:

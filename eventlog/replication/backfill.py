@@ -281,9 +281,7 @@ class Filler:
             later = log.snapshot(lowest)
             # Segments that it dropped belong to the version below, whose commit does not list them.
             log.check_linked(self.source.head(), later)  # against backfill-below-another-log
-            # against backfill-below-another-version
-            if later.commit_hash != codec.sha256(Log(self.target).read_below(lowest)[1]):
-                raise self._not_followed(lowest - 1)
+            self._check_same(later)
         with threads() as pool:
             for commit, body in read_ahead(pool, wanted, log.slot_below, window=_AHEAD):
                 version, named = commit.header.version, commit.header.keyframe
@@ -315,6 +313,13 @@ class Filler:
                     check = partial(self._check_named, commit, body, before)
                     yield from self._keyframe(named, framed, check)
                 yield self._commit_step(version, body)
+
+    def _check_same(self, later: Snapshot) -> None:
+        """Check that the copy has the same version, above which it lacks none that is wanted."""
+        ours = Log(self.target).read_below(later.version)[1]
+        # against backfill-below-another-version
+        if later.commit_hash != codec.sha256(ours):
+            raise self._not_followed(later.version - 1)
 
     def _commit_step(self, version: int, body: bytes) -> Step:
         def step() -> int:

@@ -342,7 +342,7 @@ class Steps:
     def _first_of_all(self) -> Iterator[Item | Step]:
         """Yield version 0 of a copy that starts above it, so that nobody creates a table there.
 
-        If version 0 is below the horizon, only its commit is copied, or the stub that is left of it.
+        If version 0 is below the horizon, only its commit is copied, or what is left of it: a stub.
         """
         try:
             commit, body = self._log.slot_below(0)

@@ -12,7 +12,7 @@ from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
 from eventlog.log import spills
 from eventlog.model.actions import Action
-from eventlog.model.records import Meta, pieces_in
+from eventlog.model.records import Meta, cut_of, pieces_in
 from eventlog.store.local import LocalStore
 
 HERE = Path(__file__).parent
@@ -94,9 +94,10 @@ def test_every_key_is_one_that_the_format_knows(store):
 def test_the_tables_hold_what_they_are_for():
     """One of every feature: a golden table that lost one would still be green."""
     types, features = set(), set()
-    for name in NAMES:
+    for name in (*NAMES, "cut"):
         table = Table.open(HERE / "tables" / name)
-        for version, body in enumerate(builders.bodies(table.store)):
+        first = cut_of(table.session.head().meta)
+        for version, body in [*enumerate(builders.bodies(table.store))][first:]:
             stored = codec.decode_commit(body, version)
             features |= {
                 f"delta {k}" for k in ("adds", "drops", "spill") if getattr(stored.delta, k)

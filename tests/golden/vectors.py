@@ -77,7 +77,7 @@ def rows_digest(rows: pa.Table) -> dict[str, Any]:
 
 
 def effect_of(table: Table, commit: Commit) -> fold.Effect | None:
-    """Return what a commit did; None where the version before is absent, as after a gap of a copy."""
+    """Return what a commit did; None where the version before is absent, as above a gap."""
     try:
         return table.session.log.effect(commit)
     except (VersionCut, VersionNotReplicated):

@@ -28,9 +28,9 @@ class Slot(NamedTuple):
 
 
 class Cuts:
-    """Actors around one log: "write" (one commit, over a key frame that it holds), "sleep" (one that
-    has read version 0, and was suspended before its PUT), "wake" (one that put version 1 and got no
-    answer), "frame" (writes the key frame of the newest version), "vacuum" (cuts the log).
+    """Actors around one log: "write" (one commit, over a key frame that it holds), "sleep" (it has
+    read version 0, and was suspended before its PUT), "wake" (it put version 1 and got no answer),
+    "frame" (writes the key frame of the newest version), "vacuum" (cuts the log).
 
     A state is (slots, key frames, actors, crashes left). An actor is (at, memo).
 
@@ -184,18 +184,15 @@ class Cuts:
         slots, frames, _, _ = state
         head = self._head(state)
         done = self._cut(state)
-        if self._whole(state) and slots[self._whole(state) - 1] is not None:
-            if not slots[self._whole(state) - 1].stub:
-                yield f"{i} goes on", self._moved(state, i, "work")
+        last = slots[self._whole(state) - 1] if self._whole(state) else None
+        if last is not None and not last.stub:
+            yield f"{i} goes on", self._moved(state, i, "work")
         for wanted in range(done[0] + 1, head):
             named = [slots[version].frame for version in range(wanted, head + 1)]
             above = named[1:]
-            if min(above) >= wanted and wanted in frames:
-                whole = wanted
-            else:
-                whole = min([wanted, *named])
-            if "frames_in_use" in self.off:
-                whole = wanted
+            own = min(above) >= wanted and wanted in frames
+            own |= "frames_in_use" in self.off
+            whole = wanted if own else min([wanted, *named])
             if whole <= done[1] or whole not in frames:
                 continue
             cut = (wanted, whole, head)

@@ -82,6 +82,8 @@ HAZARDS = {
     "W14": "the same question by two ways of reading has one answer",
     "W15": "what a caller leaves out is not taken for a decision: refused, unless asked for",
     "W16": "memory is bounded by settings, whatever few bytes rows are stored in",
+    "W20": "a log that is cut frees no slot: who slept through it acknowledges nothing that nobody"
+    " reads, and who reads what is gone is told so",
     "W18": "from any state that commands reach, those that the message names lead out",
 }
 
