@@ -33,7 +33,7 @@ from eventlog.format.frames import entry_columns
 from eventlog.log import history, spills
 from eventlog.model.actions import Add, Drop, SetCut, Swept
 from eventlog.model.entries import Spill
-from eventlog.model.records import Commit, Stub, Transaction, cut_of
+from eventlog.model.records import Commit, Leaf, Piece, Stem, Stub, Transaction, cut_of
 from eventlog.recovery import log_cut
 from eventlog.recovery.log_cut import CutLimits
 from eventlog.state.version import VersionState
@@ -198,8 +198,8 @@ class _Frames:
         try:
             own = self.own(version)
             root = own.base
-            for leaf in () if root is None else root.leaves:
-                self._log.store.get(keys.frame_key(leaf.sha256), length=1)
+            for piece in self._log.key_frames.new_in(root, None) if root else ():
+                self._log.store.get(keys.piece_key(piece), length=1)
         except (Corrupt, NotFound, UnsupportedFormat) as error:
             logger.warning("the log is not cut at key frame %d: %s", version, error)
             return False
@@ -226,7 +226,8 @@ class _Ending:
     ) -> None:
         self._t, self._store, self._log = t, t.store, t.session.log
         self._head, self._report, self._progress, self._run = head, report, progress, run
-        self._judged = set[str]()  # objects under `_frames/` that were looked at
+        self._dead: dict[str, bool] = {}  # by sha256: leaves and stems that were looked at
+        self._named = set[str]()  # spills and records that were yielded
         self._at: Snapshot | None = None
 
     def end(self) -> None:
@@ -266,7 +267,7 @@ class _Ending:
         slots = list(each(self._slot, window, count=HEADER_THREADS))
         stored = (slot for slot in slots if slot is not None)
         whole = [(found, body) for found, body in stored if isinstance(found, Commit)]
-        dead = [*self._dead_leaves(roots), *self._dead_spills([c for c, _ in whole])]
+        dead = [*self._dead_pieces(roots), *self._dead_spills([c for c, _ in whole])]
         self._delete("frames", dead)
         # Their leaves were named here alone, so the roots go after them.
         self._delete("key frames", [keys.keyframe_key(version) for version in roots])
@@ -298,27 +299,40 @@ class _Ending:
                 version=commit.header.version,
             )
 
-    def _dead_leaves(self, roots: Sequence[int]) -> Iterator[str]:
-        """Yield the keys of the leaves that these roots name, and no key frame has again."""
-        base = self._whole_snapshot().base if roots else None
-        self._judged |= {leaf.sha256 for leaf in base.leaves} if base else set()
+    def _dead_pieces(self, roots: Sequence[int]) -> Iterator[str]:
+        """Yield the keys of what these roots name, and no key frame has again.
+
+        The leaves of a root come before its stems, which name them.
+        """
         for version in roots:
+            base = self._whole_snapshot().base
             try:
                 root = self._log.key_frames.root(version)
+                pieces = self._log.key_frames.new_in(root, base)
             except (Corrupt, KeyNotFound, UnsupportedFormat) as error:
                 logger.info("key frame %d goes without its leaves: %s", version, error)
                 continue
-            for leaf in root.leaves:
-                if leaf.sha256 in self._judged:
-                    continue
-                self._judged.add(leaf.sha256)
-                try:
-                    entries = entry_columns.to_segments(self._log.key_frames.leaf(leaf))
-                except (Corrupt, KeyNotFound):  # a vacuum that died has deleted it
-                    continue
-                live = self._whole_snapshot().live([Drop(e.id, e.chunk, "") for e in entries])
-                if log_cut.is_dead_leaf(entries, live):
-                    yield keys.frame_key(leaf.sha256)
+            for piece in pieces:
+                if piece.sha256 not in self._dead and self._is_dead_piece(piece):
+                    yield keys.piece_key(piece)
+
+    def _is_dead_piece(self, piece: Piece) -> bool:
+        """Return whether no key frame has, or ever gets, a leaf or a stem; asked once of each."""
+        if isinstance(piece, Stem):
+            leaves = self._log.key_frames.stem(piece)
+            dead = any(self._dead.get(leaf.sha256, False) for leaf in leaves)
+        else:
+            dead = self._is_dead_leaf(piece)
+        self._dead[piece.sha256] = dead
+        return dead
+
+    def _is_dead_leaf(self, leaf: Leaf) -> bool:
+        try:
+            entries = entry_columns.to_segments(self._log.key_frames.leaf(leaf))
+        except (Corrupt, KeyNotFound):  # a vacuum that died has deleted it
+            return True
+        live = self._whole_snapshot().live([Drop(e.id, e.chunk, "") for e in entries])
+        return log_cut.is_dead_leaf(entries, live)
 
     def _dead_spills(self, commits: Sequence[Commit]) -> Iterator[str]:
         """Yield the keys of the spills and records that these commits name, and no other again."""
@@ -336,8 +350,8 @@ class _Ending:
                     yield from self._first_seen(record)
 
     def _first_seen(self, spill: Spill) -> Iterator[str]:
-        if spill.sha256 not in self._judged:
-            self._judged.add(spill.sha256)
+        if spill.sha256 not in self._named:
+            self._named.add(spill.sha256)
             yield keys.frame_key(spill.sha256)
 
     def _is_dead(self, commit: Commit, transaction: Transaction) -> bool:
