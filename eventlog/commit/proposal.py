@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec import UnsetType
 
 from eventlog.arguments import text, whole
-from eventlog.errors import Corrupt, InvalidInput, UnsupportedFormat
+from eventlog.errors import CommitConflict, Corrupt, InvalidInput, UnsupportedFormat
 from eventlog.format import codec
 from eventlog.log import spills
 from eventlog.log.snapshot import Reader, Snapshot
@@ -26,6 +26,7 @@ from eventlog.model.records import (
     Header,
     KeyFrame,
     Meta,
+    Totals,
     Transaction,
     cut_of,
 )
@@ -72,6 +73,7 @@ def propose(
         log: the log that the new snapshot reads from.
 
     Raises:
+        CommitConflict: see `_check_base`.
         InvalidInput: the commit would exceed the limits of the format, or break it.
     """
     objects, before = dict[str, bytes](), head.state if head else None
@@ -98,9 +100,7 @@ def propose(
         write_features=fold.write_features(effect.meta),
     )
     state = codec.meta_diff(base.state if base else Meta(), effect.meta)
-    count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
-    if count != totals.segments:  # a version that no reader can open could never be repaired
-        raise InvalidInput("the commit would break the format: a segment id is already live")
+    _check_count(base, delta, totals)
     commit = Commit(header, state, packed, spills.spill_delta(delta, version, objects))
     body = _encoded(commit)
     after = VersionState(
@@ -118,15 +118,28 @@ def _check_base(base: KeyFrame | None, meta: Meta) -> None:
     """Refuse a commit over a key frame below the cut of the log, which may be deleted (R22.3).
 
     Raises:
-        Corrupt: it would be: the key frames above the cut are unusable.
+        CommitConflict: it would be: the log was cut meanwhile, or the key frames above the cut are
+            unusable.
     """
     cut = cut_of(meta)
     # against key-frame-below-the-cut
     if cut and (base is None or base.version < cut):
-        raise Corrupt(
-            f"the log is cut at version {cut}, and the key frames from there on are unusable or "
-            "missing: `eventlog fsck --repair` writes them again"
+        raise CommitConflict(
+            f"the log is cut at version {cut}, and this commit would start from an older key "
+            "frame: read the table again, and if that does not help, run `eventlog fsck --repair`, "
+            "which writes key frames that are unusable or missing"
         )
+
+
+def _check_count(base: KeyFrame | None, delta: Delta, totals: Totals) -> None:
+    """Refuse a version that no reader can open: it could never be repaired.
+
+    Raises:
+        InvalidInput: the delta does not give as many segments as the totals.
+    """
+    count = (base.totals.segments if base else 0) + len(delta.adds) - len(delta.drops)
+    if count != totals.segments:
+        raise InvalidInput("the commit would break the format: a segment id is already live")
 
 
 def check_writable(header: Header) -> None:

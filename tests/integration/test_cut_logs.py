@@ -1,23 +1,39 @@
 """The cut of a log: what goes, what stays readable, and whom a stub stops."""
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
-from support.builders import CrashingStore, Spy, commit, create, events, reopen, row_names
+from support.builders import (
+    CrashingStore,
+    Spy,
+    commit,
+    create,
+    drop_of,
+    events,
+    reopen,
+    replace_object,
+    row_names,
+)
 
-from eventlog import Table, errors
+from eventlog import Snapshot, Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.log.log import Log
-from eventlog.model.actions import SetPin
+from eventlog.model.actions import Add, Horizon, SetCut, SetPin, Unpin
 from eventlog.model.records import cut_of
 from eventlog.readers import count, scan
+from eventlog.recovery import log_cut
 from eventlog.replication import backfill, break_replica, follow, merge
+from eventlog.replication.pipeline import Pipeline
+from eventlog.state.delta import add_of
+from eventlog.state.fold import segment_of
 from eventlog.store.memory import MemoryStore
-from eventlog.store.testing.faults import Crash, FaultyStore
+from eventlog.store.testing.faults import Crash, Fault, FaultyStore
 from eventlog.store.testing.wrappers import CountingStore
 from eventlog.writers import append, overwrite
 
@@ -27,9 +43,9 @@ ALL = {**NOW, "log": True, "log_retention": timedelta(0), "dry_run": False}
 HOUR = 3_600_000
 
 
-def grown(store=None, commits=20, **properties):
+def grown(store=None, commits=20, seed=1, **properties):
     """A table with key frames at every fourth version, of which each replaces the rows."""
-    table = create(store, properties={"keyframe_commits": "4", **properties})
+    table = create(store, seed=seed, properties={"keyframe_commits": "4", **properties})
     for number in range(commits):
         overwrite(table, events(2, first=10 * number), **DAY)
         table.clock.advance(HOUR)
@@ -398,3 +414,259 @@ def test_a_merge_whose_fork_is_below_the_cut_says_so():
     with pytest.raises(errors.EventLogError) as told:
         merge(reopen(table.store), reopen(target), clock=ManualClock(1, 7))
     assert isinstance(told.value, errors.VersionCut | errors.VersionVacuumed), told.value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda cut, horizon, head: SetCut(cut, cut, head),
+        lambda cut, horizon, head: SetCut(horizon + 1, cut, head),
+        lambda cut, horizon, head: SetCut(horizon, cut - 1, head),
+        lambda cut, horizon, head: SetCut(horizon, horizon + 1, head),
+        lambda cut, horizon, head: SetCut(horizon, cut, horizon - 1),
+        lambda cut, horizon, head: SetCut(horizon, cut, head + 1),
+    ],
+)
+def test_a_cut_that_is_void(wrong):
+    table = grown(commits=8)
+    vacuum(table, **ALL)
+    go_on(table, 4)
+    vacuum(table, **NOW, dry_run=False)
+    table.write_keyframe()
+    head = table.refresh()
+    cut = wrong(head.meta.cut.version, head.meta.horizon, head.version)
+    with pytest.raises(errors.CommitConflict):
+        commit(table, cut, operation="vacuum")
+    fine = SetCut(head.meta.horizon, head.meta.cut.whole, head.version)
+    commit(table, fine, operation="vacuum")
+    assert cut_of(table.refresh().meta) == head.meta.horizon
+
+
+def test_a_cut_is_a_feature():
+    table = grown(commits=8)
+    assert table.refresh().header.features == ()
+    vacuum(table, **ALL)
+    assert table.refresh().header.features == ("cut",)
+
+
+def test_a_branch_is_not_cut():
+    table = grown(commits=8)
+    table.branch("b")
+    branch = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
+    go_on(branch, 8)
+    report = vacuum(branch, **ALL)
+    assert (report.log.cut, report.log.kept) == (0, "this is a branch, whose log ends with it")
+    assert cut_of(branch.refresh().meta) == 0
+
+
+def test_a_branch_without_a_pin_holds_the_log():
+    table = grown(commits=8)
+    table.branch("b", 5)
+    (pin,) = table.refresh().meta.pins
+    held = table.refresh().meta.pins[pin]
+    go_on(table, 8)
+    # As in a table that followed a copy, which has no such pin, and which the horizon has passed.
+    commit(table, Unpin(pin, held.owner, held.token), operation="unpin")
+    commit(table, Horizon(table.refresh().version - 1), operation="vacuum")
+    report = vacuum(table, **ALL)
+    assert (report.log.cut, report.log.kept) == (5, "branch 'b'")
+    branch = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
+    assert branch.refresh().version == 5
+    branch.refresh().entries()
+
+
+def test_a_copy_that_lacks_versions_is_not_cut_there():
+    table = grown(commits=6)
+    target = MemoryStore()
+    follow(table, Table(target), clock=ManualClock(1, 7))
+    go_on(table, 16)
+    vacuum(table, **NOW, dry_run=False)
+    follow(reopen(table.store), Table(target), clock=ManualClock(1, 8))
+    copy = reopen(target)
+    assert [*target.list(keys.STARTS_PREFIX)]
+    commit(copy, SetPin("p", copy.refresh().version - 1, "me"), operation="pin")
+    report = vacuum(copy, **{**ALL, "log_retention": timedelta(hours=12)})
+    assert "lacks versions" in report.log.kept
+    assert report.log.cut == 0
+
+
+def test_a_commit_beside_the_cut_keeps_its_key_frame():
+    table = grown(commits=11, keyframe_commits="64")
+    table.session.write_keyframe()
+    go_on(table, 3)
+    spy = Spy(table.store)
+    done = []
+
+    def before_put(key):
+        """Before the cut, a writer commits over the key frame before the newest one."""
+        log = Log(table.store)
+        head = log.head_version()
+        if done or key != keys.commit_key(head + 1) or b'"action":"cut"' not in spy.puts[-1][1]:
+            return
+        newest = log.snapshot(head)
+        older = newest.state.over(log.snapshot(newest.base.version).state)
+        session = reopen(table.store).session
+        session.advance(Snapshot(older, session.log))
+        session.commit(table.transaction("note", ()))
+        done.append(log.header(head + 1).keyframe)
+        another = reopen(table.store)
+        another.session.write_keyframe()
+        another.commit(another.transaction("note", ()))
+
+    spy.before_put = before_put
+    report = vacuum(Table(spy, ManualClock(table.clock.now_ms(), 5)), **ALL).log
+    assert report.cut > report.whole == done[0] == 11
+    check_cut(table.store)
+
+
+def test_the_log_stays_whole_from_a_key_frame_that_serves():
+    usable = {4: True, 8: True, 12: True}.__getitem__
+    assert log_cut.whole_from(8, {8: 4, 9: 8, 10: 8}, usable) == 8
+    assert log_cut.whole_from(8, {8: 4, 9: 4, 10: 8}, usable) == 4
+    assert log_cut.whole_from(10, {10: 8, 11: 8, 12: 8}, usable) == 8
+    assert log_cut.whole_from(10, {10: 8, 11: None}, usable) == 0
+    assert log_cut.whole_from(10, {10: 8, 11: 8}, lambda version: False) == 0
+
+
+def test_a_cut_is_worth_its_headers():
+    assert log_cut.is_worth_cutting(0, 100, 900)
+    assert not log_cut.is_worth_cutting(0, 100, 901)
+    assert not log_cut.is_worth_cutting(100, 100, 100)
+
+
+def test_the_log_of_a_table_that_came_in_its_place_is_left_alone():
+    table = grown(commits=14)
+    other = grown(commits=14, store=MemoryStore(), seed=9)
+    bodies = recounted(other.store)
+
+    class Swapped(Spy):
+        def delete(self, names):
+            names = [*names]
+            assert not [name for name in names if name.startswith("_")]
+            super().delete(names)
+
+        def list(self, prefix, *, after="", limit=None):
+            if prefix == keys.LOG_PREFIX and after:  # the key frames below the cut
+                self.inner.delete([row.key for row in self.inner.list("")])
+                for key, body in bodies.items():
+                    self.inner.put_if_absent(key, body)
+            return super().list(prefix, after=after, limit=limit)
+
+    vacuum(table, **NOW, dry_run=False)
+    mine = Table(Swapped(table.store), ManualClock(table.clock.now_ms(), 5))
+    with pytest.raises(errors.EventLogError):
+        vacuum(mine, **{**ALL, "retention": timedelta(hours=500)})
+    assert {key: table.store.get(key) for key in bodies if "frames" in key} == {
+        key: body for key, body in bodies.items() if "frames" in key
+    }
+
+
+def entry_at(version, name="a"):
+    add = Add(name * 32, "1970-01-01", 0, 1, 100, "ab" * 32, 1, (), None)
+    return segment_of(add, version, 0)
+
+
+def test_a_leaf_whose_entries_are_all_live_stays():
+    one, two = entry_at(1), entry_at(2, "b")
+    assert not log_cut.is_dead_leaf([one, two], {one.id: one, two.id: two})
+    assert log_cut.is_dead_leaf([one, two], {one.id: one})
+    assert log_cut.is_dead_leaf([one], {one.id: entry_at(3)})
+
+
+def test_a_spill_of_segments_that_are_there_stays():
+    one, two = entry_at(1), entry_at(2, "b")
+    adds = [add_of(one), add_of(two)]
+    assert not log_cut.is_dead_spill(adds, [], {one.id: one}, lambda add: False)
+    assert log_cut.is_dead_spill(adds, [], {one.id: one}, lambda add: add.id == two.id)
+    assert not log_cut.is_dead_spill(adds, [], {}, lambda add: False)
+    assert not log_cut.is_dead_spill([], [drop_of(one)], {one.id: one}, lambda add: True)
+    assert log_cut.is_dead_spill([], [drop_of(one)], {}, lambda add: False)
+
+
+def test_no_commit_starts_from_a_key_frame_below_the_cut():
+    table = grown(commits=8)
+    vacuum(table, **ALL)
+    head = table.refresh()
+    meta = msgspec.structs.replace(
+        head.meta, cut=msgspec.structs.replace(head.meta.cut, version=head.base.version + 1)
+    )
+    state = replace(head.state, meta=meta)
+    session = reopen(table.store).session
+    session.advance(Snapshot(state, session.log))
+    with pytest.raises(errors.CommitConflict, match="the log is cut at version"):
+        session.commit(table.transaction("note", ()))
+
+
+def test_an_audit_finds_a_commit_over_a_key_frame_below_the_cut(monkeypatch):
+    table = grown(commits=8)
+    vacuum(table, **NOW, dry_run=False)
+    monkeypatch.setattr("eventlog.commit.proposal._check_base", lambda base, meta: None)
+    head = table.refresh()
+    assert head.base.version < head.meta.horizon
+    commit(table, SetCut(head.meta.horizon, head.base.version, head.version), operation="vacuum")
+    found = fsck(reopen(table.store)).findings
+    assert any("the log is cut at version" in finding.message for finding in found)
+
+
+def test_an_audit_finds_a_stub_of_another_log():
+    table, other = grown(commits=14), grown(commits=14, store=MemoryStore(), seed=9)
+    for one in (table, other):
+        vacuum(one, **ALL)
+    for version in (6, 13):  # between stubs, and below the version from which the log is whole
+        store = copied(recounted(table.store))
+        replace_object(store, keys.commit_key(version), other.store.get(keys.commit_key(version)))
+        assert any("does not follow" in f.message for f in fsck(reopen(store)).findings)
+
+
+def test_a_version_whose_key_frame_went_before_its_commit_was_cut_off():
+    table = grown(commits=14)
+    bodies = recounted(table.store)
+    vacuum(table, **ALL)
+    replace_object(table.store, keys.commit_key(9), bodies[keys.commit_key(9)])
+    replace_object(table.store, keys.commit_key(7), bodies[keys.commit_key(7)])
+    with pytest.raises(errors.VersionCut):
+        Log(table.store).snapshot(9)
+
+
+def test_a_stub_does_not_settle_what_an_earlier_request_left_unclear():
+    table = grown(commits=4)
+    unanswered = Fault("put", "not_applied_unknown", key="_log/", occurrence=0)
+    faulty = FaultyStore(table.store, [unanswered])
+    writer = Table(faulty, ManualClock(table.clock.now_ms(), 77))
+    with pytest.raises(errors.CommitUnknown):
+        append(writer, events(1, first=700))
+    transaction = writer.session.attempted
+    healed = Table(table.store, ManualClock(table.clock.now_ms(), 78))
+    healed.session.committer = writer.session.committer
+    go_on(table)
+    vacuum(table, **ALL)
+    faulty._plan.clear()
+    with pytest.raises(errors.CommitUnknown, match="cannot be known any more"):
+        writer.session.commit(transaction)
+
+
+def test_a_stub_is_the_commit_that_a_copy_has():
+    table = grown(commits=14)
+    target = MemoryStore()
+    follow(table, Table(target), clock=ManualClock(1, 7))
+    vacuum(table, **ALL)
+    pipeline = Pipeline(table.store, target, ManualClock(1, 8))
+    pipeline.put_slot(5, table.store.get(keys.commit_key(5)))
+    assert not codec.is_stub(target.get(keys.commit_key(5)))
+    other = grown(commits=14, store=MemoryStore(), seed=9)
+    with pytest.raises(errors.CommitConflict):
+        pipeline.put_slot(5, other.store.get(keys.commit_key(5)))
+
+
+def test_what_only_a_commit_has_is_stored_before_its_stub(monkeypatch):
+    table = grown(commits=14)
+    seen = []
+
+    def kept(commit):
+        assert not codec.is_stub(table.store.get(keys.commit_key(commit.header.version)))
+        return {f"data/{commit.header.version}": b"its rows"}
+
+    monkeypatch.setattr("eventlog.recovery.log_cut.kept_of", kept)
+    vacuum(table, **ALL)
+    seen = [row.key for row in table.store.list("data/") if "/" not in row.key[5:]]
+    assert len(seen) == stubs(table.store)

@@ -6,6 +6,7 @@ from mutants.checked_rows import CHECKED_ROWS
 from mutants.commits import COMMITS
 from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
+from mutants.cuts import CUTS
 from mutants.engines import ENGINES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
@@ -29,6 +30,7 @@ MUTANTS = (
         *VECTORS,
         *BRANCHES,
         *COPIES,
+        *CUTS,
         *MERGES,
         *EXPRESSIONS,
         *VECTOR_OBJECTS,
