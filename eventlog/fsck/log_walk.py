@@ -343,7 +343,7 @@ class Walk:
         else:
             commit, delta, digest = read
             last = self._last_stub if version == self._stubs.stop else None
-            if last is not None and commit.header.prev != last:  # against stubs-of-another-log
+            if last is not None and commit.header.prev != last:  # against stub-below-of-another-log
                 self._find("error", "it does not follow the stub below", keys.commit_key(version))
             self._look_for_base(commit, pool)
             self._in_step = self._in_step and self._step(commit, digest, delta)

@@ -608,14 +608,20 @@ def test_an_audit_finds_a_commit_over_a_key_frame_below_the_cut(monkeypatch):
     assert any("the log is cut at version" in finding.message for finding in found)
 
 
-def test_an_audit_finds_a_stub_of_another_log():
+def findings_with_anothers_stub(version):
     table, other = grown(commits=14), grown(commits=14, store=MemoryStore(), seed=9)
     for one in (table, other):
         vacuum(one, **ALL)
-    for version in (6, 13):  # between stubs, and below the version from which the log is whole
-        store = copied(recounted(table.store))
-        replace_object(store, keys.commit_key(version), other.store.get(keys.commit_key(version)))
-        assert any("does not follow" in f.message for f in fsck(reopen(store)).findings)
+    replace_object(table.store, keys.commit_key(version), other.store.get(keys.commit_key(version)))
+    return [found.message for found in fsck(reopen(table.store)).findings]
+
+
+def test_an_audit_finds_a_stub_of_another_log():
+    assert "it does not follow the version below" in findings_with_anothers_stub(6)
+
+
+def test_an_audit_finds_another_stub_below_the_first_commit():
+    assert "it does not follow the stub below" in findings_with_anothers_stub(13)
 
 
 def test_a_version_whose_key_frame_went_before_its_commit_was_cut_off():

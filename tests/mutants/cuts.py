@@ -158,6 +158,13 @@ CUTS = (
         "test_an_audit_finds_a_stub_of_another_log",
     ),
     mutant(
+        "stub-below-of-another-log",
+        "R22.2 R6.2",
+        "an audit compares the first whole commit with the stub below",
+        never,
+        "test_an_audit_finds_another_stub_below_the_first_commit",
+    ),
+    mutant(
         "stub-taken-for-a-commit",
         "R22.2",
         "a version of which a stub is left is reported as cut off",
