@@ -42,8 +42,9 @@ def check_sums(header: Header, meta: Meta, base: KeyFrame | None, delta: Delta) 
     dropped = [codec.parse_hash(drop.hash) for drop in delta.drops.values()]
     if not set(added).isdisjoint(dropped):
         raise Corrupt("the delta drops a segment that it adds", version=header.version)
-    total = codec.parse_hash(base.state_hash) - codec.meta_hash(base.state) if base else 0
-    total += sum(added) - sum(dropped) + codec.meta_hash(meta)
+    total = codec.parse_hash(base.state_hash) if base else 0
+    total += codec.meta_hash_change(base.state if base else Meta(), meta)
+    total += sum(added) - sum(dropped)
     count = (base.totals.segments if base else 0) + len(added) - len(dropped)
     totals = header.totals
     inline = inline_among(delta.adds.values())

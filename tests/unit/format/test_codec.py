@@ -2,6 +2,7 @@
 
 import pytest
 from support.builders import create, replaced
+from support.effort import calls_of
 
 from eventlog import errors
 from eventlog.format import codec, wellformed
@@ -54,3 +55,19 @@ def test_names_of_apps_that_a_restore_resets_are_in_order():
 
 def _restore(apps):
     return Transaction("0" * 32, "restore", "w", 3, actions=(Restore(2, apps=apps),))
+
+
+def test_of_many_marks_only_those_that_change_are_hashed_and_named():
+    marks = {f"app {n:05d}": AppMark(n, 1, 2) for n in range(2000)}
+    before = Meta(apps=marks)
+    after = Meta(apps={**marks, "app 00007": AppMark(9, 9, 9), "new": AppMark(1, 1, 1)})
+    gone = Meta(apps={name: mark for name, mark in marks.items() if name != "app 00003"})
+    for made in (after, gone):
+        whole = codec.meta_hash(made) - codec.meta_hash(before)
+        assert codec.meta_hash_change(before, made) == whole % codec.HASH_MODULUS
+    assert [*codec.meta_diff(before, after)["apps"]] == ["app 00007", "new"]
+    assert codec.meta_diff(before, gone) == {"apps": {"app 00003": None}}
+    assert codec.meta_diff(before, before) == {}
+    many = calls_of(lambda: codec.meta_hash(before))
+    for few in (codec.meta_hash_change, codec.meta_diff):
+        assert calls_of(lambda few=few: few(before, after)) < 1.5 * len(marks) < many
