@@ -753,7 +753,7 @@ def test_flipped_or_cut_roots_and_leaves_never_change_the_answer(leaf_store):
 
 
 def test_flipped_spills_are_corrupt():
-    table = create()
+    table = create(properties={"keyframe_bytes": "1048576"})  # no leaves beside them
     adds = [builders.add(table, f"2013-{1 + n % 12:02d}") for n in range(1500)]
     commit(table, *adds)
     spilled = [o.key for o in table.store.list("_frames/")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
@@ -46,8 +47,11 @@ _PHYSICAL: dict[tuple[str, str], Any] = {
     ("FIXED_LEN_BYTE_ARRAY", "None"): "fixed",
 }
 _BOUND_TYPES = (pa.string(), pa.null())
-# Columns of unique values, for which a dictionary would only take more space.
-_PLAIN = ("id", "checksum", "hash", "tail_sha256", "vector_hash", "vector_bitmap")
+# Columns that look random: neither a dictionary nor compression would make them smaller.
+_RANDOM = ("id", "checksum", "hash", "tail_sha256", "vector_hash")
+# A column with at most one distinct value for so many rows has a dictionary, and is so small then
+# that it is not compressed: a small column costs a reader more to decompress than to decode.
+_REPEATED = 32
 _COUNTS = (
     "epoch",
     "version",
@@ -80,18 +84,27 @@ def to_parquet(table: pa.Table) -> bytes:
             "one object may have: commit fewer at once, or keep statistics of fewer columns"
         )
     sink = pa.BufferOutputStream()
-    dictionary = [name for name in table.column_names if name not in _PLAIN]
+    dictionary = [name for name in table.column_names if _repeats(table, name)]
+    plain = {*dictionary, *_RANDOM}
+    compressed = [name for name in table.column_names if name not in plain]
     pq.write_table(
         table.replace_schema_metadata(None),
         sink,
-        compression="zstd",
-        compression_level=3,
+        compression={name: "zstd" if name in compressed else "none" for name in table.column_names},
+        compression_level=dict.fromkeys(compressed, 3),
         use_dictionary=dictionary,
         write_statistics=False,
         store_schema=False,
         row_group_size=max(1, table.num_rows),
     )
     return bytes(sink.getvalue())
+
+
+def _repeats(table: pa.Table, name: str) -> bool:
+    if name in _RANDOM:
+        return False
+    distinct = len(table.column(name).unique())
+    return bool(distinct * _REPEATED <= table.num_rows)
 
 
 def _plain_bytes(table: pa.Table) -> int:
@@ -160,6 +173,9 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
     groups, columns = range(footer.num_row_groups), range(footer.num_columns)
     enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
     most = most_bytes(source, footer, groups, columns, enough)
+    if most.sure and most.size <= _ONCE_BYTES:
+        table = file.read(use_threads=False)
+        return table.cast(plain) if table.schema.types != plain.types else table
     few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // max(1, most.size)))
     once = None if most.sure else _ONCE_BYTES
     # Other programs note types of their own beside those of Parquet.
@@ -339,8 +355,11 @@ def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
 
 def _check_counts(table: pa.Table) -> None:
     """Refuse negative counts, which JSON cannot contain either (FORMAT.md R5.2)."""
-    counts = [name for name in _COUNTS if name in table.column_names]
-    for name in (*counts, *(name for name in table.column_names if name.startswith("nulls_"))):
-        least = pc.min(table.column(name)).as_py()
-        if least is not None and least < 0:
-            raise Corrupt(f"a frame object has a negative count in its column {name!r}")
+    # All at once: a call for each column costs more than the look at its values.
+    counts = [name in _COUNTS or name.startswith("nulls_") for name in table.column_names]
+    chunks = [chunk for batch in table.to_batches() for chunk in compress(batch.columns, counts)]
+    least = pc.min(pa.chunked_array(chunks, pa.int64())).as_py()
+    if least is not None and least < 0:
+        names = compress(table.column_names, counts)
+        wrong = next(name for name in names if (pc.min(table.column(name)).as_py() or 0) < 0)
+        raise Corrupt(f"a frame object has a negative count in its column {wrong!r}")
