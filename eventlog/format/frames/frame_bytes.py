@@ -173,7 +173,7 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
     groups, columns = range(footer.num_row_groups), range(footer.num_columns)
     enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
     most = most_bytes(source, footer, groups, columns, enough)
-    if most.sure and most.size <= _ONCE_BYTES:
+    if most.sure and most.size <= min(_ONCE_BYTES, _MAX_FRAME_BYTES):
         table = file.read(use_threads=False)
         return table.cast(plain) if table.schema.types != plain.types else table
     few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // max(1, most.size)))
