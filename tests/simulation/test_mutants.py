@@ -218,7 +218,7 @@ def test_a_failure_is_told_shrunk_and_can_be_read():
     assert sum(n for _, n in small.roles) < sum(n for _, n in plan.roles)
     assert f"run.py 1 --first {seed}" in text
     assert re.search(r"shrunk: .*\n", text)
-    assert "delete 2 keys" in text
+    assert re.search(r"delete \d+ keys", text)
 
 
 def test_a_run_that_never_ends_is_stopped():
