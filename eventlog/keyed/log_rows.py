@@ -6,12 +6,14 @@ merged logs `_version`, the version of the commit of a delete (FORMAT.md "Log se
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.format.buckets import buckets_of
 from eventlog.keyed.key_lookup import in_one_piece
-from eventlog.keyed.rule import DELETE, OP, VERSION, MergeRule
+from eventlog.keyed.rule import DELETE, OP, UPSERT, VERSION, MergeRule
 
 _BUCKET = ""  # no table has such a column: column names are not empty
 
@@ -77,3 +79,30 @@ def in_key_order(rows: pa.Table, rule: MergeRule) -> tuple[pa.Table, pa.Array]:
     keys = pa.table([buckets, *(rows.column(name) for name in rule.key)], names)
     order = pc.sort_indices(keys, [(name, "ascending") for name in names])
     return rows.take(order), buckets.take(order)
+
+
+def empty_columns(rows: pa.Table, required: AbstractSet[str]) -> list[str]:
+    """Return those of some columns that have nulls, where only deletes may have some.
+
+    Args:
+        rows: the rows of segments, in the table's types.
+        required: the names of columns by which rows are merged, or that upserts must have.
+    """
+    names = sorted(required & {*rows.column_names})
+    empty = [name for name in names if rows.column(name).null_count]
+    if empty and OP in rows.column_names:
+        deletes = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
+        upserts = rows.filter(pc.invert(deletes))
+        keys = {field.name for field in rows.schema if not field.nullable}
+        empty = [name for name in empty if name in keys or upserts.column(name).null_count]
+    return empty
+
+
+def odd_operation(rows: pa.Table) -> str | None:
+    """Return what a row has for an operation that is none (R15.6); None if each is one."""
+    if OP not in rows.column_names:
+        return None
+    known = pc.is_in(rows.column(OP), value_set=pa.array([UPSERT, DELETE, None], pa.string()))
+    if pc.all(known, min_count=0).as_py():
+        return None
+    return str(rows.column(OP).filter(pc.invert(known))[0].as_py())

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from msgspec import UnsetType
 
 from eventlog.errors import DataLoss, KeyNotFound
-from eventlog.format import keys
+from eventlog.format import codec, keys
+from eventlog.inline import inline_objects
 from eventlog.log import spills
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -95,6 +96,8 @@ def is_whole(store: ObjectStore, segment: Segment) -> bool:
     try:
         if not isinstance(segment.vector, UnsetType):  # against lost-vector-taken-for-whole
             fetch_positions(store, segment.vector, segment.rows)
+        if not isinstance(segment.inline, UnsetType):  # against inline-segment-taken-for-lost
+            return codec.sha256(inline_objects.get_object(store, segment)) == segment.checksum
         # One byte more than expected, to detect a longer object.
         return object_checksum(store, keys.key_of(segment), segment.bytes + 1) == segment.checksum
     except (KeyNotFound, DataLoss):

@@ -30,7 +30,8 @@ from eventlog.decoding import Bound, decode, encoded_bytes, most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.inline import inline_objects
-from eventlog.keyed.rule import DELETE, OP, UPSERT
+from eventlog.keyed.log_rows import empty_columns, odd_operation
+from eventlog.keyed.rule import OP
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Pack
 from eventlog.query.expression_pruning import trusted
@@ -174,19 +175,11 @@ class Reading:
         """
         if is_large(self.filter, self.filter_columns):
             yield from self._filter_in_bulk(segments, only)
-        elif self.packs and not only and self.audit is None and not self.required:
-            yield from self._packed(list(segments))
+        elif self._reads_packs(only):
+            apart = POSITION.name in self.schema.names
+            yield from (batch for _, batch in self._packed(list(segments), apart=apart))
         else:
-            yield from (batch for _, batch in self.located(segments, only))
-
-    def _packed(self, segments: list[Segment]) -> Iterator[pa.RecordBatch]:
-        """Yield rows as `batches` does, from packs where these have them. Raises: as `batches`."""
-        vectors = self._vectors(segments)
-        for run, rows in PackedRows(self, segments).runs(segments, vectors):
-            if rows is None:
-                yield from (batch for _, batch in self.located(run, vectors=vectors))
-            else:
-                yield from _wanted(self, [rows], None)
+            yield from (batch for _, batch in self._unpacked(segments, only))
 
     def located(
         self,
@@ -204,6 +197,45 @@ class Reading:
             vectors: the deletion vectors of the segments, where they are read already.
 
         Raises: as `batches`.
+        """
+        if self._reads_packs(only):
+            yield from self._packed(list(segments), apart=True, vectors=vectors)
+        else:
+            yield from self._unpacked(segments, only, vectors)
+
+    def _reads_packs(self, only: Only) -> bool:
+        return bool(self.packs) and not only and self.audit is None
+
+    def _packed(
+        self, segments: list[Segment], *, apart: bool, vectors: VectorReader | None = None
+    ) -> Generator[tuple[Segment, pa.RecordBatch], None, None]:
+        """Yield rows as `located` does, from packs where these have them.
+
+        Args:
+            segments: the segments.
+            apart: whether the rows of each segment are yielded by themselves; else those of several
+                come with the first of them.
+            vectors: as for `located`.
+        """
+        vectors = vectors or self._vectors(segments)
+        for run, rows in PackedRows(self, segments).runs(segments, vectors, apart=apart):
+            if rows is None:
+                yield from self._unpacked(run, vectors=vectors)
+            else:
+                yield from ((run[0], batch) for batch in _wanted(self, [rows], None))
+
+    def _unpacked(
+        self,
+        segments: Iterable[Segment],
+        only: Only = _EVERYWHERE,
+        vectors: VectorReader | None = None,
+    ) -> Generator[tuple[Segment, pa.RecordBatch], None, None]:
+        """Yield rows as `located` does, from the bytes of each segment.
+
+        Args:
+            segments: as for `batches`.
+            only: as for `batches`.
+            vectors: the deletion vectors of the segments, where they are read already.
         """
         segments = list(segments)
         vectors = vectors or self._vectors(s for s in segments if s.id not in only)
@@ -427,13 +459,7 @@ class _Source:
         Raises:
             DataLoss: there are some.
         """
-        names = self.reading.required.intersection(rows.column_names)
-        empty = sorted(name for name in names if rows.column(name).null_count)
-        if empty and OP in rows.column_names:
-            deletes = pc.fill_null(pc.equal(rows.column(OP), DELETE), False)
-            upserts = rows.filter(pc.invert(deletes))
-            keys = {field.name for field in rows.schema if not field.nullable}
-            empty = [name for name in empty if name in keys or upserts.column(name).null_count]
+        empty = empty_columns(rows, self.reading.required)
         if empty:
             raise self.object.loss(f"column {empty[0]!r} of the object has nulls")
 
@@ -443,11 +469,8 @@ class _Source:
         Raises:
             DataLoss: one is neither. To take it for an upsert could bring a deleted row back.
         """
-        if OP not in rows.column_names or isinstance(self.segment.slice, UnsetType):
-            return
-        known = pc.is_in(rows.column(OP), value_set=pa.array([UPSERT, DELETE, None], pa.string()))
-        if not pc.all(known, min_count=0).as_py():
-            odd = rows.column(OP).filter(pc.invert(known))[0].as_py()
+        odd = None if isinstance(self.segment.slice, UnsetType) else odd_operation(rows)
+        if odd is not None:
             raise self.object.loss(f"a row has {odd[:80]!r} in {OP!r}, which is no operation")
 
     def undecodable(self, error: Exception) -> DataLoss:

@@ -18,6 +18,7 @@ from msgspec import UnsetType
 from eventlog.errors import DataLoss
 from eventlog.inline import inline_objects, pack_bytes
 from eventlog.inline.pack_bytes import Packed
+from eventlog.keyed.log_rows import empty_columns, odd_operation
 from eventlog.model.entries import Segment
 from eventlog.model.records import Pack
 from eventlog.segments.batches import join_tables
@@ -28,6 +29,7 @@ from eventlog.store.parallel import each
 if TYPE_CHECKING:
     from eventlog.segments.fragments import Reading
 
+_POSITION = ""  # the name of the column of positions: see `eventlog.segments.fragments`
 _FAILURES = (DataLoss, pa.ArrowException, OSError, ValueError)
 
 
@@ -61,23 +63,29 @@ class PackedRows:
 
     def __init__(self, reading: Reading, segments: Sequence[Segment]) -> None:
         self._reading = reading
+        self._keyed = any(not isinstance(segment.slice, UnsetType) for segment in segments)
         self._opened = list(each(self._open, _worthwhile(reading.packs, segments)))
         self._by_id = {i: o for o in self._opened if o is not None for i in o.places}
 
     def runs(
-        self, segments: Sequence[Segment], vectors: VectorReader
+        self, segments: Sequence[Segment], vectors: VectorReader, *, apart: bool
     ) -> Iterator[tuple[list[Segment], pa.Table | None]]:
         """Yield runs of segments in the order given, each with its rows where a pack has them.
 
         Args:
             segments: the segments.
             vectors: their deletion vectors: deleted rows are left out.
+            apart: whether each segment is a run of its own where a pack has its rows, which then
+                have their positions, if these are asked for.
         """
         for opened, run in groupby(segments, key=self._of):
             members = list(run)
             rows = None if opened is None else self._rows(opened)
             if opened is None or rows is None:
                 yield members, None
+            elif apart:
+                for one in members:
+                    yield [one], self._of_one(opened, rows, one, vectors)
             else:
                 yield members, join_tables(_slices(opened, rows, members, vectors))
 
@@ -97,6 +105,18 @@ class PackedRows:
             return None
         return opened if opened.places[segment.id][1] == segment.rows else None
 
+    def _of_one(
+        self, opened: _Opened, rows: pa.Table, segment: Segment, vectors: VectorReader
+    ) -> pa.Table:
+        start, count = opened.places[segment.id]
+        found = rows.slice(start, count)
+        if _POSITION in self._reading.schema.names:
+            places = pa.array(range(count), pa.int64())
+            field = self._reading.schema.field(_POSITION)
+            found = found.append_column(field, places)
+        deleted = [] if isinstance(segment.vector, UnsetType) else list(vectors.deleted(segment))
+        return without_positions(found, deleted) if deleted else found
+
     def _rows(self, opened: _Opened) -> pa.Table | None:
         """Return all rows of a pack: the columns that are read, in the types of the table."""
         if opened.rows is None and opened.usable:
@@ -104,14 +124,23 @@ class PackedRows:
             names = frozenset(reading.schema.names) | reading.filter_columns
             fields = pa.schema([f for f in reading.table_schema if f.name in names])
             try:
-                file = FileColumns(opened.packed.file.metadata.schema, reading.columns, keyed=False)
-                file.check_present({f.name for f in reading.table_schema if not f.nullable})
+                parquet = opened.packed.file.metadata.schema
+                file = FileColumns(parquet, reading.columns, keyed=self._keyed)
+                needed = {field.name for field in reading.table_schema if not field.nullable}
+                file.check_present(needed | reading.required)
                 taken = pack_bytes.pack_columns(opened.packed, file.leaves(names))
-                opened.rows = None if taken is None else file.conformed(taken, fields)
+                rows = None if taken is None else file.conformed(taken, fields)
+                opened.rows = rows if rows is None or self._is_sound(rows) else None
             except _FAILURES:
                 opened.rows = None
             opened.usable = opened.rows is not None
         return opened.rows
+
+    def _is_sound(self, rows: pa.Table) -> bool:
+        """Return whether rows have what is required; else a reader of segments says what is odd."""
+        if self._keyed and odd_operation(rows) is not None:
+            return False
+        return not empty_columns(rows, self._reading.required)  # against unsound-pack-read
 
 
 def _worthwhile(packs: Sequence[Pack], segments: Sequence[Segment]) -> list[Pack]:

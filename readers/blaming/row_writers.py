@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
+from msgspec import UnsetType
 
 from eventlog.errors import DataLoss, KeyNotFound, VersionVacuumed
 from eventlog.format import keys
@@ -111,7 +112,8 @@ class RowWriters:
     def _rows_of(self, segment: Segment) -> frozenset[str] | None:
         try:
             # A vacuumed segment costs one request: the error of a reader looks for the reason.
-            self._reading.store.get(keys.key_of(segment), length=1)
+            if isinstance(segment.inline, UnsetType):
+                self._reading.store.get(keys.key_of(segment), length=1)
             batches = (batch for _, batch in self._reading.located([segment]))
             return frozenset(n for b in batches for n in self._names(b) if n in self._wanted)
         except (DataLoss, KeyNotFound, VersionVacuumed):

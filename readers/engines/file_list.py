@@ -13,11 +13,13 @@ from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.format.frames.entry_columns import deleted_sum, to_segments
+from eventlog.inline import inline_objects
 from eventlog.keyed.slice_pruning import is_plain
 from eventlog.log.history import written_schema
 from eventlog.log.log import Log
 from eventlog.log.snapshot import plan_scan
 from eventlog.model.entries import ColumnType, Schema
+from eventlog.quantities import count_text
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.pinned import kept_snapshot, table_at
@@ -54,7 +56,8 @@ def files(
     """Return the files of one version, whose rows together are exactly its rows.
 
     Files are in the order of a scan. They do not change, and stay until the version is vacuumed: a
-    pin keeps them. Reading them checks no digest.
+    pin keeps them. Reading them checks no digest. Rows of small appends stand in commits: they are
+    stored as files first, which takes the permission to put objects.
 
     Args:
         t: the table, or its root; see `scan`.
@@ -80,11 +83,34 @@ def files(
             table=t.uri,
             version=plan.version,
         )
+    _put_files(t, plan)
     return [
         DataFile(f"{root_of(t.store, key)}/{key}", segment.rows, segment.bytes, segment.chunk)
         for segment in plan.in_scan_order()
         for key in [keys.key_of(segment)]
     ]
+
+
+def _put_files(t: Table, plan: ScanPlan) -> None:
+    """Put the objects of segments that stand in commits, unless they are there.
+
+    Raises:
+        InvalidInput: the store refuses, and what leads on.
+    """
+    inline = [s for s in plan.in_scan_order() if not isinstance(s.inline, UnsetType)]
+    files, root = t.store.filesystem()
+    infos = files.get_file_info([f"{root}/{keys.key_of(s)}" for s in inline]) if inline else []
+    missing = [s for s, info in zip(inline, infos, strict=True) if info.size != s.bytes]
+    try:
+        inline_objects.put_at_keys(t.store, missing)  # against files-that-are-not-there
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"the rows of {count_text(len(missing), 'segment')} stand in commits, and cannot be "
+            f"stored as files: {error.message}. Ask with the permission to put objects, compact or "
+            "publish the table first, or read with scan, dataset or lazy",
+            table=t.uri,
+            version=plan.version,
+        ) from error
 
 
 def files_mislead(plan: ScanPlan) -> str | None:

@@ -14,12 +14,14 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
+from msgspec import UnsetType
 from pyspark.sql.types import StructType
 
 from eventlog import Segment, Snapshot, Table
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
 from eventlog.keyed.rule import MergeRule
+from eventlog.model.records import Pack
 from eventlog.query.predicate import Where
 from eventlog.readers.keyed import SliceReader
 from eventlog.readers.pinned import kept_snapshot
@@ -40,6 +42,7 @@ DEFAULT_TARGET_BYTES = 128 * 2**20
 NEAR_AHEAD_BYTES = 16 * 2**20
 # The cost of opening one segment, as the number of bytes read in the same time.
 OPEN_BYTES = 2**20
+_COMMITS = 256  # that one task reads, if no pack has their rows
 # The columns of a row's segment that a reader may ask for.
 FILE, VERSION = "_file", "_version"
 SEGMENT_COLUMNS = pa.schema([(FILE, pa.string()), (VERSION, pa.int64())])
@@ -200,9 +203,41 @@ def share_out_scan(  # noqa: PLR0917 - what a plan needs to become work
         reading = replace(reading, ahead_bytes=NEAR_AHEAD_BYTES)
     if plan.rule is not None:
         return ScanWork(reading, _of_slices(plan, target_bytes), plan.rule)
-    packed = pack_shares(plan.in_scan_order(), target_bytes)
-    shares = [msgspec.json.encode(share) for share in packed]
+    shares = [msgspec.json.encode(share) for share in segment_shares(plan, target_bytes)]
     return LocatedWork(reading, wanted, shares) if located else ScanWork(reading, shares)
+
+
+def segment_shares(plan: ScanPlan, target_bytes: int) -> list[list[Segment]]:
+    """Return the segments of a plan in shares of about equal weight, each in the order of a scan.
+
+    Segments whose rows may be in one pack, or in commits since the last one, stay together: each
+    task that reads some of them fetches the pack.
+
+    Args:
+        plan: of a table without a key.
+        target_bytes: stored bytes of a share.
+    """
+    order = {segment.id: place for place, segment in enumerate(plan.in_scan_order())}
+    together: dict[object, list[Segment]] = {}
+    for segment in plan.in_scan_order():
+        together.setdefault(_pack_of(segment, plan.packs) or segment.id, []).append(segment)
+    items = list(together.values())
+    shares = pack_shares(items, target_bytes, weigh=lambda some: sum(s.bytes for s in some))
+    return [
+        sorted((segment for some in share for segment in some), key=lambda s: order[s.id])
+        for share in shares
+    ]
+
+
+def _pack_of(segment: Segment, packs: Sequence[Pack]) -> tuple[int, int] | None:
+    """Return the commits among which an inline segment lies, of one pack or since the last."""
+    stands = segment.inline
+    if isinstance(stands, UnsetType):
+        return None
+    found = [(p.first, p.last) for p in packs if p.first <= stands <= p.last]
+    since = max((pack.last for pack in packs), default=-1)
+    # Of packs with other columns, which may lie among the same commits, any will do.
+    return min(found, key=lambda ends: ends[1] - ends[0], default=(since + 1, stands // _COMMITS))
 
 
 def _of_slices(plan: ScanPlan, target_bytes: int) -> list[bytes]:

@@ -125,4 +125,32 @@ INLINE = (
         becomes("[]"),
         "test_every_version_that_is_published_has_its_objects",
     ),
+    mutant(
+        "files-that-are-not-there",
+        "R21.2",
+        "a list of files has files",
+        skip,
+        "test_a_list_of_files_has_them_stored",
+    ),
+    mutant(
+        "inline-segments-read-by-the-jvm",
+        "R21.2 W14",
+        "a reader of files is not given segments that are none",
+        never,
+        "test_sparks_own_reader_leaves_segments_in_commits_to_arrow",
+    ),
+    mutant(
+        "inline-segment-taken-for-lost",
+        "R21.2",
+        "a segment in a commit is no lost one",
+        never,
+        "test_blame_and_fallback_find_segments_in_commits",
+    ),
+    mutant(
+        "unsound-pack-read",
+        "R15.6 R21.4",
+        "packs with nulls where merges need values are passed over",
+        becomes("True"),
+        "test_a_pack_without_what_merges_need_is_passed_over",
+    ),
 )

@@ -270,6 +270,8 @@ def _segment_json(segment: Segment) -> dict[str, Any]:
         stored = stored_bitmap(segment.vector)
         if stored is not None:
             more["vector"]["stored"] |= {"key": keys.vectors_key(stored)}
+    if not isinstance(segment.inline, UnsetType):
+        more["inline"] = segment.inline
     return more | {
         "id": segment.id,
         "chunk": segment.chunk,

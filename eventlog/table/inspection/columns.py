@@ -49,7 +49,15 @@ PLAIN = (
 SLICE = pa.struct(
     [("kind", pa.string()), *_numbers("first", "last", "low", "high", "level", "ordinal", "splits")]
 )
-SEGMENTS = pa.schema([*PLAIN, ("live_rows", pa.int64()), ("slice", SLICE), ("uri", pa.string())])
+SEGMENTS = pa.schema(
+    [
+        *PLAIN,
+        ("live_rows", pa.int64()),
+        ("slice", SLICE),
+        ("uri", pa.string()),
+        ("inline", pa.int64()),
+    ]
+)
 CHUNKS = pa.schema(
     [
         ("chunk", pa.string()),

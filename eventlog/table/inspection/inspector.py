@@ -245,7 +245,8 @@ def segment_row(segment: Segment, store: ObjectStore) -> tuple[Any, ...]:
         values = (getattr(segment.slice, field.name) for field in columns.SLICE)
         place = tuple(None if isinstance(one, UnsetType) else one for one in values)
     key = keys.key_of(segment)
-    return (*_plain_values(segment), place, f"{root_of(store, key)}/{key}")
+    inline = None if isinstance(segment.inline, UnsetType) else segment.inline
+    return (*_plain_values(segment), place, f"{root_of(store, key)}/{key}", inline)
 
 
 def _transaction_row(

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
+from eventlog.format.frames.entry_columns import inline_count
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.engines.file_list import files_mislead, is_renamed
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
@@ -64,6 +65,8 @@ def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
     """Return why Spark's own Parquet reader would not return exactly these rows."""
     if (why := files_mislead(plan)) is not None:
         return why
+    if inline_count(plan.entries):  # against inline-segments-read-by-the-jvm
+        return "finds no files of rows that stand in commits (compaction stores them as files)"
     if is_renamed(plan):
         return "finds columns by name, and some were renamed, dropped, widened or have a default"
     path = hadoop_root(root).partition(":")[2]

@@ -44,7 +44,10 @@ def test_columns_are_those_that_programs_rely_on():
         ),
         (
             columns.SEGMENTS,
-            "id chunk epoch version partition rows bytes checksum schema live_rows slice uri",
+            (
+                "id chunk epoch version partition rows bytes checksum schema live_rows slice uri "
+                "inline"
+            ),
         ),
         (columns.CHUNKS, "chunk start end segments rows live_rows bytes version"),
         (
