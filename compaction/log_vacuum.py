@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from threading import Lock
 
 from msgspec import UnsetType
 
@@ -31,6 +32,7 @@ from eventlog.errors import (
 from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
 from eventlog.log import history, spills
+from eventlog.log.diff import dropped
 from eventlog.model.actions import Add, Drop, SetCut, Swept
 from eventlog.model.entries import Spill
 from eventlog.model.records import Commit, Leaf, Piece, Stem, Stub, Transaction, cut_of
@@ -38,7 +40,7 @@ from eventlog.recovery import log_cut
 from eventlog.recovery.log_cut import CutLimits
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import HEADER_THREADS, each
-from eventlog.store.port import store_time_ms
+from eventlog.store.port import ObjectStore, store_time_ms
 from eventlog.store.retry import put_once, retrying
 from eventlog.table.branching.names import fork_of, stored_names
 
@@ -178,13 +180,24 @@ def _limits(t: Table, head: Snapshot, age_ms: int) -> tuple[CutLimits, str]:
         aged = history.newest_before(log, head, since)
     except VersionNotReplicated:
         aged = 0
-    forks = [fork for name in stored_names(t.store) if (fork := fork_of(t.store, name)) is not None]
     # A pin holds a branch, and the horizon with it; but the log of a copy may lack the pin.
-    held = {fork.name: fork.held for fork in forks}  # against cut-below-a-branch
+    held = held_by_branches(t.store)  # against cut-below-a-branch
     limits = CutLimits(horizon, max(aged, 0), held)
     late = [start.version for start in log.starts.all() if start.version > limits.version]
     problem = "this copy lacks versions above: `eventlog replicate --backfill`" if late else ""
     return limits, problem  # against copy-cut-in-a-gap
+
+
+def held_by_branches(store: ObjectStore) -> dict[str, int]:
+    """Return the oldest version that each branch under the root reads, by its name.
+
+    One LIST, and a LIST and a GET for each branch.
+
+    Raises:
+        Corrupt: the fork of a branch cannot be read.
+    """
+    forks = [fork for name in stored_names(store) if (fork := fork_of(store, name)) is not None]
+    return {fork.name: fork.held for fork in forks}
 
 
 class _Frames:
@@ -229,6 +242,8 @@ class _Ending:
         self._dead: dict[str, bool] = {}  # by sha256: leaves and stems that were looked at
         self._named = set[str]()  # spills and records that were yielded
         self._at: Snapshot | None = None
+        self._lock = Lock()
+        self._dropped: dict[str, str] | None = None  # above the horizon: ids and checksums
 
     def end(self) -> None:
         """Replace and delete what is below, in ascending windows."""
@@ -287,7 +302,8 @@ class _Ending:
         self._report.add("commits", max(0, len(body) - len(stub)))
         if not self._run:
             return
-        for key, kept in log_cut.kept_of(commit).items():  # against stub-before-what-it-had
+        kept_bodies = log_cut.kept_of(commit, self._needed(commit))
+        for key, kept in kept_bodies.items():  # against stub-before-what-it-had
             put_once(self._store, self._t.clock, key, kept)
         key = keys.commit_key(commit.header.version)
         replace = partial(self._store.replace, key, body, stub)
@@ -298,6 +314,23 @@ class _Ending:
                 key=key,
                 version=commit.header.version,
             )
+
+    def _needed(self, commit: Commit) -> dict[str, str]:
+        """Return the checksums, by id, of segments in a commit that kept versions have live.
+
+        Those are live at the head, or were dropped above the horizon and above what branches hold.
+        """
+        adds = (a for t in commit.transactions for a in t.actions if isinstance(a, Add))
+        drops = [Drop(a.id, a.chunk, "") for a in adds if not isinstance(a.parquet, UnsetType)]
+        if not drops:
+            return {}
+        with self._lock:
+            if self._dropped is None:
+                since = min([self._head.meta.horizon, *held_by_branches(self._store).values()])
+                gone = dropped(self._log, since, self._head.version)
+                self._dropped = {s.id: s.checksum for one in gone for s in one.segments}
+        live = self._head.live(drops)
+        return self._dropped | {name: entry.checksum for name, entry in live.items()}
 
     def _dead_pieces(self, roots: Sequence[int]) -> Iterator[str]:
         """Yield the keys of what these roots name, and no key frame has again.

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from eventlog.format import codec
+from msgspec import UnsetType
+
+from eventlog.format import codec, keys
 from eventlog.model.actions import Add, Drop
 from eventlog.model.entries import Segment
 from eventlog.model.records import Commit
@@ -117,10 +119,20 @@ def is_dead_spill(
     return any(gone(add) for add in adds if add.id not in live)
 
 
-def kept_of(commit: Commit) -> dict[str, bytes]:
+def kept_of(commit: Commit, needed: Mapping[str, str]) -> dict[str, bytes]:
     """Return what must be stored elsewhere before a commit becomes a stub: bodies by their keys.
 
-    Whatever only the commit has and a version above the cut needs. They are put if absent.
+    Whatever only the commit has and a kept version needs: the bytes of segments that stand in it
+    (R21.2). They are put if absent.
+
+    Args:
+        commit: the commit.
+        needed: the checksums, by id, of the segments that kept versions have live.
     """
-    del commit  # segments, vectors and spills are objects of their own
-    return {}
+    adds = (a for t in commit.transactions for a in t.actions if isinstance(a, Add))
+    return {
+        keys.segment_key(add.epoch, add.chunk, add.id): add.parquet
+        for add in adds
+        # against bytes-of-a-void-add-stored
+        if not isinstance(add.parquet, UnsetType) and needed.get(add.id) == add.checksum
+    }

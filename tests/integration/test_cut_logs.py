@@ -23,6 +23,7 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import vacuum
 from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
+from eventlog.inline.inline_objects import forget_objects
 from eventlog.log.log import Log
 from eventlog.model.actions import Add, Horizon, SetCut, SetPin, Unpin
 from eventlog.model.records import cut_of
@@ -668,7 +669,7 @@ def test_what_only_a_commit_has_is_stored_before_its_stub(monkeypatch):
     table = grown(commits=14)
     seen = []
 
-    def kept(commit):
+    def kept(commit, needed):
         assert not codec.is_stub(table.store.get(keys.commit_key(commit.header.version)))
         return {f"data/{commit.header.version}": b"its rows"}
 
@@ -676,3 +677,45 @@ def test_what_only_a_commit_has_is_stored_before_its_stub(monkeypatch):
     vacuum(table, **ALL)
     seen = [row.key for row in table.store.list("data/") if "/" not in row.key[5:]]
     assert len(seen) == stubs(table.store)
+
+
+def rows_of(table):
+    return sorted(map(str, scan(table).to_table().to_pylist()))
+
+
+@pytest.mark.hazard("W20")
+def test_rows_in_commits_below_the_cut_are_at_their_keys():
+    table = create(properties={"keyframe_commits": "4", "inline_bytes": "8000"})
+    for number in range(12):
+        append(table, events(2, day=number % 3, first=10 * number))
+        table.clock.advance(HOUR)
+    assert table.refresh().totals.inline
+    branch = table.branch("b", 9)
+    overwrite(table, events(1, first=500), **DAY)
+    table.restore(8)
+    table.clock.advance(HOUR)
+    held, shown = rows_of(branch), rows_of(table)
+    before = {row.key for row in table.store.list("data/")}
+    forget_objects()
+    report = vacuum(table, **ALL)
+    assert (report.log.whole, report.log.cut) == (7, 9)
+    put = {row.key for row in table.store.list("data/")} - before
+    assert len(put) == 6
+    forget_objects()
+    assert rows_of(reopen(table.store)) == shown
+    again = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
+    assert rows_of(again) == held
+    check_cut(table.store)
+    assert fsck(reopen(table.store), checksums=True).ok
+
+
+def test_rows_that_no_kept_version_has_go_with_their_commits():
+    table = create(properties={"keyframe_commits": "4", "inline_bytes": "8000"})
+    for number in range(12):
+        overwrite(table, events(2, first=10 * number), **DAY)
+        table.clock.advance(HOUR)
+    vacuum(table, **ALL)
+    forget_objects()
+    assert len([*table.store.list("data/")]) <= 1
+    check_cut(table.store)
+    assert len(rows_of(reopen(table.store))) == 2

@@ -137,6 +137,13 @@ CUTS = (
         "test_what_only_a_commit_has_is_stored_before_its_stub",
     ),
     mutant(
+        "bytes-of-a-void-add-stored",
+        "R21.2 R22.5",
+        "of a commit that becomes a stub the bytes of needed segments are stored, and no others",
+        becomes("not isinstance(add.parquet, UnsetType)"),
+        "test_rows_that_no_kept_version_has_go_with_their_commits",
+    ),
+    mutant(
         "key-frame-below-the-cut",
         "R22.3",
         "no commit above the cut starts from a key frame below it",
