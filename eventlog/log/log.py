@@ -407,7 +407,14 @@ class Log:
             Corrupt: the commits themselves do not add up.
         """
         with unless_deleted(self.store):
-            return self._resolved(commit, body)
+            try:
+                return self._resolved(commit, body)
+            except (Corrupt, KeyNotFound):
+                # As of the version at which the log was cut, where a vacuum died.
+                own = self._on_own_keyframe(commit, body)
+                if own is None:
+                    raise
+                return self._snapshot(own)
 
     def _resolved(self, commit: Commit, body: bytes) -> Snapshot:
         pending: list[tuple[Commit, bytes]] = []

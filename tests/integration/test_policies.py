@@ -467,6 +467,41 @@ def test_the_policy_of_a_published_tables_bucket_has_that_of_every_bucket():
     assert load("bucket-published", "b", PREFIX)["Statement"][: len(statements)] == statements
 
 
+def log_bucket(bucket):
+    """The policy of a bucket whose log the role `vacuum-log` cuts."""
+    text = json.dumps(load("bucket-log", bucket, PREFIX))
+    return json.loads(text.replace(arn_of("vacuum-published"), arn_of("vacuum-log")))
+
+
+@pytest.mark.hazard("W20")
+def test_who_may_cut_a_log(place):
+    place.gate.buckets = {place.bucket: log_bucket(place.bucket)}
+    place.gate.identities["vacuum-log"] = load("vacuum-log", place.bucket, PREFIX)
+    table = place.create("writer", keyframe_commits="2")
+    for number in range(6):
+        append(table, builders.events(2, first=10 * number))
+    now = {"retention": timedelta(0), "staging": timedelta(0), "log_retention": timedelta(0)}
+    with pytest.raises(errors.InvalidInput, match="denied"):
+        reclaim(place.open("vacuum"), dry_run=False, log=True, **now)
+    report = reclaim(place.open("vacuum-log"), dry_run=False, log=True, **now)
+    assert report.log.sums["commits"][0] == report.log.whole > 4
+    assert {who for who, _ in place.refused()} == {"vacuum"}
+    kept = keys.commit_key(report.log.cut + 1)
+    body = place.store("admin").get(kept)
+    for who in ("vacuum-log", "admin"):
+        raw = place.raw(who)
+        with pytest.raises(ClientError, match="AccessDenied"):
+            raw.put_object(Bucket=place.bucket, Key=f"{PREFIX}/{kept}", Body=b"x")
+        with pytest.raises(ClientError, match="AccessDenied"):
+            raw.delete_object(Bucket=place.bucket, Key=f"{PREFIX}/{kept}")
+    for who in ("writer", "vacuum", "compactor", "admin"):
+        with pytest.raises(errors.InvalidInput, match="denied permission to replace"):
+            place.store(who).replace(kept, body, b"x")
+        frame = keys.keyframe_key(report.log.cut)
+        with pytest.raises(errors.InvalidInput, match="denied permission to delete"):
+            place.store(who).delete([frame])
+
+
 def allow(**more):
     return {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"], **more}]}
 

@@ -219,10 +219,9 @@ def _asked(environ, bucket: str, key: str, query: Mapping[str, list[str]]) -> As
         return Asked("s3:GetObject", _arn(bucket, key))
     if method == "DELETE":
         return Asked("s3:DeleteObject", _arn(bucket, key))
-    given = environ.get("HTTP_IF_NONE_MATCH")
-    return Asked(
-        "s3:PutObject", _arn(bucket, key), {} if given is None else {"s3:if-none-match": given}
-    )
+    headers = {"s3:if-none-match": "HTTP_IF_NONE_MATCH", "s3:if-match": "HTTP_IF_MATCH"}
+    given = {name: environ[header] for name, header in headers.items() if header in environ}
+    return Asked("s3:PutObject", _arn(bucket, key), given)
 
 
 def _arn(bucket: str, key: str) -> str:
