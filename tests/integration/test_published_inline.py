@@ -1,8 +1,9 @@
 """Publishing tables whose small segments stand in commits: engines find objects at their keys."""
 
+import pyarrow as pa
 import pytest
 from msgspec import UNSET
-from support.builders import CrashingStore, create, events, fold_all
+from support.builders import START_MS, CrashingStore, create, events, fold_all
 from support.inline_tables import SMALL, forget, small, stored
 from support.published import compact_all, known_rows, readings
 
@@ -181,3 +182,26 @@ def test_a_branch_has_the_objects_of_its_parent_put_in_their_place(tmp_path):
         assert branch.store.get(keys.key_of(segment)) == inline_objects.get_object(
             branch.store, segment
         )
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_logs_of_keyed_tables_that_are_published_are_at_their_keys(format_name):
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
+    tables = [
+        Table.create(
+            store.uri, schema, store=store, key="k", buckets=2, clock=ManualClock(START_MS, 3),
+            properties={"inline_bytes": inline, "keyframe_commits": "8"},
+        )
+        for inline, store in (("16384", MemoryStore()), ("0", MemoryStore()))
+    ]  # fmt: skip
+    for table in tables:
+        for number in range(12):
+            table.upsert(pa.table({"k": [number, number + 1], "v": ["a", "b"]}))
+        compact_all(table)
+        table.upsert(pa.table({"k": [3, 50], "v": ["c", "d"]}))
+        forget()
+        publish(Table(table.store), format_name)
+    first, second = tables
+    assert len(stored(first, "data/")) == len(stored(second, "data/"))
+    assert named(first) <= set(stored(first, "data/"))
+    assert fsck(Table(first.store), checksums=True, keys=True).findings == ()

@@ -249,7 +249,8 @@ def test_requests_follow_the_question(table):
 @pytest.mark.parametrize("whole_bytes", [0, 2**20])
 def test_reads_on_s3_are_few_and_checked(bucket, s3, monkeypatch, whole_bytes):
     monkeypatch.setattr(limits, "WHOLE_BYTES", whole_bytes)
-    found = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="at")
+    properties = {"inline_bytes": "0"}
+    found = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="at", properties=properties)
     append(found, events(60, days=6))
     with s3.measure() as requests:
         assert readers.scan(found).to_table().num_rows == 60

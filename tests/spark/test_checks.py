@@ -280,7 +280,8 @@ def test_a_task_stays_within_its_memory(table):
 
 
 def test_a_task_asks_the_store_for_nothing_but_its_segments(s3, bucket):
-    table = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="ts")
+    properties = {"inline_bytes": "0"}
+    table = Table.create(f"s3://{bucket}/t", SCHEMA, time_column="ts", properties=properties)
     writer = pickle.loads(pickle.dumps(writer_of(table)))
     with s3.measure() as counts:
         writer.write(iter(events(30).to_batches()))

@@ -34,7 +34,7 @@ class Damaged:
             SCHEMA,
             time_column="time",
             granularity="day",
-            properties={"keyframe_commits": str(every)},
+            properties={"inline_bytes": None, "keyframe_commits": str(every)},
             store=self.store,
             clock=ManualClock(1_700_000_000_000),
         )

@@ -95,12 +95,12 @@ def test_create_from_text(tmp_path):
     answer = done(
         *("create", tmp_path / "t", "--schema", "time:timestamp, id:int64 not null, v:list<int32>"),
         *("--time-column", "time", "--granularity", "hour", "--order-by", "id,time"),
-        *("--property", "user.team=a=b", "--property", "keyframe_commits=8"),
+        *("--property", "user.team=a=b", "--property", "inline_bytes=0"),
     )
     assert "3 columns, chunks by hour" in answer.output
     head = Table.open(tmp_path / "t").session.head()
     assert head.layout.order_by == ("id", "time")
-    assert head.properties == {"keyframe_commits": "8", "user.team": "a=b"}
+    assert head.properties == {"inline_bytes": "0", "user.team": "a=b"}
     assert not head.schema.field("id").nullable
     assert head.schema.field("v").type == pa.list_(pa.int32())
 
@@ -646,7 +646,7 @@ def test_help_lists_every_verb():
 def test_the_program_prints_its_version_and_the_formats_that_it_reads():
     assert done("--version").stdout == (
         f"eventlog {version(DISTRIBUTION)}, format {FORMAT_VERSION} "
-        "with keyed, merged, split, vectors\n"
+        "with cut, inline, keyed, merged, split, vectors\n"
     )
     assert "--version" in done("--help").stdout
 

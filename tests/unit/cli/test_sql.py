@@ -19,7 +19,8 @@ pytest.importorskip("duckdb")
 
 @pytest.fixture
 def root(tmp_path):
-    table = Table.create(tmp_path / "t", events(1).schema, time_column="at")
+    properties = {"inline_bytes": "0"}
+    table = Table.create(tmp_path / "t", events(1).schema, time_column="at", properties=properties)
     append(table, events(3))
     append(table, events(2, first=3, day=1))
     return str(tmp_path / "t")

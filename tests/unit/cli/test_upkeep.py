@@ -375,7 +375,8 @@ def test_wrong_branches_are_told(table):
 
 def test_vacuum_says_what_it_keeps_and_for_how_long(tmp_path):
     schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("name", pa.string())])
-    table = Table.create(tmp_path / "now", schema, time_column="at")
+    properties = {"inline_bytes": "0"}
+    table = Table.create(tmp_path / "now", schema, time_column="at", properties=properties)
     append(table, pa.table([[0], ["a"]], schema=schema))
     overwrite(table, pa.table([[1], ["b"]], schema=schema))
     shown = done("vacuum", table.uri, "--retention-hours", 5, "--staging-hours", 1.5).stdout

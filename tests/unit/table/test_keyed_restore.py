@@ -50,7 +50,10 @@ def test_segments_of_one_commit_are_applied_in_their_order_after_a_restore(monke
 
 def test_a_segment_whose_place_changed_is_not_restored_silently():
     """No command of ours changes it. A restore that kept the segment would show other rows."""
-    t = Table.create("", SCHEMA, time_column="at", key="id", buckets=1, store=MemoryStore())
+    t = Table.create(
+        "", SCHEMA, time_column="at", key="id", buckets=1, store=MemoryStore(),
+        properties={"inline_bytes": "0"},
+    )  # fmt: skip
     version = upsert(t, rows(1))
     (segment,) = t.session.head().segments()
     drop = t.transaction("a test", [drop_of(segment)])
