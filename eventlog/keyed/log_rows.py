@@ -61,7 +61,8 @@ def deleted(rows: pa.Table) -> pa.Array:
 
 def upserts(rows: pa.Table) -> pa.Table:
     """Return the rows that are no deletes."""
-    return rows.filter(pc.invert(deleted(rows))) if OP in rows.column_names else rows
+    gone = deleted(rows)
+    return rows.filter(pc.invert(gone)) if pc.any(gone, min_count=0).as_py() else rows
 
 
 def row_buckets(rows: pa.Table, rule: MergeRule) -> pa.Array:

@@ -118,7 +118,7 @@ class Cuts:
             rows = chain(given_up(first), rows)
             yield from sorted_portions(rows, [above], runs, self.rule, self._sorting_bytes)
         else:
-            yield Portion(runs, above, in_one_table(first, schema))
+            yield Portion(runs, above, in_one_table(first, schema), whole=True)
 
     @property
     def _sorting_bytes(self) -> int:

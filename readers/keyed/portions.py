@@ -29,12 +29,14 @@ class Portion:
         above: the rows of logs; those of a key are in commit order.
         late: the late rows, likewise.
         key_range: a filter of its keys, where it has some of a bucket only; None: all in the runs.
+        whole: whether it has all rows of its part, in the order in which they were read.
     """
 
     runs: Sequence[Run]
     above: pa.Table
     late: pa.Table
     key_range: pc.Expression | None = None
+    whole: bool = False
 
 
 def sorted_portions(

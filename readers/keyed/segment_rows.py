@@ -24,7 +24,7 @@ from eventlog.model.entries import Schema
 from eventlog.readers.keyed.cuts import UNIT_ROWS
 from eventlog.segments.fragments import Reading
 
-AT = ""  # a column with the version of each row; no column of a table has this name
+AT = ""  # a column with the version or the number of each row; no column of a table is called so
 _FEW_KEYS = 1000  # that are worth a filter
 
 
@@ -81,6 +81,7 @@ class SegmentRows:
         keys: pa.Table | None = None,
         after: int | None = None,
         wanted: pc.Expression | None = None,
+        numbered: bool = False,
     ) -> Iterator[pa.Table]:
         """Yield the rows of logs or of late segments, in the given order.
 
@@ -91,9 +92,12 @@ class SegmentRows:
             after: if given, there is a column `AT`: the version that the segment of a row begins
                 with, or this version, if it is later.
             wanted: only rows that pass this filter, if given.
+            numbered: whether there is a column `AT` with the number of each row among all rows of
+                the segments, from 0 on.
 
         Raises: as `Reading.batches`.
         """
+        seen = 0
         if keys is not None and sum(one.segment.rows for one in placed) > UNIT_ROWS:
             wanted = having(keys)  # fewer rows are filtered faster all at once
         reading = self._plain(self.log_schema, wanted)
@@ -105,11 +109,27 @@ class SegmentRows:
                     rows = at(rows, _first_of(counts, rows.num_rows))  # noqa: PLW2901
                 elif after is not None:  # rows that are looked up are all older
                     rows = at(rows, [(after, rows.num_rows)])  # noqa: PLW2901
+                elif numbered:
+                    numbers = pc.add(key_lookup.row_numbers(rows.num_rows), seen)
+                    seen += rows.num_rows
+                    rows = rows.append_column(AT, numbers)  # noqa: PLW2901
                 rows = self._of_buckets(rows, buckets)  # noqa: PLW2901
                 if keys is not None:
                     rows = rows.filter(key_lookup.among(rows, keys, self.rule.key))  # noqa: PLW2901
                 if rows.num_rows:
                     yield rows
+
+    def stored(self, placed: Sequence[Placed]) -> Iterator[pa.Table]:
+        """Yield all rows of logs, as they are numbered by `above`, with the columns of `schema`.
+
+        Without `_op` nobody sees which of them may lack values: who knows their numbers has read
+        them with it.
+
+        Raises: as `Reading.batches`.
+        """
+        fields = [field.with_nullable(True) for field in self.schema]
+        reading = replace(self._plain(pa.schema(fields), None), required=frozenset())
+        yield from _joined(reading.batches(one.segment for one in placed), self.piece_bytes)
 
     def _plain(self, schema: pa.Schema, wanted: pc.Expression | None) -> Reading:
         """Return how segments are read as they are; only rows that pass, if a filter is given."""

@@ -9,6 +9,7 @@ are too large for that (`cuts`).
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -23,6 +24,7 @@ from eventlog.keyed.placement import Placed
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slice_pruning import is_plain
 from eventlog.keyed.slices import Run, grouped, segments_of
+from eventlog.readers.keyed import applied
 from eventlog.readers.keyed.cuts import UNIT_ROWS, BucketUnit, Cuts, in_one_table, unit_of
 from eventlog.readers.keyed.portions import Portion
 from eventlog.readers.keyed.segment_rows import (
@@ -50,6 +52,7 @@ _TOTAL = frozenset(
     ("coalesce", "decimal128", "if_else", "invert", "is_in", "is_null", "is_valid", "starts_with")
 )
 _FEW_BASES = 4  # that a look-up reads
+_KEPT = 8  # what is kept of a part takes at most this part of the memory for rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class SliceReader:
             else:
                 for group in groups:
                     for part in self.cuts.parts(group):
-                        yield from self._merged(part)
+                        yield from self._of_part(part)
 
     def merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these runs, which need not take in all buckets of their segments.
@@ -173,15 +176,62 @@ class SliceReader:
         columns = [name for name in reading.table_schema.names if name in wanted]
         return SegmentRows(reading, self.rule, columns, self.cuts.piece_bytes)
 
-    def _merged(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    def _merged(self, runs: Sequence[Run], key: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of a part.
+
+        Args:
+            runs: the part.
+            key: by which it is kept what its logs do; None: it is not kept.
+        """
         source, wanted = self._source(), self._filter_of_keys(runs)
+        schema = (
+            source.log_schema if key is None else at(source.log_schema.empty_table(), []).schema
+        )
 
         def late(keys: pa.Table | None) -> Iterator[pa.Table]:
             return source.above(segments_of(runs, "late"), runs, keys=keys, wanted=wanted)
 
-        logs = source.above(segments_of(runs, "log"), runs, wanted=wanted)
-        for portion in self.cuts.portions(logs, late, runs, source.log_schema):
-            yield from self._of_portion(source, portion, wanted)
+        logs = segments_of(runs, "log")
+        rows = source.above(logs, runs, wanted=wanted, numbered=key is not None)
+        for portion in self.cuts.portions(rows, late, runs, schema):
+            yield from self._of_portion(source, portion, wanted, key)
+
+    def _of_part(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of a part. What its logs do is kept for the next scan of it."""
+        reading, key = self.reading, None
+        is_scan = reading.audit is None and AT not in reading.table_schema.names
+        if is_scan and self._shown_columns() and self._filter_of_keys(runs) is None:
+            key = applied.part_key(runs, self.rule, reading.columns)
+        done = applied.known(key)
+        if done is None:
+            yield from self._merged(runs, key)
+        else:
+            yield from self._again(runs, done)
+
+    def _again(self, runs: Sequence[Run], done: applied.Applied) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part as `_merged` does, given what its logs do."""
+        source = replace(self._source(), columns=self._shown_columns())
+        rows = in_one_table(
+            list(source.stored(segments_of(runs, "log"))),
+            pa.schema([field.with_nullable(True) for field in source.schema]),
+        )
+        waiting = deque(done.shown)
+        read: dict[str, int] = {}
+        for base, stored in source.pieces(runs):
+            while waiting and waiting[0].before is not None and base.first >= waiting[0].before:
+                yield from self._typed(rows.take(waiting.popleft().numbers))
+            start = read.get(base.segment.id, 0)
+            read[base.segment.id] = start + stored.num_rows
+            hidden = done.hidden_in(base.segment.checksum, start, stored.num_rows)
+            yield from self._wanted(key_lookup.without_rows(stored, hidden))
+        for one in waiting:
+            yield from self._typed(rows.take(one.numbers))
+
+    def _shown_columns(self) -> list[str]:
+        """Return the columns of the result and of its filter, in the table's order."""
+        reading = self.reading
+        names = {*reading.schema.names, *reading.filter_columns}
+        return [name for name in reading.table_schema.names if name in names]
 
     def _portions_written(
         self, source: SegmentRows, runs: Sequence[Run], after: int
@@ -224,28 +274,73 @@ class SliceReader:
         return reading.filter if keys_only and few and _never_fails(reading.filter) else None
 
     def _of_portion(
-        self, source: SegmentRows, portion: Portion, wanted: pc.Expression | None
+        self,
+        source: SegmentRows,
+        portion: Portion,
+        wanted: pc.Expression | None,
+        kept_by: str | None,
     ) -> Iterator[pa.RecordBatch]:
         runs = portion.runs
         if portion.key_range is not None:
             wanted = portion.key_range if wanted is None else portion.key_range & wanted
-        units = self.cuts.units(portion, divided=wanted is None)
         replaced = replaces_all(portion.above, runs, self.rule, self.reading.columns)
         if replaced:  # the order of rows that are not shown is not needed
-            names = {*self.rule.key, *self.reading.schema.names, *self.reading.filter_columns}
+            names = {*self.rule.key, *self._shown_columns()}
             source = replace(source, columns=[n for n in source.columns if n in names])
+        done = applied.Applied() if replaced and kept_by is not None and portion.whole else None
+        if done is None and kept_by is not None:
+            above, late = (rows.drop_columns([AT]) for rows in (portion.above, portion.late))
+            portion = replace(portion, above=above, late=late)
+        units = self.cuts.units(portion, divided=wanted is None)
         pieces = groupby(source.pieces(runs, wanted), lambda piece: unit_of(piece[0], units))
         number, bases = next(pieces, (None, None))
         waiting = _Waiting(self.cuts.most_bytes)
         for place, unit in enumerate(units):
-            tables: Iterable[pa.Table] = ()
+            of_unit: Iterable[tuple[Placed, pa.Table]] = ()
             if bases is not None and number == place:
-                tables = (rows for _, rows in bases)
-            yield from self._of_unit(unit, tables, waiting, runs, replaced=replaced)
-            if tables:
+                of_unit = bases
+            if replaced:
+                yield from self._replaced(unit, of_unit, waiting, done)
+            else:
+                yield from self._of_unit(unit, (rows for _, rows in of_unit), waiting, runs)
+            if of_unit:
                 number, bases = next(pieces, (None, None))
-            if place == len(units) - 1 or waiting.are_many:
-                yield from self._shown(waiting.taken(), runs)
+            is_last = place == len(units) - 1
+            if is_last or waiting.are_many:
+                before = None if is_last else units[place + 1].first
+                yield from self._shown(waiting.taken(), runs, done, before)
+        if done is not None and kept_by is not None:
+            applied.keep(kept_by, done, self.cuts.most_bytes // _KEPT)
+
+    def _replaced(
+        self,
+        unit: BucketUnit,
+        bases: Iterable[tuple[Placed, pa.Table]],
+        waiting: _Waiting,
+        done: applied.Applied | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of bases whose keys no row above has; add those above to `waiting`.
+
+        Args:
+            unit: rows above the bases.
+            bases: the bases in its buckets, and their rows.
+            waiting: gets all rows above.
+            done: gets the rows that are not shown, if it is given.
+        """
+        touched = key_lookup.distinct(unit.above, self.rule.key)
+        names = self._shown_columns()
+        read: dict[str, int] = {}
+        for base, rows in bases:
+            hidden = key_lookup.rows_with(rows, touched, self.rule.key)
+            if done is not None:
+                start = read.get(base.segment.id, 0)
+                read[base.segment.id] = start + rows.num_rows
+                done.hide(base.segment.checksum, pc.add(hidden, start))
+            shown = rows.select(names or rows.column_names)
+            yield from self._wanted(key_lookup.without_rows(shown, hidden))
+        if unit.above.num_rows:  # late rows count only where there are rows above
+            late = unit.late.filter(key_lookup.among(unit.late, touched, self.rule.key))
+            waiting.add([late, unit.above])
 
     def _of_unit(
         self,
@@ -253,8 +348,6 @@ class SliceReader:
         bases: Iterable[pa.Table],
         waiting: _Waiting,
         runs: Sequence[Run],
-        *,
-        replaced: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of bases to which nothing is applied; add the others to `waiting`.
 
@@ -263,7 +356,6 @@ class SliceReader:
             bases: the rows of bases in its buckets.
             waiting: gets all rows of the keys that logs have, in commit order.
             runs: where they lie, for errors.
-            replaced: whether none of the rows of bases is shown if one above has its key.
         """
         key, above = self.rule.key, unit.above
         if not above.num_rows:  # late rows count only where there are rows above
@@ -274,18 +366,11 @@ class SliceReader:
         late = unit.late.filter(key_lookup.among(unit.late, touched, key))
         known = key_lookup.distinct(late, key)
         pairs = _Pairing(pa.concat_tables([late, above]), key, self.cuts.most_bytes)
-        reading = self.reading
-        shown_names = [
-            name
-            for name in reading.table_schema.names
-            if name in reading.schema.names or name in reading.filter_columns
-        ]
+        names = self._shown_columns()
         for rows in bases:
             touches = key_lookup.rows_with(rows, touched, key)
-            shown = rows.select(shown_names or rows.column_names)
+            shown = rows.select(names or rows.column_names)
             yield from self._wanted(key_lookup.without_rows(shown, touches))
-            if replaced or not len(touches):
-                continue
             hit = rows.take(touches)
             if known.num_rows:
                 hit = hit.filter(pc.invert(key_lookup.among(hit, known, key)))
@@ -299,11 +384,31 @@ class SliceReader:
         except row_merging.SumOverflow as error:
             raise self.located(error, runs) from None
 
-    def _shown(self, tables: Sequence[pa.Table], runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-        """Yield the merged rows of some keys, given all their rows."""
+    def _shown(
+        self,
+        tables: Sequence[pa.Table],
+        runs: Sequence[Run],
+        done: applied.Applied | None = None,
+        before: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of some keys, given all their rows.
+
+        Args:
+            tables: the rows.
+            runs: where they lie, for errors.
+            done: gets the numbers of the merged rows, if it is given.
+            before: see `applied.ShownLogRows`.
+        """
         if not any(map(len, tables)):
             return
         merged = self._one_a_key(pa.concat_tables(tables), runs)
+        if done is not None:
+            done.show(before, merged.column(AT))
+            merged = merged.drop_columns([AT])
+        yield from self._typed(merged)
+
+    def _typed(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield those of some merged rows that pass."""
         fields = [self.reading.table_schema.field(name) for name in merged.column_names]
         yield from self._wanted(retyped(merged, pa.schema(fields)))
 

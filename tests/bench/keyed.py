@@ -15,6 +15,7 @@ from harness import Server, child
 from eventlog import Table
 from eventlog.compaction import run as compact
 from eventlog.readers import scan
+from eventlog.readers.keyed import applied
 from eventlog.store.testing.local_server import LocalServer
 from eventlog.writers import append, upsert
 
@@ -101,14 +102,26 @@ def _costs(bench):
     versions["10 %"] = upsert(t, rows_of(_sample(count // 10, count, 2), 2))
     rounds = bench.size(5, 1)
     for what, columns in (("all columns", None), ("two columns", ["x1", "x2"])):
-        actions = {"plain": lambda c=columns: scan(plain, c).to_table()} | {
-            name: lambda v=version, c=columns: scan(t, c, version=v).to_table()
-            for name, version in versions.items()
-        }
+
+        def first(version, columns=columns):
+            applied.forget()
+            scan(t, columns, version=version).to_table()
+
+        actions = {"plain": lambda c=columns: scan(plain, c).to_table()}
+        for name, version in versions.items():
+            actions[name] = lambda v=version, first=first: first(v)
+            if name != "compacted":
+                again = f"{name}, again"
+                actions[again] = lambda v=version, c=columns: scan(t, c, version=v).to_table()
         found = _cpu_of(rounds, actions)
-        limits = {"compacted": 1.2, "1 %": None, "10 %": 2.5 if columns is None else None}
+        limits = {
+            "compacted": 1.2, "1 %": 1.3 if columns else None, "1 %, again": None,
+            "10 %": 2 if columns else 2.5, "10 %, again": None,
+        }  # fmt: skip
         for name, limit in limits.items():
-            state = "after compaction" if name == "compacted" else f"with {name} in logs"
+            share, _, again = name.partition(", ")
+            state = "after compaction" if name == "compacted" else f"with {share} in logs"
+            state += ", the second of the process" if again else ""
             times = found[name] / found["plain"]
             bench.emit(
                 f"scan of {what}, {count:,} keys, {state}, against a table without a key",
@@ -137,8 +150,8 @@ def _lookup(bench):
     bench.emit(
         f"look-up of one key of {count:,}, 64 buckets, cold, S3",
         {"eventlog": f"{counted.total} requests, {megabytes:.2f} MB"},
-        goal="≤ 3 + 2 requests, < 2 MB",
-        met=counted.total <= 5 and megabytes < 2,
+        goal="≤ 3 + 2 requests, < 0.5 MB",
+        met=counted.total <= 5 and megabytes < 0.5,
     )
 
 

@@ -4,6 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from eventlog import Table
@@ -112,7 +113,7 @@ def test_a_delete_without_an_order_hides_newer_rows_of_a_base():
 def test_the_order_of_the_rows_of_bases_is_not_read_where_all_rows_above_are_newer():
     store = CountingStore(MemoryStore())
     table = table_of(store, "seq", buckets=1)
-    chance, number = random.Random(2), 200_000
+    chance, number = random.Random(2), 120_000
     orders = [chance.randrange(2**30) for _ in range(number)]
     upsert(table, many(number, orders))
     compacted(table)
@@ -130,7 +131,7 @@ def test_the_order_of_the_rows_of_bases_is_not_read_where_all_rows_above_are_new
 def test_a_look_up_of_a_key_reads_a_small_part_of_its_bucket():
     store = CountingStore(MemoryStore())
     table = table_of(store, "seq", buckets=2)
-    upsert(table, many(300_000))
+    upsert(table, many(250_000))
     compacted(table)
     bucket = min(segment.bytes for segment in table.snapshot().segments())
     assert bucket > 3 * 2**19
@@ -140,3 +141,75 @@ def test_a_look_up_of_a_key_reads_a_small_part_of_its_bucket():
     assert (found["id"], found["w"]) == (123456, str(found["v"]))
     assert counts.bytes_read < bucket / 3
     assert counts.get <= 3  # of the log, the end of the object, and a row group
+
+
+def test_a_second_scan_reads_no_keys_and_returns_the_same_rows_in_the_same_order():
+    store = CountingStore(MemoryStore())
+    table, number = table_of(store, "seq", buckets=2), 160_000
+    rows = many(number + 5000)
+    upsert(table, rows.slice(0, number))
+    compacted(table)
+    expected = dict(enumerate(rows.column("v").slice(0, number).to_pylist()))
+    chance = random.Random(3)
+    for place in (6, 7):  # more rows than are merged at once
+        ids = sorted(chance.sample(range(number + 5000), 70_000))
+        values = pc.multiply(pa.array(ids, pa.int64()), -place)
+        later = rows.take(ids).set_column(5, "v", values)
+        upsert(table, later.set_column(2, "seq", pa.array([place] * len(ids), pa.int32())))
+        expected |= dict(zip(ids, values.to_pylist(), strict=True))
+    gone = chance.sample(range(number), 500)
+    upsert(table, arrow(*[row(key, 8, None, "d") for key in gone]))
+    for key in gone:
+        del expected[key]
+    query, found, sizes = scan(table, ["v", "seq"]), [], []
+    for _ in range(2):
+        with store.measure() as counts:
+            found.append(query.to_table())
+        sizes.append(counts.bytes_read)
+    assert found[0].equals(found[1])
+    assert sorted(found[0].column("v").to_pylist()) == sorted(expected.values())
+    assert sizes[1] < sizes[0] - number // 4  # of two bits or more a key
+    positive = scan(table, ["id"], where="v > 7 AND day IS NULL").to_table().column("id")
+    assert {*positive.to_pylist()} == {key for key, value in expected.items() if value > 7}
+
+
+@pytest.mark.parametrize("key", [["id"], ["id", "w"]])
+def test_scans_of_some_columns_agree_with_a_dictionary_before_and_after_others(key):
+    chance, table = random.Random(str(key)), table_of(MemoryStore(), None, key=key, buckets=4)
+    expected = {}
+    for step in range(12):
+        rows = [row(chance.randrange(30), 0, chance.randrange(3)) for _ in range(8)]
+        rows += [row(chance.randrange(30), 0, chance.randrange(3), "d") for _ in range(2)]
+        rows = list({tuple(one[name] for name in key): one for one in rows}.values())
+        upsert(table, arrow(*rows))
+        for one in rows:
+            name = tuple(one[column] for column in key)
+            expected.pop(name, None)
+            if one["_op"] == "u":
+                expected[name] = one
+        if step % 4 == 2:
+            compacted(table)
+        for columns in chance.sample([["v"], ["id"], ["w", "v"], ["day"], []], 4):
+            found = scan(table, columns).to_table()
+            assert found.num_rows == len(expected)
+            wanted = [tuple(one[name] for name in columns) for one in expected.values()]
+            shown_rows = [tuple(one.values()) for one in found.to_pylist()] or [()] * len(found)
+            assert sorted(shown_rows) == sorted(wanted)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_tables_of_equal_segments_with_other_ids_know_their_own_rows(first):
+    """A base and a log may have the same bytes, and so may segments of two tables."""
+    found = []
+    for seed in (first, first + 10):
+        clock = ManualClock(1_700_000_000_000, seed)
+        place = {"key": "id", "buckets": 1, "granularity": "all", "store": MemoryStore()}
+        table = Table.create("memory://t", SCHEMA, time_column=None, clock=clock, **place)
+        rows = [row(key, 0, key) for key in range(5)]
+        upsert(table, arrow(*rows).drop_columns(["_op"]))
+        if first == 1 or seed > 10:
+            compacted(table)
+        upsert(table, arrow(row(1, 0, 10), row(7, 0, 7)).drop_columns(["_op"]))
+        found += [shown(table), shown(table), shown(table, ["v"])]
+    wanted = [(0, 0), (1, 10), (2, 2), (3, 3), (4, 4), (7, 7)]
+    assert found == [wanted, wanted, sorted((v,) for _, v in wanted)] * 2

@@ -53,3 +53,14 @@ def test_what_is_given_up_weighs_nothing():
     cache.forget("never there")
     cache.put("c", "c")
     assert ([key for key in "abc" if key in cache], dropped) == (["b", "c"], [])
+
+
+def test_what_is_cleared_weighs_nothing():
+    dropped = []
+    cache = Cache(10, weigh=len, dropped=dropped.append)
+    cache.put("a", "xxxxxx")
+    cache.clear()
+    assert "a" not in cache
+    cache.put("b", "xxxxxx")
+    cache.put("c", "xxxx")
+    assert ("b" in cache, "c" in cache, dropped) == (True, True, [])
