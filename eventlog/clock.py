@@ -1,4 +1,4 @@
-"""Time and randomness: the only module that reads either.
+"""Time, randomness and work beside: the only module that reads or starts any of them.
 
 Everything else takes a `Clock`, so that a test or a simulation controls both.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Callable
+from threading import Thread
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, sleeping and randomness, as one object that tests can replace.
+    """Wall time, sleeping, randomness and work beside, as one object that tests can replace.
 
     Ids and jitter come from the randomness, and never from a time.
     """
@@ -40,6 +42,18 @@ class Clock(Protocol):
         """Return a fresh random id: 128 bits as 32 lower-case hexadecimal digits."""
         ...
 
+    def beside(self, work: Callable[[], None], name: str) -> None:
+        """Do work that nobody waits for, while the caller goes on.
+
+        Args:
+            work: raises nothing.
+            name: what it is, for a list of threads.
+
+        Raises:
+            RuntimeError: it cannot be started.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's clock and its secure random source."""
@@ -63,6 +77,10 @@ class SystemClock:
     def random_id(self) -> str:
         """See `Clock.random_id`."""
         return secrets.token_hex(16)
+
+    def beside(self, work: Callable[[], None], name: str) -> None:
+        """See `Clock.beside`: in a thread, for which the end of the interpreter waits."""
+        Thread(target=work, name=name).start()
 
 
 class ManualClock:
@@ -102,3 +120,8 @@ class ManualClock:
     def random_id(self) -> str:
         """See `Clock.random_id`."""
         return f"{self._random.getrandbits(128):032x}"
+
+    def beside(self, work: Callable[[], None], name: str) -> None:
+        """Do the work at once, so that one order of events is one outcome."""
+        del name
+        work()

@@ -489,6 +489,7 @@ def stage(
         raise
     if kept:
         session.log.staged.vouch(adds)
+        session.uploads = any(isinstance(add.parquet, UnsetType) for add in adds)
     return adds
 
 

@@ -80,6 +80,7 @@ class Committer:
     Attributes:
         identity: checks that the log is still the one that was opened.
         writer: what the handle remembers about its commits and other writers.
+        key_frames: writes key frames while the handle goes on to commit.
         newest: the answer when a commit last asked for the newest version; None: none has yet.
     """
 
@@ -87,6 +88,7 @@ class Committer:
         self.identity = Identity(log, clock)
         self.writer = Writer(log.store.uri, log)
         self.newest: Snapshot | None = None
+        self.key_frames = keyframe_writing.KeyFramesBeside(log, clock)
         self._log = log
         self._clock = clock
         self._locks = NamedLocks()
@@ -165,8 +167,9 @@ class Committer:
                 return self.identity.confirm()
             case c.NoteLogSeen():
                 return self.identity.seen()
-            case c.LoadView(head, transactions):
-                head = keyframe_writing.on_own_keyframe(self._log, head)
+            case c.LoadView(head, transactions, proposes):
+                if proposes:
+                    head = self._on_newest_keyframe(head)
                 return c.Viewed(*self._log.load_view(head, transactions))
             case c.PutObjects(objects):
                 for key, body in objects.items():
@@ -182,15 +185,15 @@ class Committer:
                 if known is None:
                     return self._log.resolve(stored.commit, stored.body)
                 return self._log.following(known, stored.commit, stored.body)
-            case c.Newest(known):
-                self.newest = self._log.newer(known)
+            case c.Newest(known, far):
+                self.newest = self._log.latest(known) if far else self._log.newer(known)
                 return self.newest
             case c.At(version):
                 return self._log.snapshot(version)
             case c.TookEffect(stored, after, transaction_id):
                 return self._log.took_effect(stored.commit, after, transaction_id)
-            case c.WriteKeyFrame(head):
-                return keyframe_writing.write_if_due(self._log, self._clock, head)
+            case c.WriteKeyFrame(head, beside):
+                return self._write_keyframe(head, beside=beside)
             case c.Publish(transaction, table_id):
                 return self._publish(transaction, table_id)
             case c.ListIntents(head):
@@ -199,6 +202,17 @@ class Committer:
                 return self._read(wanted, table_id)
             case c.Both(first, second):
                 return self._both(first, second)
+
+    def _on_newest_keyframe(self, head: Snapshot) -> Snapshot:
+        over = self.key_frames.over(head)
+        return over if over is not head else keyframe_writing.on_own_keyframe(self._log, head)
+
+    def _write_keyframe(self, head: Snapshot, *, beside: bool) -> Snapshot:
+        store = self._log.store
+        # Nothing is stored in a branch after the look that it was not deleted.
+        if not beside or store.near or store.forks:
+            return keyframe_writing.write_if_due(self._log, self._clock, head)
+        return self.key_frames.start(head)
 
     def _put_slot(self, version: int, body: bytes) -> c.Created | c.Exists | c.Unclear | c.Refused:
         try:

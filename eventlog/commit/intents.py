@@ -21,12 +21,12 @@ from eventlog.model.actions import Add
 from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 
-WINDOW = 8  # the window of a published append, in versions
+WINDOW = 12  # the window of a published append, in versions
 # The window of a replacement: longer than any writer commits without listing published ones.
 REPLACE_WINDOW = 48
 MAX_TAKEN = 64  # the most published transactions that one commit includes
 MAX_TAKEN_BYTES = codec.MAX_COMMIT_BYTES // 2  # their total size: they must fit into the commit
-MAX_LISTED = 4 * MAX_TAKEN  # by one listing
+MAX_LISTED = 1000  # by one listing, which is one request
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,12 +103,11 @@ def first_intent_key(head: Snapshot) -> str:
 
 
 def most_listed(head: Snapshot) -> int:
-    """Return how many published transactions to list.
+    """Return how many published transactions to list: what four commits take, if so many wait.
 
-    A listing shows the latest windows first. Every third version the listing goes on to those that
-    have waited longest; the others are shorter, since each row costs processor time.
+    Those that took effect stay in the listing until their windows have ended.
     """
-    return MAX_TAKEN if head.version % 3 else MAX_LISTED
+    return min(4 * MAX_TAKEN + len(head.meta.published), MAX_LISTED)
 
 
 def open_intents(listed: Iterable[tuple[str, int]], head: Snapshot) -> list[Intent]:

@@ -7,18 +7,22 @@ Two writers of one version write the same objects, and nothing that happens here
 from __future__ import annotations
 
 import logging
+from functools import partial
+from threading import Lock
 
 import msgspec
 
 from eventlog.clock import Clock
 from eventlog.commit.proposal import check_writable, keyframe_due
-from eventlog.errors import EventLogError
+from eventlog.errors import Corrupt, EventLogError
 from eventlog.format import codec, keys
 from eventlog.inline import packing
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import KeyFrame
 from eventlog.state import keyframe
 from eventlog.state.keyframe import Frame
+from eventlog.state.version import VersionState
 from eventlog.store.parallel import each
 from eventlog.store.retry import put_once
 
@@ -76,6 +80,61 @@ def built(log: Log, head: Snapshot) -> tuple[Snapshot, Frame]:
         meta=head.meta,  # against key-frame-loses-state
     )
     return head, frame
+
+
+class KeyFramesBeside:
+    """Writes key frames while the handle goes on to commit: no append waits for one.
+
+    Until one is written, the next commits start from the key frame before it. At most one is
+    written at a time.
+
+    Args:
+        log: the log.
+        clock: starts the work, and waits between retries.
+    """
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._busy = Lock()
+        self._written: tuple[VersionState, KeyFrame] | None = None
+
+    def start(self, head: Snapshot) -> Snapshot:
+        """Begin to write the key frame of `head` if it is due, unless one is being written.
+
+        Returns the head over it where it is there already, else `head`.
+        """
+        if not keyframe_due(head.state) or not self._busy.acquire(blocking=False):
+            return head
+        try:
+            self._clock.beside(partial(self._write, head), "eventlog-keyframe")
+        except RuntimeError as error:  # no thread can be started
+            self._busy.release()
+            logger.warning("key frame %d could not be written: %s", head.version, error)
+        return self.over(head)
+
+    def over(self, head: Snapshot) -> Snapshot:
+        """Return the head over the newest key frame that was written beside, if it may be used."""
+        if self._written is None:
+            return head
+        before, root = self._written
+        base = before.base and before.base.version
+        if head.version < before.version or base != (head.base and head.base.version):
+            return head
+        try:
+            return head.over_newer(before, root)
+        except Corrupt as error:  # another log lies here now, for example
+            logger.warning("key frame %d is not used: %s", before.version, error)
+            self._written = None
+            return head
+
+    def _write(self, head: Snapshot) -> None:
+        try:
+            after = write_if_due(self._log, self._clock, head)
+            if after is not head and after.base is not None:
+                self._written = (head.state, after.base)
+        finally:
+            self._busy.release()
 
 
 def on_own_keyframe(log: Log, head: Snapshot) -> Snapshot:

@@ -508,6 +508,27 @@ class Log:
             raise cut_off(commit.header.version, self.store.uri)
         return self.resolve(commit, body)
 
+    def latest(self, known: Snapshot) -> Snapshot:
+        """Return the head, given an earlier head that is probably several versions behind.
+
+        One LIST, and one GET if there is a newer version. Unlike `newer` it does not show that the
+        versions between follow the known one.
+
+        Args:
+            known: a snapshot that was the head.
+
+        Raises:
+            Corrupt: the head is of another log, or does not follow a known one right before it.
+            TableNotFound: the table or branch was deleted.
+        """
+        head = self.head_version()
+        if head <= known.version:
+            return known
+        commit, body = self.read(head)
+        if head == known.version + 1:
+            return self.following(known, commit, body)
+        return self.resolve(commit, body)
+
     def following(self, known: Snapshot, commit: Commit, body: bytes) -> Snapshot:
         """Return the snapshot of the commit after `known`.
 

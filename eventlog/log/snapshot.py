@@ -283,6 +283,18 @@ class Snapshot(Described):
         """
         return replace(self, state=self.state.on_keyframe(root))
 
+    def over_newer(self, earlier: VersionState, root: KeyFrame) -> Snapshot:
+        """Return the same state over the key frame of a version before.
+
+        Args:
+            earlier: the state at the key frame's version, over the same key frame as this one.
+            root: the key frame.
+
+        Raises:
+            Corrupt: the key frame is not that of `earlier`, or they are not of one log.
+        """
+        return replace(self, state=self.state.over_newer(earlier, root))
+
     def _described(self) -> Description:
         return version_description(self, f"Snapshot of version {self.version}")
 

@@ -46,7 +46,7 @@ SETTINGS: dict[str, Setting] = {
         0, 0, 876_000, "hours for which a vacuum of the log keeps commits; 0: for ever"
     ),
     "staging_hours": Setting(24, 0, 876_000, "hours that an upload may take before it is fenced"),
-    "combine_after": Setting(2, 0, 1000, "races lost before an append is published; 0: never"),
+    "combine_after": Setting(1, 0, 1000, "races lost before an append is published; 0: never"),
     "segment_bytes": Setting(
         128 * 2**20, 2**10, 2**30, "Arrow bytes of a chunk that fill a segment"
     ),

@@ -45,6 +45,7 @@ class Session:
         committer: commits to the log.
         sightings: how long each claim has been seen unchanged.
         attempted: the transaction whose commit this session began last.
+        uploads: whether the last append stored objects before its commit.
         warned_of_chunks: whether it was logged that the granularity does not fit.
     """
 
@@ -55,6 +56,7 @@ class Session:
         self.committer = Committer(self.log, self.clock)
         self.sightings = ClaimSightings()
         self.attempted: Transaction | None = None
+        self.uploads = True
         self.warned_of_chunks = False
         self._head: Snapshot | None = None
         self._lock = Lock()
@@ -188,7 +190,8 @@ class Session:
         """Run the preparations for the next commit in a thread, while a block of work runs.
 
         These are `verify`, if it is due, and reading the transactions that other writers have
-        published for a leader to commit.
+        published for a leader to commit. Where nothing is uploaded, no commit waits for these: they
+        are read during the next one.
 
         Raises:
             Corrupt: as `verify`, after the block has ended without an error.
@@ -196,15 +199,17 @@ class Session:
         """
         committer = self.committer
         verifies = not self.store.near and committer.identity.is_due()
-        if not verifies and not committer.reads_ahead:
+        reads = self.uploads and committer.reads_ahead
+        if not verifies and not reads:
             yield
             return
 
         def prepare(committer: Committer) -> None:
             if verifies:
                 self.verify()
-            with suppress(EventLogError):  # best effort: it only helps other writers
-                committer.read_ahead(self.head())
+            if reads:
+                with suppress(EventLogError):  # best effort: it only helps other writers
+                    committer.read_ahead(self.head())
 
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
             preparations = start(pool, prepare, committer)

@@ -56,6 +56,18 @@ class Delta:
         below = {i: drop for i, drop in later.drops.items() if i not in self.adds}
         return Delta({**kept, **later.adds}, {**self.drops, **below})
 
+    def since(self, earlier: Delta) -> Delta:
+        """Return the net change after an earlier delta: what `earlier.compose` makes this one of.
+
+        Args:
+            earlier: the delta at an earlier version, from the same key frame.
+        """
+        kept = {i for i, segment in earlier.adds.items() if self.adds.get(i) == segment}
+        adds = {i: segment for i, segment in self.adds.items() if i not in kept}
+        gone = {i: drop_of(segment) for i, segment in earlier.adds.items() if i not in kept}
+        drops = {i: drop for i, drop in self.drops.items() if i not in earlier.drops}
+        return Delta(adds, {**drops, **gone})
+
     def record(self) -> DeltaRecord:
         """Return the stored form: adds sorted by (version, partition), drops by (chunk, id)."""
         return DeltaRecord(

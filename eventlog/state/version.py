@@ -185,6 +185,21 @@ class VersionState:
             raise Corrupt("the key frame does not belong to this commit", version=self.version)
         return replace(self, base=root, delta=Delta(), commit_bytes=0, stems={})
 
+    def over_newer(self, earlier: VersionState, root: KeyFrame) -> VersionState:
+        """Return the same state over the key frame of a version before, which is newer than `base`.
+
+        Args:
+            earlier: the state at the key frame's version, over the same key frame as this one.
+            root: the newer key frame.
+
+        Raises:
+            Corrupt: the key frame is not that of `earlier`, or they are not of one log.
+        """
+        framed = earlier.on_keyframe(root)
+        delta = self.delta.since(earlier.delta)
+        verification.check_sums(self.header, self.meta, framed.base, delta)
+        return replace(self, base=framed.base, delta=delta, commit_bytes=0)
+
     def over(self, older: VersionState) -> VersionState:
         """Return the same state over an older key frame.
 

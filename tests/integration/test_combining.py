@@ -64,6 +64,14 @@ def direct(store, seed=2000):
     return table
 
 
+def unseen(store, count, seed=60):
+    """Commits of as many writers, none of which looks at what is published; return the last."""
+    for n in range(count):
+        table = direct(store, seed + n)
+        commit(table, add(table))
+    return table
+
+
 def published(store):
     parsed = (keys.parse_intent_key(o.key) for o in store.list(keys.INTENTS_PREFIX))
     return [p for p in parsed if p is not None]
@@ -291,9 +299,7 @@ def test_a_published_append_may_have_landed_when_the_readback_fails():
 def test_a_window_that_ended_is_dead_for_ever_and_the_append_lands_once_later():
     store = table_at()
     faulty, table, transaction = interrupted(store)
-    other = direct(store, 41)
-    for _ in range(WINDOW):
-        commit(other, add(other))
+    unseen(store, WINDOW)
     leader = crowded(store, 42)
     commit(leader, add(leader))
     assert accepted_in(store, transaction.id) == []
@@ -308,9 +314,7 @@ def test_a_window_that_ended_is_dead_for_ever_and_the_append_lands_once_later():
 def test_a_dead_one_that_a_commit_lists_is_void():
     store = table_at()
     dead = replaced(publish_and_die(store), until=WINDOW)
-    other = direct(store, 41)
-    for _ in range(WINDOW):
-        commit(other, add(other))
+    other = unseen(store, WINDOW)
     head = other.session.head()
     mine = appending(other)
     _, view = other.session.log.load_view(head, [mine, dead])
@@ -727,13 +731,13 @@ def kinds(counts):
     return counts.get, counts.put, counts.list, counts.delete
 
 
-def test_a_lone_writer_never_looks_and_never_publishes():
+def test_a_lone_writer_seldom_looks_and_never_publishes():
     counting = CountingStore(table_at())
     table = reopen(counting)
-    for _ in range(30):
+    for number in range(1, 41):
         with counting.measure() as counts:
             commit(table, add(table))
-        assert kinds(counts) == (0, 1, 0, 0)
+        assert kinds(counts) == (0, 1, number in (4, 8, 24, 40), 0)
     assert published(counting) == []
 
 
@@ -743,10 +747,21 @@ def test_a_writer_who_is_alone_again_is_back_at_one_request_a_commit():
     with counting.measure() as counts:
         commit(table, add(table))
     assert kinds(counts) == (1, 2, 1, 0)  # publish, look for a leader and a commit, commit
+    with counting.measure() as counts:
+        commit(table, add(table))
+    assert kinds(counts) == (0, 1, 0, 0)  # nobody waited
+
+
+def test_a_leader_whose_followers_have_gone_looks_for_them_for_a_while():
+    counting = CountingStore(table_at())
+    publish_and_die(counting.inner)
+    table = crowded(counting)
+    commit(table, add(table))
     for _ in range(CROWD - 1):
         with counting.measure() as counts:
             commit(table, add(table))
-        assert kinds(counts) == (0, 1, 1, 0)  # commit, and look who would ride along
+        assert kinds(counts) == (0, 1, 1, 0)  # commit, and look meanwhile who would ride along
+    commit(table, add(table))
     with counting.measure() as counts:
         commit(table, add(table))
     assert kinds(counts) == (0, 1, 0, 0)

@@ -1,5 +1,7 @@
 """Round trips of everything that is written: JSON, keys, chunk names, leaves, spills."""
 
+import functools
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -531,6 +533,14 @@ def test_deltas_compose_in_any_grouping(toggles):
     assert dict(left.adds) == {s.id: s for s in live.values()}
     record = left.record()
     assert delta.from_lists(record.adds, record.drops, None, len(toggles)) == left
+    # The first steps stand for a key frame, and the next ones for a newer one.
+    for middle in range(2, len(steps)):
+        earlier, after, whole = (_together(x) for x in (steps[1:middle], steps[middle:], steps[1:]))
+        assert whole.since(earlier) == after
+
+
+def _together(steps):
+    return functools.reduce(delta.Delta.compose, steps, delta.Delta())
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=6))

@@ -12,7 +12,7 @@ import random
 import sys
 from dataclasses import dataclass, field
 
-from support.builders import START_MS, add, create, drop_of
+from support.builders import START_MS, add, create, drop_of, replaced
 from support.intents import Staged
 
 from eventlog import Table
@@ -49,6 +49,15 @@ class Clock(ManualClock):
     def sleep(self, seconds):
         raise AssertionError("the protocol waits by commands")
 
+    def beside(self, work, name):
+        def later():
+            # Leaves and the root of a key frame, two requests in sequence, while appends go on.
+            for _ in range(4):
+                yield self._world.half()
+            work()
+
+        self._world.start(later())
+
 
 @dataclass
 class Result:
@@ -83,12 +92,15 @@ class World:
         latency: latency of a request in seconds.
         seed: the seed of all random draws.
         jitter: the fraction by which a request may take longer or shorter.
-        combine_after: the table's property; with 0 nothing is published.
+        combine_after: the table's property; with 0 nothing is published. None: its default.
+        keyframes: the table's property `keyframe_commits`.
         cpu: CPU seconds that a request takes in addition.
         cores: number of processors that all writers share.
     """
 
-    def __init__(self, latency, seed=1, *, jitter=0.2, combine_after=2, cpu=0.0, cores=2):
+    def __init__(
+        self, latency, seed=1, *, jitter=0.2, combine_after=None, keyframes=1024, cpu=0.0, cores=2
+    ):
         self.now = 0.0
         self.latency = latency
         self.store = Staged()
@@ -96,7 +108,9 @@ class World:
         self._jitter, self._cpu = jitter, cpu
         self._cores = [0.0] * cores  # when each has done what was asked of it
         self._queue, self._count = [], itertools.count()
-        properties = {"keyframe_commits": "1024", "combine_after": str(combine_after)}
+        properties = {"keyframe_commits": str(keyframes)}
+        if combine_after is not None:
+            properties["combine_after"] = str(combine_after)
         create(self.store, seed=seed, properties=properties)
 
     def start(self, process, then=lambda _result: None):
@@ -148,27 +162,38 @@ class World:
 class Writer:
     """One process that appends, or replaces its own segments, without a pause or after one."""
 
-    def __init__(self, world, number, result, *, replaces=False, pause=0.0):
-        self.world, self.result, self.replaces = world, result, replaces
-        self.pause = pause
+    def __init__(
+        self, world, number, result, *, replaces=False, pause=0.0, staged=True, appends=None, last=0
+    ):
+        self.world, self.number, self.result, self.replaces = world, number, result, replaces
+        self.pause, self.staged, self.left = pause, staged, appends
+        self.last = last
         self.store = FarStore(world.store)
         self.table = Table(self.store, Clock(world, number + 1))
         self.table.session.head()
         self.started = 0.0
         self.writer = self.table.session.committer.writer
+        if not staged:  # nobody looks for the object of rows that stand in the intent
+            self.table.session.log.staged.lost = lambda adds: set()
         world.start(self.work(world.random.random() * max(world.latency, pause)))
 
     def work(self, delay):
         yield delay
         mine = None
-        while True:
+        while self.left is None or self.left > 0:
+            self.left = self.left and self.left - 1
+            if self.last and self.world.now > self.last:
+                self.left = 0
+                break
             started = self.started = self.world.now
             before = self._requests()
             actions = self._actions(mine)
             head = self.table.session.head()
-            steps = committing.read_published(self.writer, head)
-            yield from self.world.together(self._request(None), self._drive(steps))
+            if self.staged:
+                steps = committing.read_published(self.writer, head)
+                yield from self.world.together(self._request(None), self._drive(steps))
             transaction = self.table.transaction("append", actions)
+            transaction = replaced(transaction, writer=f"writer {self.number}")
             steps = committing.commit(self.writer, transaction, self.table.session.head())
             outcome = yield from self._drive(steps)
             if isinstance(outcome, Exception):
@@ -176,7 +201,7 @@ class Writer:
             self.table.session.advance(outcome.head)
             took = self.world.now - started
             (self.result.replaced if mine and self.replaces else self.result.latencies).append(took)
-            self.result.requests += self._requests() - before + 1  # and the upload
+            self.result.requests += self._requests() - before + self.staged  # and the upload
             mine = actions[-1] if self.replaces else None
             mine = mine and (mine, outcome.version)
             if self.pause:
@@ -249,16 +274,30 @@ class Writer:
         return answer
 
 
-def contend(writers, latency, *, seconds=20.0, seed=1, replacing=0, pause=0.0, **options):
+def contend(
+    writers,
+    latency,
+    *,
+    seconds=20.0,
+    seed=1,
+    replacing=0,
+    pause=0.0,
+    staged=True,
+    appends=None,
+    last=0,
+    **options,
+):
     """Run writers that contend for one table for simulated seconds; return a `Result`.
 
-    Each pauses for about `pause` seconds after each append.
+    Each pauses for about `pause` seconds after each append, and ends after `appends` of them, or
+    with the one during which the second `last` ends.
     """
     world = World(latency, seed, **options)
     result = Result(seconds)
-    crowd = [Writer(world, n, result, replaces=n < replacing, pause=pause) for n in range(writers)]
+    shared = {"pause": pause, "staged": staged, "appends": appends, "last": last}
+    crowd = [Writer(world, n, result, replaces=n < replacing, **shared) for n in range(writers)]
     world.run(seconds)
-    result.waiting = [world.now - writer.started for writer in crowd]
+    result.waiting = [world.now - writer.started for writer in crowd if writer.left != 0]
     result.commits = Table(world.store).session.head().version
     return result
 

@@ -8,7 +8,6 @@ from eventlog.commit.proposal import Proposal, propose
 from eventlog.commit.protocol.checks import newest
 from eventlog.commit.protocol.commands import (
     CheckIdentity,
-    Elapsed,
     LoadView,
     Newest,
     NoteLogSeen,
@@ -110,8 +109,9 @@ def _try_slot(
     yield NoteLogSeen()
     if stored is None:
         # against interrupted-and-forgotten
-        writer.contention.led(combined, (yield Elapsed()))
-        after: Snapshot = yield WriteKeyFrame(proposal.snapshot)
+        writer.contention.led(combined)
+        beside = writer.contention.in_a_run
+        after: Snapshot = yield WriteKeyFrame(proposal.snapshot, beside)
         # Until here, after an interrupt, the same transaction finds itself in the log.
         writer.unresolved.pop(transaction.id, None)
         return CommitOutcome(version, after)
@@ -124,7 +124,7 @@ def _try_slot(
     snapshot: Snapshot = yield Resolve(stored, head)
     if listed and (yield TookEffect(stored, snapshot, transaction.id)):
         del writer.unresolved[transaction.id]
-        writer.contention.followed(snapshot.header.changes.transactions)
+        writer.contention.followed()
         return CommitOutcome(version, snapshot)
     return snapshot
 

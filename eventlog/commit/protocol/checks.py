@@ -29,6 +29,24 @@ def look_next(published: Transaction, head: Snapshot) -> Steps[CommitOutcome | S
     return head if stored is None else (yield from step_to(published, head, stored))
 
 
+def look_at(
+    published: Transaction, head: Snapshot, version: int
+) -> Steps[CommitOutcome | Snapshot]:
+    """Look for the published transaction in a version after `head`, and in those between.
+
+    One request, since every commit has the marks of those that took effect before. Returns the
+    outcome, else the newer snapshot, or `head` if there is no such version.
+    """
+    stored: Stored | None = yield ReadSlot(version)
+    if stored is None:
+        return head
+    if version == head.version + 1:
+        return (yield from step_to(published, head, stored))
+    snapshot: Snapshot = yield Resolve(stored)
+    mark = snapshot.meta.published.get(published.id)
+    return snapshot if mark is None else CommitOutcome(mark.version, snapshot)
+
+
 def step_to(
     published: Transaction, head: Snapshot, stored: Stored
 ) -> Steps[CommitOutcome | Snapshot]:

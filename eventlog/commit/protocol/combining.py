@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from eventlog.commit.intents import Intent, published_form, that_fit, waiting
 from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
-from eventlog.commit.protocol.checks import look_next, step_to, version_between
+from eventlog.commit.protocol.checks import look_at, look_next, newest, step_to, version_between
 from eventlog.commit.protocol.commands import (
     Both,
     CheckIdentity,
     Draw,
-    Elapsed,
     IntentStored,
     ListIntents,
     LoadView,
@@ -29,6 +28,8 @@ from eventlog.commit.protocol.commands import (
     Viewed,
 )
 from eventlog.commit.protocol.contention import (
+    AHEAD_OF_ALL,
+    ALONE_LOOK,
     FEWEST_DEFERRALS,
     FIRST_LOOK,
     MAX_AWAITED,
@@ -43,7 +44,6 @@ from eventlog.commit.rebase import Ready, rebase
 from eventlog.errors import (
     ClaimLost,
     CommitConflict,
-    EventLogError,
 )
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
@@ -69,7 +69,7 @@ def combine(
     """
     for _ in range(MAX_ATTEMPTS):
         published = published_form(transaction, head)
-        viewed: Viewed = yield LoadView(head, (published,))
+        viewed: Viewed = yield LoadView(head, (published,), proposes=False)
         head = viewed.head
         if isinstance(rebase(published, viewed.view, head.header.time + 1), Ready):
             yield CheckIdentity(head, writes=True)
@@ -127,29 +127,51 @@ def _follow(
 ) -> Steps[CommitOutcome | Snapshot]:
     """Look for a published transaction in other writers' commits; commit it if there are none."""
     last = published.until or 0
-    if writer.contention.role is Role.FOLLOWS:
-        step = yield from _await_leader(writer, published, head)
+    step, others = yield from _first_look(writer, published, head)
+    while not isinstance(step, CommitOutcome) and step.version < last:
+        step = yield from _take_over(writer, published, step, others)
+        if not isinstance(step, CommitOutcome) and step.version < last:
+            step, others = yield from _list_and_look(writer, published, step, far=True)
+    return step
+
+
+def _first_look(
+    writer: Writer, published: Transaction, head: Snapshot
+) -> Steps[tuple[CommitOutcome | Snapshot, list[Intent]]]:
+    """Look for the transaction where a leader is known; else find out whether there is one.
+
+    Two commits of one writer right after each other show that it does not pause. It finds what is
+    published before long. Commits of different writers show nothing but their number.
+    """
+    contention = writer.contention
+    if contention.role is Role.FOLLOWS:
+        first = head.version + contention.ahead
+        step = yield from _await_leader(writer, published, head, first, contention.led_look)
         if isinstance(step, CommitOutcome):
-            return step
-        head = step
-    far = False
-    while head.version < last:
-        step, others = yield from _list_and_look(writer, published, head, far=far)
-        if isinstance(step, CommitOutcome):
-            return step
-        if step.version >= last:
-            return step
-        step, others = yield from _defer(writer, published, step, others)
-        if isinstance(step, CommitOutcome):
-            return step
-        step, taken = yield from _read_and_look(writer, published, step, others)
-        if isinstance(step, CommitOutcome):
-            return step
-        step = yield from _lead(writer, published, step, taken)
-        if isinstance(step, CommitOutcome):
-            return step
-        head, far = step, True
-    return head
+            return step, []
+        return (yield from _list_and_look(writer, published, step, far=True))
+    step, others = yield from _list_and_look(writer, published, head, far=False)
+    if isinstance(step, CommitOutcome) or step.version == head.version:
+        return step, others
+    if head.header.changes.writer == step.header.changes.writer:
+        first = head.version + AHEAD_OF_ALL
+        step = yield from _await_leader(writer, published, step, first, ALONE_LOOK)
+    if not isinstance(step, CommitOutcome):
+        step = yield from newest(published, step)
+    return step, [] if isinstance(step, CommitOutcome) else waiting(others, step)
+
+
+def _take_over(
+    writer: Writer, published: Transaction, head: Snapshot, others: list[Intent]
+) -> Steps[CommitOutcome | Snapshot]:
+    """Commit for all, unless another writer that is first in order does."""
+    step, others = yield from _defer(writer, published, head, others)
+    if isinstance(step, CommitOutcome):
+        return step
+    step, taken = yield from _read_and_look(writer, published, step, others)
+    if isinstance(step, CommitOutcome):
+        return step
+    return (yield from _lead(writer, published, step, taken))
 
 
 def _list_and_look(
@@ -159,7 +181,7 @@ def _list_and_look(
 
     If `far`, the newest version is looked for, else only the next one.
     """
-    look = Newest(head) if far else ReadSlot(head.version + 1)
+    look = Newest(head, far=True) if far else ReadSlot(head.version + 1)
     intents, newer = yield Both(ListIntents(head), look)
     step: CommitOutcome | Snapshot = head
     if isinstance(newer, Stored):
@@ -168,7 +190,7 @@ def _list_and_look(
         version = yield from version_between(published, head, newer)
         step = newer if version is None else CommitOutcome(version, newer)
     if isinstance(step, CommitOutcome):
-        writer.contention.followed(step.head.header.changes.transactions)
+        writer.contention.followed()
         return step, []
     return step, waiting(intents, step, {published.id})
 
@@ -186,7 +208,7 @@ def _read_and_look(
         return head, taken
     step = yield from step_to(published, head, stored)
     if isinstance(step, CommitOutcome):
-        writer.contention.followed(step.head.header.changes.transactions)
+        writer.contention.followed()
     return step, taken
 
 
@@ -205,7 +227,7 @@ def _defer(
         yield from _rest(writer, NEXT_LOOK if deferrals else FIRST_LOOK)
         step = yield from look_next(published, head)
         if isinstance(step, CommitOutcome):
-            writer.contention.followed(step.head.header.changes.transactions)
+            writer.contention.followed()
             return step, []
         deferrals += 1
         if step.version > head.version:
@@ -227,6 +249,7 @@ def _lead(
     for _ in range(MAX_LED):
         if head.version >= (published.until or 0):
             break
+        writer.contention.lead(len(others))
         step = yield from attempt(writer, published, head, others)
         if isinstance(step, CommitOutcome):
             return step
@@ -235,7 +258,7 @@ def _lead(
         for _ in range(MAX_AWAITED):
             step = yield from look_next(published, head)
             if isinstance(step, CommitOutcome):
-                writer.contention.followed(step.head.header.changes.transactions)
+                writer.contention.followed()
                 return step
             if step.version > head.version:
                 head = step
@@ -244,65 +267,55 @@ def _lead(
 
 
 def _await_leader(
-    writer: Writer, published: Transaction, head: Snapshot
+    writer: Writer, published: Transaction, head: Snapshot, version: int, wait: float
 ) -> Steps[CommitOutcome | Snapshot]:
-    """Look for the transaction in new commits, as long as another writer seems to lead."""
-    watch = LeaderWatch()
-    yield from _rest(writer, writer.contention.first_look)
-    while head.version < (published.until or 0):
-        step = yield from look_next(published, head)
+    """Look for the transaction in new commits, as long as another writer seems to lead.
+
+    Args:
+        writer: what this writer remembers.
+        published: the own transaction.
+        head: the newest known snapshot.
+        version: the version to look at first.
+        wait: how long to wait before that, in requests.
+    """
+    watch, contention = LeaderWatch(version), writer.contention
+    published_at, last = head.version, published.until or 0
+    yield from _rest(writer, wait)
+    while head.version < last:
+        step = yield from look_at(published, head, min(watch.version, last))
         if isinstance(step, CommitOutcome):
-            writer.contention.followed(step.head.header.changes.transactions)
+            contention.followed()
+            passed = step.head.version - step.version
+            contention.looked(step.version - published_at, passed=passed, looks=watch.vain)
             return step
         if step.version > head.version:
             watch.left_out()
             head = step
         else:
-            watch.no_commit()
+            watch.no_commit(head.version)
         if watch.is_over:
+            contention.looked(head.version + 1 - published_at, passed=0, looks=watch.vain)
             break
         yield from _rest(writer, watch.next_look)
     return head
 
 
-def others_waiting(
-    writer: Writer, transaction: Transaction, head: Snapshot
-) -> Steps[list[Transaction]]:
-    """Return other writers' published transactions, if it is time to look for them.
-
-    A leader always looks.
+def still_waiting(writer: Writer, transaction: Transaction, head: Snapshot) -> list[Transaction]:
+    """Return other writers' published transactions that the next commit can include.
 
     Args:
         writer: what this writer remembers.
         transaction: the own transaction, which is left out.
         head: the newest known snapshot.
     """
-    try:
-        if writer.contention.gathers:
-            yield Sleep(writer.contention.gather_s((yield Elapsed())))
-            intents = yield ListIntents(head)
-        elif writer.contention.leads:
-            intents, writer.listed = writer.listed, []
-        elif writer.contention.look_is_due():
-            intents = yield ListIntents(head)
-        else:
-            return []
-        intents = waiting(intents, head, {transaction.id})
-        taken = yield from _read(intents, head)
-    except EventLogError:
-        return []  # this commit does not need them
-    if taken:
-        writer.contention.met()
-    return taken
-
-
-def _read(intents: Sequence[Intent], head: Snapshot) -> Steps[list[Transaction]]:
-    """Return other writers' published transactions, as many as one commit can include."""
-    if not intents:
-        return []
-    chosen = [intent.key for intent in that_fit(intents)]
-    taken: list[Transaction] = yield ReadIntents(chosen, head.header.table)
-    return taken
+    writer.taken = [
+        other
+        for other in writer.taken
+        if (other.until or 0) > head.version
+        and other.id not in head.meta.published
+        and other.id != transaction.id
+    ]
+    return writer.taken
 
 
 def _rest(writer: Writer, requests: float) -> Steps[None]:

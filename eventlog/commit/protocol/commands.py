@@ -75,10 +75,17 @@ class NoteLogSeen:
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """Fetch what is needed to judge these transactions on `head`. Answer: `Viewed`."""
+    """Fetch what is needed to judge these transactions on `head`. Answer: `Viewed`.
+
+    Attributes:
+        head: the newest known snapshot.
+        transactions: the transactions, in order.
+        proposes: whether a commit is made of them, which is to start from the newest key frame.
+    """
 
     head: Snapshot
     transactions: Sequence[Transaction]
+    proposes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,9 @@ class Refused:
     error: Unavailable | InvalidInput
 
 
+SlotAnswer = Created | Exists | Unclear | Refused
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSlot:
     """Read the commit of a version: one request. Answer: `Stored`, or None if it is absent.
@@ -169,9 +179,15 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Get the newest snapshot: one request if there is none after `known`. Answer: Snapshot."""
+    """Get the newest snapshot: one request if there is none after `known`. Answer: Snapshot.
+
+    Attributes:
+        known: the newest known one.
+        far: it is probably several versions behind; then two requests get the newest.
+    """
 
     known: Snapshot
+    far: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +214,15 @@ class TookEffect:
 
 @dataclass(frozen=True, slots=True)
 class WriteKeyFrame:
-    """Write the key frame of `head` if it is due, best effort. Answer: Snapshot."""
+    """Write the key frame of `head` if it is due, best effort. Answer: Snapshot.
+
+    Attributes:
+        head: the snapshot of a version that was just committed.
+        beside: do not wait for it where the store is far; the answer is `head` then.
+    """
 
     head: Snapshot
+    beside: bool = False
 
 
 # --- Published transactions ---------------------------------------------------------------------

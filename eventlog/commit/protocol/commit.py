@@ -6,7 +6,7 @@ from eventlog.commit.intents import patience, that_fit, void_if_it_waited, waiti
 from eventlog.commit.proposal import check_writable, propose
 from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
 from eventlog.commit.protocol.checks import snapshot_if_in
-from eventlog.commit.protocol.combining import combine, follow_window, others_waiting
+from eventlog.commit.protocol.combining import combine, follow_window, still_waiting
 from eventlog.commit.protocol.commands import (
     At,
     Confirm,
@@ -19,6 +19,7 @@ from eventlog.commit.protocol.commands import (
     Sleep,
     Steps,
 )
+from eventlog.commit.protocol.contention import LED, LED_OF, RECENT, Role
 from eventlog.commit.protocol.put import put_commit
 from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
 from eventlog.commit.rebase import Ready, rebase
@@ -136,7 +137,9 @@ def read_published(writer: Writer, head: Snapshot) -> Steps[None]:
     """
     if writer.contention.leads and writer.listed:
         chosen = that_fit(waiting(writer.listed, head))
-        yield ReadIntents([intent.key for intent in chosen], head.header.table)
+        writer.listed = []
+        taken = yield ReadIntents([intent.key for intent in chosen], head.header.table)
+        writer.taken = [*writer.taken, *taken]
 
 
 def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[CommitOutcome]:
@@ -146,26 +149,34 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
     """
     head = yield from _first_head(writer, transaction, head)
     patient = patience(transaction, setting(head.state.meta.properties, "combine_after"))
-    # An attempt on an old head is lost to commits of long ago, which are no contest.
-    for lost in range(-1 if writer.contention.rested else 0, MAX_ATTEMPTS):
+    first, lost = True, 0
+    for _ in range(MAX_ATTEMPTS):
         losses = 0 if void_if_it_waited(transaction, head) else patient
         if transaction.id in writer.unresolved:  # against another-slot-while-unclear
             outcome = yield from _resolve_earlier(writer, transaction.id)
             if outcome is not None:
                 return outcome
         resolved = transaction.id not in writer.unresolved
+        if losses:
+            yield from _note_leader(writer, head)
         if losses and resolved and writer.contention.publishes and writer.may_publish:
             step = yield from combine(writer, transaction, head)
             if isinstance(step, CommitOutcome):
                 return step
             head = step
-        others: list[Transaction] = []
-        if losses:
-            others = yield from others_waiting(writer, transaction, head)
+        writer.contention.combines = bool(losses)
+        others = still_waiting(writer, transaction, head) if losses else []
         step = yield from attempt(writer, transaction, head, others)  # against new-id-on-retry
         if isinstance(step, CommitOutcome):
             return step
-        head = yield from _after_loss(writer, step, lost, losses)
+        if first and (writer.contention.rested or not (yield from _is_recent(writer, step))):
+            # An attempt on an old head is lost to commits of long ago, which are no contest.
+            writer.contention.looks_first = True
+            head = yield Newest(step)
+        else:
+            head = yield from _after_loss(writer, step, lost, losses)
+            lost += 1
+        first = False
     raise every_attempt_lost(writer, transaction)
 
 
@@ -183,20 +194,33 @@ def _first_head(writer: Writer, transaction: Transaction, head: Snapshot) -> Ste
     return newest
 
 
+def _note_leader(writer: Writer, head: Snapshot) -> Steps[None]:
+    """Expect a leader if the last few commits included published transactions, a moment ago."""
+    contention = writer.contention
+    if contention.expected or contention.role is not Role.UNKNOWN:
+        return
+    combined = {mark.version for mark in head.meta.published.values()}
+    lately = [version for version in combined if version > head.version - LED_OF]
+    if len(lately) >= LED and (yield from _is_recent(writer, head)):
+        contention.met()
+
+
+def _is_recent(writer: Writer, head: Snapshot) -> Steps[bool]:
+    """Return whether a commit is so young that its writer probably goes on to commit."""
+    now_ms: int = yield Now()
+    return now_ms - head.header.time < 1000 * RECENT * writer.contention.request_s
+
+
 def _after_loss(writer: Writer, head: Snapshot, lost: int, losses: int) -> Steps[Snapshot]:
     """Note a lost attempt; return the head to go on with.
 
     Args:
         writer: what this writer remembers.
         head: the snapshot of the commit that came first.
-        lost: number of attempts that were lost before; -1 if this one was on an old head.
+        lost: number of attempts that were lost before.
         losses: number of lost attempts after which the transaction is published; 0: never.
     """
     contention = writer.contention
-    if lost < 0:
-        contention.looks_first = True
-        newest: Snapshot = yield Newest(head)
-        return newest
     publish = lost + 1 >= losses or bool(head.meta.published)
     contention.lost(publish=bool(losses) and publish)
     if losses and contention.publishes and writer.may_publish:
@@ -257,7 +281,7 @@ def _newest_later(writer: Writer, head: Snapshot, lost: int, *, combines: bool) 
     newest: Snapshot = yield Newest(head)
     # Others combine, or have made two commits while this writer tried one.
     if combines and (newest.meta.published or newest.version > head.version):
-        writer.contention.met()
+        writer.contention.lost(publish=True)
     return newest
 
 

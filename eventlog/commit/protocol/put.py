@@ -5,18 +5,22 @@ The outcome for one slot is resolved before another slot is tried (FORMAT.md "Co
 
 from __future__ import annotations
 
+from eventlog.commit.intents import that_fit, waiting
 from eventlog.commit.proposal import Proposal
 from eventlog.commit.protocol.commands import (
     Both,
+    Command,
     Created,
     Draw,
     Elapsed,
     ListIntents,
     PutObjects,
     PutSlot,
+    ReadIntents,
     ReadSlot,
     Refused,
     Sleep,
+    SlotAnswer,
     SlotHash,
     Steps,
     Stored,
@@ -32,6 +36,7 @@ from eventlog.errors import (
     VersionCut,
 )
 from eventlog.format.codec import sha256
+from eventlog.log.snapshot import Snapshot
 from eventlog.store.retry import MAX_TRIES, wait_s
 
 
@@ -88,9 +93,8 @@ def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
     put = PutSlot(version, proposal.body)
     contention = writer.contention
     sent_s: float = yield Elapsed()
-    if contention.leads and not contention.gathers:
-        answer, listed = yield Both(put, ListIntents(proposal.snapshot))
-        writer.listed = listed or []
+    if contention.looks_beside():
+        answer = yield from _put_and_look(writer, proposal.snapshot, put)
     else:
         answer = yield put
     contention.took((yield Elapsed()) - sent_s)
@@ -116,6 +120,30 @@ def _try_once(writer: Writer, proposal: Proposal) -> Steps[Stored | None]:
         raise OutcomeUnknown(f"{reason}; {read_back}", version=version)
     # against own-commit-taken-for-anothers
     return None if stored.body == proposal.body else stored
+
+
+def _put_and_look(writer: Writer, after: Snapshot, put: PutSlot) -> Steps[SlotAnswer]:
+    """Send a commit, and meanwhile look for published transactions for the next ones.
+
+    Those that the last look found are read, and the next commit includes them. So no commit waits
+    for them.
+    """
+    found = that_fit(waiting(writer.listed, after))
+    look: Command = ListIntents(after)
+    if found:
+        look = Both(look, ReadIntents([intent.key for intent in found], after.header.table))
+    answer: SlotAnswer
+    answer, seen = yield Both(put, look)
+    listed, taken = seen if found and seen else (seen, [])
+    writer.listed = waiting(listed or [], after)
+    if writer.listed:
+        writer.contention.expect()
+    # Else the same ones are tried again, and what was read meanwhile is read later, from a cache.
+    if isinstance(answer, Created):
+        known = {intent.id for intent in found}
+        writer.listed = [intent for intent in writer.listed if intent.id not in known]
+        writer.taken = taken or []
+    return answer
 
 
 def _unknown(

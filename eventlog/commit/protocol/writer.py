@@ -50,6 +50,7 @@ class Writer:
         unresolved: the transactions that were sent and may still take effect, by id.
         may_publish: false once the store has refused a publication.
         listed: other writers' published transactions, as listed during the last commit.
+        taken: those that were read during the last commit, for the next one to include.
     """
 
     table: str
@@ -58,3 +59,4 @@ class Writer:
     unresolved: dict[str, Unresolved] = field(default_factory=dict)
     may_publish: bool = True
     listed: list[Intent] = field(default_factory=list)
+    taken: list[Transaction] = field(default_factory=list)
