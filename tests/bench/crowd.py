@@ -1,6 +1,6 @@
 """One to thirty-two processes appending to one table on a server that delays every request.
 
-Goals: speed as a multiple of one writer's, requests an append, and how long the slowest wait.
+Goals: appends a second, requests an append, and how long the slowest wait.
 """
 
 import statistics
@@ -9,11 +9,12 @@ from contextlib import ExitStack
 import together
 from harness import Failed, Server
 
-# Writers, and by how many times more they append together than one alone.
-GOALS = {1: 1.0, 2: 1.0, 4: 1.3, 8: 2.5, 16: 4.5, 32: 8.0}
+# Writers, and how many appends a second they make together.
+GOALS = {1: 18, 2: 18, 4: 24, 8: 30, 16: 55, 32: 100}
 DELAYS_MS = (50, 0, 20, 100)
 JUDGED_MS = 50
-P99_S, REQUESTS = 0.6, 7.0
+P99_S, REQUESTS = 0.5, 4.0
+ALONE_P99_S, ALONE_REQUESTS = 0.1, 1.2  # with a look for others now and then, and key frames
 
 
 def run(bench):
@@ -35,17 +36,18 @@ def run(bench):
 def _emit(bench, delay_ms, writers, told, times):
     judged = delay_ms == JUDGED_MS and writers in GOALS
     p99 = told["p99"]
+    longest, most = (ALONE_P99_S, ALONE_REQUESTS) if writers == 1 else (P99_S, REQUESTS)
     met = (
-        times >= GOALS.get(writers, 0)
-        and (p99 < P99_S or writers == 1)
-        and told["requests"] <= REQUESTS
+        told["rate"] >= GOALS.get(writers, 0)
+        and p99 <= longest
+        and told["requests"] <= most
         and not told["lost"]
     )
     bench.emit(
         f"{delay_ms} ms a request, {writers} writers",
         {"eventlog": told["rate"]},
         "appends/s",
-        goal=f"≥ x{GOALS[writers]:g}, p99 < {P99_S} s, ≤ {REQUESTS:g} requests" if judged else "",
+        goal=f"≥ {GOALS[writers]}, p99 ≤ {longest} s, ≤ {most:g} requests" if judged else "",
         met=met if judged else None,
         note=f"x{times:.2f}, {told['requests']:.2f} requests, p50 {told['p50'] * 1000:.0f} ms, "
         f"p99 {p99 * 1000:.0f} ms, slowest {told['max'] * 1000:.0f} ms, "
