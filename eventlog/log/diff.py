@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog.display import Described, Description, command
-from eventlog.errors import Corrupt, VersionNotFound
+from eventlog.errors import Corrupt, VersionCut, VersionNotFound
 from eventlog.format import entry_order, keys
 from eventlog.format.codec import sha256
 from eventlog.format.frames import entry_columns
@@ -215,7 +215,7 @@ def confirmed(log: Log, drops: Mapping[int, Collection[str]]) -> set[str]:
 
 def _confirmed_by(log: Log, version: int, drops: Collection[str]) -> set[str]:
     wanted, shown = set(drops), set[str]()
-    with suppress(Corrupt, VersionNotFound):
+    with suppress(Corrupt, VersionCut, VersionNotFound):
         commit, _ = log.read(version)
         delta = spills.delta_of(commit, log.spill)
         shown = wanted & delta.drops.keys()
