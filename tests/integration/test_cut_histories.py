@@ -99,6 +99,8 @@ def test_no_row_is_lost_by_cuts(seed):
     for number in range(history.random.randint(10, 25)):
         history.step(number)
     check_cut(history.table.store)
+    shown = rows_of(reopen(history.table.store))
     vacuum(history.handle(history.table.store), **ALL)
     forget_objects()
     check_cut(history.table.store)
+    assert rows_of(reopen(history.table.store)) == shown
