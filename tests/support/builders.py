@@ -56,7 +56,9 @@ def create(store: ObjectStore | None = None, *, seed: int = 1, **options) -> Tab
     """A new table of `SCHEMA`, which begins with day chunks."""
     store = MemoryStore() if store is None else store
     options = {"time_column": "at", "clock": ManualClock(START_MS, seed), **options}
-    options["properties"] = {"inline_bytes": None, **(options.get("properties") or {})}
+    given = options.get("properties")
+    if given is None or isinstance(given, dict):
+        options["properties"] = {"inline_bytes": None, **(given or {})}
     schema = options.pop("schema", SCHEMA)
     return Table.create(store.uri, schema, store=store, **options)
 
