@@ -331,7 +331,7 @@ def test_fsck_says_it_of_a_damaged_one_too(table):
 
 
 def test_the_shell_reads_around_it(tmp_path):
-    table = Table.create(tmp_path / "t", SCHEMA, time_column="at")
+    table = Table.create(tmp_path / "t", SCHEMA, time_column="at", properties={"inline_bytes": "0"})
     append(table, events(10, days=2))
     lose(table, compact(table)[0])
     question = ["scan", table.uri, "--count", "--where", "value <> 0.25"]

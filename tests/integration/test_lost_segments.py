@@ -56,7 +56,9 @@ def test_what_a_vacuum_took_since_is_not_called_lost():
 
 @pytest.mark.parametrize("damage", ["missing", "shorter"])
 def test_files_that_are_handed_to_an_engine_are_looked_at_first(damage, tmp_path):
-    table = Table.create(tmp_path / "table", builders.SCHEMA, time_column="at")
+    table = Table.create(
+        tmp_path / "table", builders.SCHEMA, time_column="at", properties={"inline_bytes": "0"}
+    )
     append(table, events(1000))
     segments = table.snapshot().segments()
     check_sizes(table.store, segments, 1)

@@ -286,7 +286,7 @@ def test_nobody_but_the_publisher_creates_publications(who, place):
 
 def test_a_bucket_keeps_a_publication_from_who_may_do_everything(place):
     place.gate.buckets = {place.bucket: load("bucket-published", place.bucket, PREFIX)}
-    append(place.create(), builders.events(6, days=3))
+    append(place.create(inline_bytes="0"), builders.events(6, days=3))
     (segment, *_) = [o.key for o in place.store("admin").list(keys.SEGMENTS_PREFIX)]
     assert publish(place.open("publisher"), "delta").last == 1
     for part in PUBLISHED:
@@ -362,7 +362,7 @@ def test_nobody_deletes_or_replaces_a_part_of_the_log(who, place, monkeypatch):
 
 
 def test_who_may_delete_segments(place):
-    append(place.create(), builders.events(6, days=3))
+    append(place.create(inline_bytes="0"), builders.events(6, days=3))
     segments = [o.key for o in place.store("reader").list(keys.SEGMENTS_PREFIX)]
     for who in ("reader", "writer", "compactor"):
         with pytest.raises(errors.InvalidInput, match="denied permission to delete"):

@@ -42,7 +42,7 @@ def big(name, parts=2):
 
 def four_segments(place):
     """A table with S1 to S4 in one chunk, and the task that compacts them."""
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     for hour in range(4):
         append(table, rows(hour))
     (task,) = plan(table, POLICY).tasks
@@ -54,7 +54,7 @@ def four_segments(place):
 @pytest.mark.scenario("S1.1")
 @pytest.mark.parametrize("first", ["I1", "I2"])
 def test_s1_1_two_ingestions_of_one_chunk_in_both_orders(place, first):
-    table = fresh(place, segment_bytes="65536")
+    table = fresh(place, segment_bytes="65536", inline_bytes="0")
     one, two = other(table), other(table)
     second = "I2" if first == "I1" else "I1"
 
@@ -210,7 +210,7 @@ def test_s1_4_a_replacement_with_no_rows_leaves_an_empty_chunk(place):
 
 @pytest.mark.scenario("S1.5")
 def test_s1_5_a_query_keeps_its_version_while_others_are_published(place):
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     append(table, rows(0, 1))
     append(table, rows(2, 25, 49))
     query = scan(table, version=2)

@@ -31,7 +31,7 @@ class Numbered:
     """A table whose segments are known by the numbers of the proposal's example."""
 
     def __init__(self, place):
-        self.table, self.ids = fresh(place), {}
+        self.table, self.ids = fresh(place, inline_bytes="0"), {}
 
     def append(self, number):
         """Add segment `number`."""
@@ -90,7 +90,7 @@ def history(table):
 
 def compacted_again_and_again(place):
     """Days that were appended to and compacted, in groups of up to three; some stay as they are."""
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     for turn in range(3):
         append(table, rows(*(24 * day + turn for day in range(3)), name=f"turn {turn}"))
         there = live(table.session.head())
@@ -119,7 +119,7 @@ def test_s2_2_bulk_and_incremental_construction_agree_in_any_order(place):
 @pytest.mark.scenario("S2.3")
 def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
     """A replica that receives segments one by one shows what the version before shows, or all."""
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     for hour in range(3):
         append(table, rows(hour))
     before = ids(table)
@@ -138,7 +138,7 @@ def test_s2_3_the_members_of_a_group_swap_in_one_step(place):
 @pytest.mark.verify
 @pytest.mark.scenario("S2.4")
 def test_s2_4_a_lost_segment_brings_back_the_newest_complete_group(place):
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     for hour in range(4):
         append(table, rows(hour))
     wanted = names(table)
@@ -302,7 +302,7 @@ def test_s2_6_a_claim_of_higher_priority_ends_a_running_compaction(place):
 
 @pytest.mark.scenario("S2.6")
 def test_s2_6_a_commit_under_a_revoked_claim_says_so(place):
-    table = fresh(place)
+    table = fresh(place, inline_bytes="0")
     for hour in range(3):
         append(table, rows(hour))
     compactor = other(table)

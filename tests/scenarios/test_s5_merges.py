@@ -47,7 +47,7 @@ def pair():
 
 def cut_off(place):
     """The same, where scenarios run."""
-    one = Table.create(place, SCHEMA, time_column="at")
+    one = Table.create(place, SCHEMA, time_column="at", properties={"inline_bytes": "0"})
     append(one, events(6, days=3), app_id="job", app_seq=1)
     append(one, events(6, days=3, first=6))
     replication.follow(one, place + "-copy")

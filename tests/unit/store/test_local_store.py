@@ -236,9 +236,12 @@ def test_what_is_no_file_is_listed_and_named(store, root, kind):
     assert store.put_if_absent("b", b"x")
 
 
+SEPARATE = {"inline_bytes": "0"}  # segments are objects
+
+
 def table_of_two_versions(root):
     rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
-    table = Table.create(str(root), rows.schema, time_column="at")
+    table = Table.create(str(root), rows.schema, time_column="at", properties={"inline_bytes": "0"})
     append(table, rows)
     append(table, rows)
     return table
@@ -497,7 +500,10 @@ def test_w12_the_root_itself_may_be_a_link(root, tmp_path):
 def test_w12_a_vacuum_deletes_nothing_of_another_table(tmp_path, place):
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
     victim, table = (
-        Table.create(str(tmp_path / name), schema, time_column="at") for name in ("victim", "t")
+        Table.create(
+            str(tmp_path / name), schema, time_column="at", properties={"inline_bytes": "0"}
+        )
+        for name in ("victim", "t")
     )
     rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
     for each in (victim, table):
