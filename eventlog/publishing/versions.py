@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog.display import command
 from eventlog.errors import InvalidInput, VersionNotReplicated
 from eventlog.format import keys
-from eventlog.format.frames.entry_columns import INLINE, to_segments
+from eventlog.format.frames.entry_columns import INLINE
 from eventlog.inline import inline_objects
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
@@ -121,12 +122,15 @@ def version_steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
         below = snapshot
 
 
-def inline_segments(snapshot: Snapshot) -> list[Segment]:
-    """Return the live segments whose bytes stand in commits: engines read objects at their keys."""
-    if isinstance(snapshot.totals.inline, UnsetType):
-        return []
+def inline_entries(snapshot: Snapshot) -> pa.Table:
+    """Return the entries of live segments whose bytes stand in commits.
+
+    Engines read objects at their keys.
+    """
     entries = snapshot.entries()
-    return to_segments(entries.filter(entries.column(INLINE.name).is_valid()))
+    if isinstance(snapshot.totals.inline, UnsetType):
+        return entries.slice(0, 0)
+    return entries.filter(entries.column(INLINE.name).is_valid())
 
 
 def first_publishable(log: Log, head: Snapshot) -> int:

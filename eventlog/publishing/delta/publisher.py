@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, VersionVacuumed
+from eventlog.format.frames.entry_columns import to_segments
 from eventlog.inline import inline_objects
 from eventlog.log.snapshot import Snapshot
 from eventlog.publishing import versions
@@ -172,7 +173,7 @@ class DeltaPublisher:
             every: whether it names all of its segments, and not only those that it changes.
         """
         if every or step.before is None:
-            named = versions.inline_segments(step.after)
+            named = to_segments(versions.inline_entries(step.after))
         else:
             named = [exchange.after for exchange in step.exchanges if exchange.after is not None]
         # against published-without-objects

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UnsetType
 
@@ -15,7 +16,7 @@ from eventlog.format.frames.entry_columns import to_segments
 from eventlog.inline import inline_objects
 from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.entries import Schema, Segment
+from eventlog.model.entries import Schema
 from eventlog.model.records import Commit, Transaction
 from eventlog.publishing.iceberg.iceberg_listing import IcebergListing
 from eventlog.publishing.iceberg.iceberg_plan import (
@@ -43,7 +44,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     tags_of,
 )
 from eventlog.publishing.positions import ShownRows, published_schema, shows_stored_rows
-from eventlog.publishing.versions import inline_segments
+from eventlog.publishing.versions import inline_entries
 from eventlog.session.session import Session
 from eventlog.state.small.timing import effective_time
 from eventlog.store.branching.roots import held_from, root_of
@@ -81,7 +82,7 @@ class IcebergVersions:
         self._snapshots: dict[int, PublishedSnapshot | str] = {}
         self._written: dict[int, Schema | None] = {}
         self._asked: tuple[Commit, Snapshot] | None = None
-        self._inline: tuple[int, list[Segment]] = (-1, [])  # a version, and those of its segments
+        self._inline: tuple[int, pa.ChunkedArray | None] = (-1, None)  # a version, its inline ids
         self._put = retrying(session.clock)
         self._held = held_from(session.store.forks)
         self.oldest = max(listing.head.meta.horizon, self._held)
@@ -148,18 +149,19 @@ class IcebergVersions:
         if self._asked is None:
             return
         commit, snapshot = self._asked
-        named, there = inline_segments(snapshot), list[Segment]()
-        inline_objects.remember_committed(commit, named)
-        if below is not None and below == self._inline[0]:
-            there = self._inline[1]
-        elif named and below is not None:
-            found = self.there(below)
-            there = inline_segments(found) if found else []
-        known = {segment.id for segment in there}
+        named = inline_entries(snapshot)
+        new = named
+        if below is not None and below != self._inline[0]:
+            found = self.there(below) if named.num_rows else None
+            self._inline = (below, None if found is None else inline_entries(found).column("id"))
+        if below is not None and self._inline[1] is not None:
+            known = pc.is_in(named.column("id"), value_set=self._inline[1])
+            new = named.filter(pc.invert(known))
         # against iceberg-without-objects
-        new = [segment for segment in named if segment.id not in known]
-        self._put(inline_objects.put_at_keys, self._store, new)
-        self._inline = (snapshot.version, named)
+        segments = to_segments(new)
+        inline_objects.remember_committed(commit, segments)
+        self._put(inline_objects.put_at_keys, self._store, segments)
+        self._inline = (snapshot.version, named.column("id"))
 
     def there(self, version: int) -> Snapshot | None:
         """Return an older version; None where a copy lacks it."""
