@@ -70,5 +70,5 @@ def test_eventlog_still_sends_what_the_page_counts(operation, measure, s3, monke
     counted = costing.counts_of(TEXT)["eventlog"][operation]
     now = measure(costs.Place(s3, "eventlog", 20))
     # The page's means have more key frames in them, and fewer first appends of handles.
-    assert now.writes == pytest.approx(counted.writes, abs=0.1)
+    assert now.writes == pytest.approx(counted.writes, abs=0.15)
     assert now.reads == pytest.approx(counted.reads, abs=0.25)

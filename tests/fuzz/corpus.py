@@ -129,7 +129,7 @@ def _commits() -> list[bytes]:
         body
         for objects in _objects().values()
         for name, body in objects.items()
-        if (parsed := keys.parse_log_key(name)) and not parsed[1]
+        if (parsed := keys.parse_log_key(name)) and not parsed[1] and not codec.is_stub(body)
     ]
 
 

@@ -29,7 +29,8 @@ def world():
     """A table, its version before a compaction and the one after it, and its rows."""
     with pytest.MonkeyPatch.context() as patch:
         small = {"data_page_size": 32, "write_batch_size": 3}
-        patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
+        options = encoding.parquet_options
+        patch.setattr(encoding, "parquet_options", lambda *given: options(*given) | small)
         patch.setattr(limits, "ROW_GROUP_ROWS", 7)
         table = create(schema=predicates.SCHEMA, time_column="ts")
         rows = predicates.rows(random.Random(11), 120)

@@ -143,7 +143,8 @@ def test_everything_that_takes_a_uri_takes_that_of_a_branch(place, request, tmp_
         "memory": lambda: f"memory://{request.node.name}",
         "s3": lambda: f"s3://{request.getfixturevalue('bucket')}/t",
     }[place]()
-    table = Table.create(uri, SCHEMA, time_column="at")
+    own = {"inline_bytes": "0"}
+    table = Table.create(uri, SCHEMA, time_column="at", properties=own)
     append(table, events(2))
     Table.open(uri).branch("audit")
     branch = Table.open(uri, branch="audit")

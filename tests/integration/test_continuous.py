@@ -122,7 +122,7 @@ def test_without_publishing_or_looking_it_would_be_tried_until_the_rival_rests(
             lambda t, after: 0 if t.operation == "compact" else patience(t, after),
         )
     else:
-        monkeypatch.setattr(contention.Contention, "look_is_due", lambda _: False)
+        monkeypatch.setattr(contention.Contention, "looks_beside", lambda _: False)
     _, outcomes, tries = compacted_beside(stops=60, days=1)
     assert [one.status for one in outcomes] == ["done"]
     assert max(tries) > 2

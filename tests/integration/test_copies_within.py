@@ -10,7 +10,7 @@ from eventlog.store.branching.branch import stored_place
 from eventlog.store.s3.adapter import S3Store
 from eventlog.writers import append
 
-ROWS = 6_000
+ROWS = 12_000
 MOST = 30_000  # bytes of the log alone, less than those of the segment
 
 

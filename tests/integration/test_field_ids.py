@@ -45,6 +45,7 @@ def file_ids(schema):
 @pytest.mark.parametrize("options", [{}, KEYED], ids=["plain", "keyed"])
 def test_every_segment_has_the_ids_of_columns_and_fields(options):
     table = table_of(schema=NESTED, **options)
+    table.set_properties({"inline_bytes": "0"})
     for n in (1, 10):
         deep = pa.array([[("x", [{"a": 1, "b": n}])]] * 2, NESTED.field("deep").type)
         (upsert if options else append)(table, rows_of([n, n + 1], deep=deep))

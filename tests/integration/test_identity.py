@@ -36,7 +36,10 @@ SUCCESSORS = [None, VERSIONS - 1, VERSIONS, VERSIONS + 1]
 def fill(store: ObjectStore, versions: int, *, seed: int = 1) -> Table:
     """A table of so many appends, each of one row of one day."""
     clock = ManualClock(START_MS, seed)
-    table = Table.create(store.uri, SCHEMA, time_column="at", store=store, clock=clock)
+    own = {"inline_bytes": "0"}
+    table = Table.create(
+        store.uri, SCHEMA, time_column="at", store=store, clock=clock, properties=own
+    )
     for n in range(versions):
         append(table, events(1, first=1000 * seed + n))
     return table

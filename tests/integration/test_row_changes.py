@@ -120,16 +120,17 @@ def test_compaction_of_segments_with_deleted_rows_changes_nothing():
 
 def test_added_segments_have_only_live_rows():
     table = table_of()
+    table.set_properties({"inline_bytes": "0"})
     append(table, arrow("abc"))
     segment = only(table)
     (deleted,) = staged_deletes(table, {segment.id: [1]})
     table.drop_segments([segment], reason="a test")
     commit(table, structs.replace(add_of(segment), vector=deleted.vector))
     append(table, arrow("d", first=3))
-    assert told(changes(table, 2)) == [
-        (0, "a", "insert", 3),
-        (2, "c", "insert", 3),
-        (3, "d", "insert", 4),
+    assert told(changes(table, 3)) == [
+        (0, "a", "insert", 4),
+        (2, "c", "insert", 4),
+        (3, "d", "insert", 5),
     ]
 
 

@@ -495,7 +495,8 @@ def test_the_program_shows_then_deletes(tmp_path):
     from eventlog.cli.program import build  # noqa: PLC0415
 
     uri = str(tmp_path / "t")
-    table = Table.create(uri, pa.schema([("at", pa.timestamp("us", "UTC"))]), time_column="at")
+    schema, own = pa.schema([("at", pa.timestamp("us", "UTC"))]), {"inline_bytes": "0"}
+    table = Table.create(uri, schema, time_column="at", properties=own)
     rows = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
     append(table, rows)
     overwrite(table, rows, **DAY)

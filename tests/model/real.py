@@ -25,13 +25,13 @@ COMPARED = {
     *("layout", "apps", "published", "claims", "pins", "replicas"),
     *("fence", "horizon", "swept", "chunks", "analysed"),
 }
-NOT_COMPARED = {"schema", "properties", "clock", "origins"}
+NOT_COMPARED = {"schema", "properties", "clock", "origins", "cut"}  # `cut`: `model/cuts.py`
 # The package's action: the model's action, and the fields of the package's that it covers. A new
 # action or field fails the test until it is added here and to the model.
 ACTIONS: dict[type, tuple[type, str]] = {
     actions.Add: (
         rules.Add,
-        "id chunk epoch rows bytes checksum schema stats tail slice vector tested",
+        "id chunk epoch rows bytes checksum schema stats tail slice vector tested parquet inline",
     ),
     actions.DeleteRows: (rules.DeleteRows, "id chunk hash vector"),
     actions.Update: (rules.Update, "rows paired"),
@@ -63,6 +63,7 @@ OTHER_ACTIONS = {
     *(actions.SetSchema, actions.SetProperties, actions.SameSegments, actions.SetClock),
     actions.SetOrigin,  # `unit/state/test_origins.py`; its effect is that of an app mark
     actions.Advance,  # `unit/state/test_advances.py`; likewise
+    actions.SetCut,  # `model/cuts.py`
     # Keyed tables have a model of their own (tests/property/test_keyed.py).
     actions.Merge,
     actions.SetBuckets,

@@ -15,6 +15,7 @@ from eventlog.clock import ManualClock
 from eventlog.errors import OutcomeUnknown, Unavailable
 from eventlog.format import codec, keys
 from eventlog.format.frames import entry_columns
+from eventlog.inline.inline_objects import get_object
 from eventlog.log import spills
 from eventlog.model import schema
 from eventlog.model.actions import Add, PropertyChange
@@ -159,7 +160,7 @@ def read_rows(table: Table) -> pa.Table:
     """All rows of the newest version, read directly from the segment objects."""
     parts = []
     for segment in live(table.refresh()):
-        body = table.store.get(keys.key_of(segment))
+        body = get_object(table.store, segment)
         assert codec.sha256(body) == segment.checksum
         parts.append(pq.read_table(BytesIO(body)).select(SCHEMA.names))
     return pa.concat_tables(parts).sort_by("at") if parts else SCHEMA.empty_table()

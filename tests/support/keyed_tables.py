@@ -16,9 +16,9 @@ from msgspec import UNSET
 from support.keyed_book import model_of
 
 from eventlog import Table
-from eventlog.format import keys
 from eventlog.format.buckets import buckets_of
 from eventlog.format.frames import entry_columns
+from eventlog.inline.inline_objects import get_object
 from eventlog.keyed import key_lookup, log_rows, placement, row_merging, slices
 from eventlog.keyed.rule import OP, VERSION
 from eventlog.model import stats
@@ -159,7 +159,7 @@ def merged(  # noqa: PLR0917 - the run
 
 def _rows_of(table, segment, snapshot, here, rule, bounds):  # noqa: PLR0917 - one segment
     """The rows of a segment that count between two buckets, with `_op` and `_version`."""
-    rows = pq.read_table(BytesIO(table.store.get(keys.key_of(segment))))
+    rows = pq.read_table(BytesIO(get_object(table.store, segment)))
     version = pa.repeat(pa.scalar(segment.version, pa.int64()), rows.num_rows)
     if VERSION not in rows.column_names:
         rows = rows.append_column(VERSION, version)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.deleting import deleted_positions
 
-from eventlog.format import codec, keys
+from eventlog.format import codec
+from eventlog.inline.inline_objects import get_object
 from eventlog.model.actions import Replace
 from eventlog.model.schema import to_arrow
 from eventlog.staging.encoding import Recipe
@@ -24,7 +25,7 @@ def read(table, segments):
     schema = to_arrow(table.session.head().stored_schema)
     parts = []
     for segment in segments:
-        body = table.store.get(keys.key_of(segment))
+        body = get_object(table.store, segment)
         assert codec.sha256(body) == segment.checksum
         rows = pq.read_table(BytesIO(body)).select(schema.names).cast(schema)
         deleted = deleted_positions(table, segment)

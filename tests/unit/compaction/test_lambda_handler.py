@@ -44,7 +44,9 @@ def make(root):
     """A function: a table below the root with so many segments in each of so many days."""
 
     def made(name="one", times=3, days=1):
-        table = Table.create(f"{root}/{name}", builders.SCHEMA, time_column="at")
+        own = {"inline_bytes": "0"}
+        uri = f"{root}/{name}"
+        table = Table.create(uri, builders.SCHEMA, time_column="at", properties=own)
         for number in range(times):
             append(table, builders.events(2 * days, days=days, first=100 * number))
         return table
