@@ -32,7 +32,8 @@ def world(tmp_path_factory):
     """A table of three commits, compacted by a fourth, and its rows: (table, commits, rows)."""
     with pytest.MonkeyPatch.context() as patch:
         small = {"data_page_size": 32, "write_batch_size": 3}
-        patch.setattr(encoding, "_PARQUET", encoding._PARQUET | small)
+        options = encoding.parquet_options
+        patch.setattr(encoding, "parquet_options", lambda *given: options(*given) | small)
         patch.setattr(limits, "ROW_GROUP_ROWS", 7)
         root = tmp_path_factory.mktemp("engines") / "table"
         table = Table.create(root, predicates.SCHEMA, time_column="ts")

@@ -98,11 +98,12 @@ def test_segments_are_those_of_a_version(ask, table):
         )
         assert [row["id"] for row in found] == [one.id for one in wanted]
         for row, one in zip(found, wanted, strict=True):
-            known = set(Segment.__struct_fields__) - {"slice"} & row.keys()
+            known = set(Segment.__struct_fields__) - {"slice", "inline"} & row.keys()
             assert {name: row[name] for name in known & row.keys()} == {
                 name: getattr(one, name) for name in known & row.keys()
             }
             assert (row["live_rows"], row["slice"]) == (one.live_rows, None)
+            assert row["inline"] is None
     assert {row["uri"] for row in found} == {file.uri for file in readers.files(table, version=1)}
 
 
