@@ -243,7 +243,7 @@ def decode_keyframe(body: bytes, version: int) -> KeyFrame:
 
 
 def encode_leaves(leaves: Sequence[Leaf]) -> bytes:
-    """Return the canonical bytes of what a stem says of its leaves.
+    """Return the canonical bytes of the elements of a stem, which describe its leaves.
 
     Raises:
         InvalidInput: they would exceed `MAX_KEYFRAME_BYTES`, and readers would refuse them.
@@ -255,7 +255,7 @@ def encode_leaves(leaves: Sequence[Leaf]) -> bytes:
 
 
 def decode_leaves(text: bytes) -> tuple[Leaf, ...]:
-    """Return what a stem says of its leaves.
+    """Return the elements of a stem, which describe its leaves.
 
     Raises:
         Corrupt: it is not canonical, or a leaf is malformed or out of order.

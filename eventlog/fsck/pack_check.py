@@ -97,7 +97,7 @@ class PackCheck:
             return pack, None
 
     def _opened(self, pack: Pack, body: bytes | None, version: int) -> Packed | None:
-        """Return an opened pack, if it is what the root says. Else it is reported."""
+        """Return an opened pack, if it is the one that the root names. Else it is reported."""
         if body is None:
             self.packs.missing[pack] = version
             return None

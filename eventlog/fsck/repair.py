@@ -162,7 +162,7 @@ class _Repairer:
         """Write a missing pack again, byte for byte: its key has the hash of its content.
 
         Args:
-            pack: what the root says of it.
+            pack: its element in the root.
             version: a version whose key frame names it.
         """
         key = _key(pack)

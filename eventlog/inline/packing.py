@@ -74,7 +74,7 @@ def packs_at(store: ObjectStore, base: KeyFrame | None, delta: Delta, version: i
 
 
 class _Part(NamedTuple):
-    """One segment for a pack: what the index says of it, and its rows."""
+    """One segment for a pack: its element of the index, and its rows."""
 
     entry: Indexed
     rows: pa.Table

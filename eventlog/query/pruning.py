@@ -45,7 +45,7 @@ class Bounds:
 
     @classmethod
     def of_leaf(cls, leaf: Piece, time_column: str | None) -> Bounds:
-        """Return what a root says of a leaf or a stem, or a stem of a leaf, as one entry."""
+        """Return the description of a leaf or a stem, in a root or a stem, as one entry."""
         row: dict[str, Any] = {
             "chunk_start": pa.array([first_key(leaf).start], pa.int64()),
             "chunk_end": pa.array([leaf.end], pa.int64()),

@@ -1,7 +1,7 @@
 """Stems: objects that describe neighbouring leaves, so that the root of a key frame stays small.
 
-What a root says of a stem follows from its leaves alone (FORMAT.md R9.9), so it is computed again
-and compared when a stem is read.
+A root's description of a stem follows from the leaves alone (FORMAT.md R9.9), so it is computed
+again and compared when a stem is read.
 """
 
 from __future__ import annotations
