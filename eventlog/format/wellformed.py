@@ -254,7 +254,7 @@ def _check_packs(root: KeyFrame) -> None:
 
 
 def check_leaves(leaves: Sequence[Leaf]) -> None:
-    """Check what a root or a stem says of leaves, as far as it can be seen without reading them.
+    """Check the descriptions of leaves in a root or a stem, without reading the leaves.
 
     Raises:
         Corrupt: an element is malformed, or they are out of order.

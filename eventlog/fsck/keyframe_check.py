@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -123,7 +123,7 @@ class KeyFrameCheck:
         message = f"{problem}; readers use an older one"
         self._findings.add("warning", message, keys.keyframe_key(version), version)
 
-    def check(self, version: int, pool: ThreadPoolExecutor) -> None:
+    def check(self, version: int, pool: Executor) -> None:
         """Compare a key frame, its new stems and leaves with the fold, if that has its version."""
         key = keys.keyframe_key(version)
         try:
@@ -152,7 +152,7 @@ class KeyFrameCheck:
         elif version not in self._frames.with_bad_pieces:
             self._frames.good.add(version)
 
-    def check_again(self, version: int, pool: ThreadPoolExecutor) -> None:
+    def check_again(self, version: int, pool: Executor) -> None:
         """Check the leaves of a stem that was written again, of the key frame that named it first.
 
         Raises:
@@ -165,7 +165,7 @@ class KeyFrameCheck:
         self._look_at(leaves, unread, version, pool)
         self._report(unread, version)
 
-    def _check_pieces(self, root: KeyFrame, pool: ThreadPoolExecutor) -> None:
+    def _check_pieces(self, root: KeyFrame, pool: Executor) -> None:
         """Read the stems and leaves that earlier roots do not have with the same entry."""
         stems = [piece for piece in pieces_in(root) if isinstance(piece, Stem)]
         self._look_at(stems, self._new(stems), root.version, pool)
@@ -179,7 +179,7 @@ class KeyFrameCheck:
         return new
 
     def _look_at(
-        self, pieces: Sequence[Piece], new: Sequence[Piece], version: int, pool: ThreadPoolExecutor
+        self, pieces: Sequence[Piece], new: Sequence[Piece], version: int, pool: Executor
     ) -> None:
         """Read new ones among the neighbouring stems or leaves of a root."""
         self._unnamed.note_frames(piece.sha256 for piece in pieces)

@@ -8,7 +8,7 @@ handle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain as chained
@@ -335,7 +335,7 @@ class Walk:
         except Corrupt as error:  # a branch does not follow its parent's log
             return version, error
 
-    def _take(self, version: int, body: bytes | Corrupt | None, pool: ThreadPoolExecutor) -> None:
+    def _take(self, version: int, body: bytes | Corrupt | None, pool: Executor) -> None:
         """Fold one version; after one that cannot be folded, trust the state of the next one."""
         read = self._decode(version, body)
         if read is None:
@@ -427,7 +427,7 @@ class Walk:
         self.unnamed.unknown_before(version)
         self._in_step = True
 
-    def _look_for_base(self, commit: Commit, pool: ThreadPoolExecutor) -> None:
+    def _look_for_base(self, commit: Commit, pool: Executor) -> None:
         base = commit.header.keyframe
         if base is None or base in self.frames.missing | self.frames.bad:
             return

@@ -7,7 +7,7 @@ the root describes rightly, and that has other rows than the commits, would be r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from eventlog.errors import KeyNotFound
@@ -53,9 +53,7 @@ class PackCheck:
         self._known: dict[Pack, Sequence[Indexed]] = {}  # of the last root
         self._wrong: set[Pack] = set()  # those that were reported
 
-    def check(
-        self, root: KeyFrame, live: Mapping[str, Segment] | None, pool: ThreadPoolExecutor
-    ) -> None:
+    def check(self, root: KeyFrame, live: Mapping[str, Segment] | None, pool: Executor) -> None:
         """Compare the packs of a key frame with it.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, Literal, Protocol, TypeVar
@@ -69,12 +69,12 @@ def executors_of(driver: DriverName) -> Executors | None:
     return active_executors()
 
 
-class _Pool(ThreadPoolExecutor):
+class _Pool(Executor):
     """Threads that can be given back: it knows what they were given to do."""
 
     def __init__(self, count: int) -> None:
         self._own: set[int] = set()
-        super().__init__(
+        self._threads = ThreadPoolExecutor(
             count,
             thread_name_prefix="eventlog-read",
             initializer=lambda: self._own.add(get_ident()),
@@ -82,10 +82,13 @@ class _Pool(ThreadPoolExecutor):
         self._begun: set[Future[Any]] = set()
 
     def submit(self, work: Callable[..., _Answer], /, *args: Any, **named: Any) -> Future[_Answer]:
-        future = super().submit(work, *args, **named)
+        future = self._threads.submit(work, *args, **named)
         self._begun.add(future)
         future.add_done_callback(self._begun.discard)
         return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def settle(self) -> bool:
         """Wait for what is under way, and cancel the rest. Return whether that was possible."""
@@ -106,7 +109,7 @@ if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
 
 
 @contextmanager
-def threads(count: int = THREADS) -> Iterator[ThreadPoolExecutor]:
+def threads(count: int = THREADS) -> Iterator[Executor]:
     """Yield a pool of threads. What they were given to do has ended when the context ends.
 
     A few threads are kept for the next reader; see `end_idle_threads`.
@@ -132,7 +135,7 @@ def end_idle_threads() -> None:
 
 
 def read_ahead(
-    pool: ThreadPoolExecutor,
+    pool: Executor,
     items: Iterable[_Item],
     work: Callable[[_Item], _Answer],
     *,
@@ -172,9 +175,7 @@ def read_ahead(
             items.close()
 
 
-def start(
-    pool: ThreadPoolExecutor, work: Callable[[_Item], _Answer], item: _Item
-) -> Future[_Answer]:
+def start(pool: Executor, work: Callable[[_Item], _Answer], item: _Item) -> Future[_Answer]:
     """Start work in a thread, or do it now if no thread can be started.
 
     That is so at the end of the interpreter, in an `atexit` handler, and at a limit of threads.

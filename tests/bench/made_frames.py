@@ -107,7 +107,7 @@ def _real_leaf(day, per_day):
 
 
 def _made_leaf(day, per_day, size):
-    """Return what a root says of a leaf that is nowhere."""
+    """Return the entry of a root for a leaf that is not stored."""
     one, two = (hashlib.sha256(f"{day} {n}".encode()).hexdigest() for n in range(2))
     stats = tuple(
         ColumnStats(column, synthetic._encoded(low), synthetic._encoded(high), 0)

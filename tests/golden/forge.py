@@ -186,13 +186,13 @@ class Forge:
     def stem(
         self, at: int, change: Callable[[list[Value]], Any], number: int = 0, **said: Any
     ) -> "Forge":
-        """Change what a stem says of its leaves, and its name in the root.
+        """Change the leaves of a stem, and its name in the root.
 
         Args:
             at: the version of the root.
             change: gets the leaves, and changes them.
             number: of the stem.
-            said: the root's fields of the stem, in place of those of before.
+            said: fields of the root's entry for the stem, in place of its own.
         """
         made = self.root(at)
         ref = made["stems"][number]
@@ -205,7 +205,7 @@ class Forge:
         return self
 
     def leaves_of_stem(self, name: str) -> list[Value]:
-        """Return what a stem says of its leaves."""
+        """Return the descriptions of leaves in a stem."""
         body = next(b for k, b in self.objects.items() if k.endswith(f"_frames/{name}.json.zst"))
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
             found: list[Value] = json.loads(stream.read())

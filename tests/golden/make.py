@@ -12,6 +12,8 @@ import io
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
@@ -47,6 +49,7 @@ from eventlog.writers import append, overwrite
 HERE = Path(__file__).parent
 TABLES = HERE / "tables"
 EXPECTED = HERE / "expected.json"
+NAMES = ("all", "clocks", "hour", "kept", "leaves", "month", "shared", "typed", "year")
 START_MS = 1_357_000_000_000
 DAY_US = 86_400_000_000
 
@@ -98,6 +101,28 @@ def typed_rows(first: int, count: int) -> pa.Table:
         }
         rows.append(row if n % 7 else {"at": at})
     return pa.Table.from_pylist(rows, schema=ALL_TYPES)
+
+
+@contextmanager
+def writing(*names: str, **sizes: int) -> Iterator[None]:
+    """Write tables once more: each time with the same ids, as the same writer.
+
+    Args:
+        names: of the tables; what is there is deleted.
+        sizes: of key frames, instead of those in `eventlog.state.keyframe`.
+    """
+    for name in names:
+        shutil.rmtree(TABLES / name, ignore_errors=True)
+    with ExitStack() as stack:
+        # One upload at a time: the ids of segments come from one sequence.
+        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
+        for place in ("session.session", "table.pins_and_claims"):
+            stack.enter_context(patch(f"eventlog.{place}.writer_name", lambda: "golden@example"))
+        if sizes:
+            stack.enter_context(patch.multiple("eventlog.state.keyframe", **sizes))
+        yield
+    for name in names:
+        shutil.rmtree(TABLES / name / ".tmp", ignore_errors=True)
 
 
 def open_at(name: str, schema: pa.Schema, clock: ManualClock, **options: object) -> Table:
@@ -301,18 +326,14 @@ def answers(table: Table, *, rows: bool) -> dict[str, object]:
 
 
 def main() -> int:
-    """Write all tables anew."""
-    shutil.rmtree(TABLES, ignore_errors=True)
+    """Write all tables of this module once more, and what a reader finds in them."""
     clock = ManualClock(START_MS, seed=2013)
     small = patch.multiple(
         "eventlog.state.keyframe", INLINE_SEGMENTS=20, LEAF_TARGET=12, LEAF_SMALL=4, LEAF_MAX=40
     )
-    # One upload at a time: the ids of segments come from one sequence.
-    alone = patch("eventlog.staging.stager._UPLOADS", 1)
-    named = patch("eventlog.session.session.writer_name", lambda: "golden@example")
     # Every append looks for what was published.
     eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
-    with alone, named:
+    with writing(*NAMES):
         make_typed(clock)
         make_granularities(clock)
         make_kept(clock)
@@ -321,10 +342,7 @@ def main() -> int:
         with eager:
             make_shared(ManualClock(START_MS, seed=2014))
         make_clocks(ManualClock(1_000, seed=2015))
-    found = {}
-    for path in sorted(TABLES.iterdir()):
-        shutil.rmtree(path / ".tmp", ignore_errors=True)
-        found[path.name] = answers(Table.open(path), rows=path.name != "leaves")
+    found = {name: answers(Table.open(TABLES / name), rows=name != "leaves") for name in NAMES}
     EXPECTED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     return 0
 

@@ -5,9 +5,7 @@
 Void transactions of which each breaks one condition of FORMAT.md R10.8 alone stand in version 3.
 """
 
-import shutil
 import sys
-from unittest.mock import patch
 
 from golden import make, make_whole
 from golden.make_rules import good
@@ -58,10 +56,8 @@ def make_advanced(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with patch("eventlog.session.session.writer_name", lambda: "golden@example"):
+    with make.writing(NAME):
         make_advanced(ManualClock(make.START_MS, seed=2041))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

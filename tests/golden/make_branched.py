@@ -5,11 +5,8 @@
 Like the other tables it is written once a format.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from datetime import timedelta
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -52,14 +49,8 @@ def make_branched(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        for place in ("session.session", "table.pins_and_claims"):
-            name = f"eventlog.{place}.writer_name"
-            stack.enter_context(patch(name, lambda: "golden@example"))
+    with make.writing(NAME):
         make_branched(ManualClock(make.START_MS, seed=2026))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

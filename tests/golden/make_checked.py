@@ -6,10 +6,7 @@ Void transactions of which each breaks one condition of FORMAT.md R7.13 alone st
 """
 
 import datetime as dt
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
@@ -137,12 +134,8 @@ def make_checked(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME):
         make_checked(ManualClock(make.START_MS, seed=2033))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

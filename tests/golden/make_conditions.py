@@ -7,10 +7,7 @@ each that takes effect stands at the edge of one. The void transactions of other
 several conditions at once. Metadata only: no segment has an object.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 from golden import make, make_whole
 from golden.make_rules import SCHEMA, good
@@ -333,11 +330,8 @@ def make_conditions(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME):
         make_conditions(ManualClock(make.START_MS, seed=2022))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -5,10 +5,8 @@
 Like the other tables it is written once a format. What it follows is in memory, and not kept.
 """
 
-import shutil
 import sys
 from datetime import timedelta
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -53,11 +51,8 @@ def make_copied(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    alone = patch("eventlog.staging.stager._UPLOADS", 1)
-    with alone, patch("eventlog.session.session.writer_name", lambda: "golden@example"):
+    with make.writing(NAME):
         make_copied(ManualClock(make.START_MS, seed=2028))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

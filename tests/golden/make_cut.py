@@ -6,10 +6,7 @@ Like the other tables it is written once a format (`make.py` says why).
 """
 
 import datetime as dt
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -73,15 +70,9 @@ def make_cut(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 3, "LEAF_TARGET": 4, "LEAF_SMALL": 2, "LEAF_MAX": 10}
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        enter(patch.multiple("eventlog.state.keyframe", **leaves))
-        enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME, **leaves):
         make_cut(ManualClock(make.START_MS, seed=2021))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -6,10 +6,8 @@ Like the other tables it is written once a format. One of its commits is no rele
 transactions that take no effect, one for each condition of R20.2 to R20.5.
 """
 
-import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -209,15 +207,9 @@ def make_vectors(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 3, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 3}
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        enter(patch.multiple("eventlog.state.keyframe", **leaves))
-        enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME, **leaves):
         make_vectors(ManualClock(make.START_MS, seed=2028))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -5,10 +5,7 @@
 Each key of them has few rows, of which one condition of FORMAT.md 5.5 to 5.7 decides what is seen.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -78,16 +75,10 @@ def make_summed(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the tables."""
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(*NAMES):
         make_deletes(ManualClock(make.START_MS, seed=2024))
         make_grouped(ManualClock(make.START_MS, seed=2025))
         make_summed(ManualClock(make.START_MS, seed=2026))
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -7,11 +7,8 @@ between the changes.
 """
 
 import datetime as dt
-import shutil
 import sys
-from contextlib import ExitStack
 from decimal import Decimal
-from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
@@ -171,12 +168,8 @@ def make_evolved(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME):
         make_evolved(ManualClock(make.START_MS, seed=2032))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

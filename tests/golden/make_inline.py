@@ -6,16 +6,13 @@ Void transactions of which each breaks one condition of FORMAT.md F6 about their
 in version 5 of `inline`.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
 from golden import make
-from golden.make_keyed import merged
-from golden.make_timeless import SCHEMA, rows
+from golden.make_timeless import SCHEMA, change_keys, rows
 from golden.make_whole import put, staged, void
 from msgspec import UNSET, UnsetType
 
@@ -27,7 +24,7 @@ from eventlog.model.records import Transaction
 from eventlog.readers import scan
 from eventlog.state.delta import drop_of
 from eventlog.store.local import LocalStore
-from eventlog.writers import append, delete, overwrite, upsert
+from eventlog.writers import append, delete, overwrite
 
 NAMES = ("inline", "inline_keys")
 
@@ -103,29 +100,16 @@ def _stored(t: Table, add: Add) -> Add:
 
 
 def make_inline_keys(clock: ManualClock) -> None:
-    """Upserts, deletes and a merge of slices."""
-    t = created("inline_keys", clock, key="code", buckets=2)
-    upsert(t, rows(SCHEMA.names, ams=1, ber=2, cph=3))
-    upsert(t, rows(SCHEMA.names, ber=4, osl=None))
-    delete(t, keys=pa.table({"code": ["cph", "nowhere"]}))
-    merged(t, "all", (0, 1), (1, t.session.head().version))
-    upsert(t, rows(SCHEMA.names, cph=5, ams=6))
-    t.write_keyframe()
+    """Rows of keys, in two buckets."""
+    change_keys(created("inline_keys", clock, key="code", buckets=2))
 
 
 def main() -> int:
     """Write the tables."""
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name, ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 5, "LEAF_TARGET": 3, "LEAF_SMALL": 1, "LEAF_MAX": 4}
-    with ExitStack() as stack:
-        stack.enter_context(patch.multiple("eventlog.state.keyframe", **leaves))
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(*NAMES, **leaves):
         make_inline(ManualClock(make.START_MS, seed=2051))
         make_inline_keys(ManualClock(make.START_MS, seed=2052))
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -9,10 +9,8 @@ here, step by step as FORMAT.md says, and not by what compacts tables.
 import datetime as dt
 import io
 import random
-import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
@@ -477,19 +475,12 @@ def make_rolled(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the tables."""
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name, ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 8, "LEAF_TARGET": 5, "LEAF_SMALL": 2, "LEAF_MAX": 20}
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(*NAMES):
         with patch.multiple("eventlog.state.keyframe", **leaves):
             make_keyed(ManualClock(make.START_MS, seed=2018))
         make_joined(ManualClock(make.START_MS, seed=2019))
         make_rolled(ManualClock(make.START_MS, seed=2020))
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -7,11 +7,8 @@ that are tried in it.
 """
 
 import hashlib
-import shutil
 import string
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make, make_whole
@@ -264,11 +261,8 @@ def make_keyed_conditions(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME):
         make_keyed_conditions(ManualClock(make.START_MS, seed=2023))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

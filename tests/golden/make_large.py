@@ -7,9 +7,7 @@ that the object is large and a copy of the repository is not.
 """
 
 import hashlib
-import shutil
 import sys
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,10 +47,8 @@ def make_large(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with patch("eventlog.session.session.writer_name", lambda: "golden@example"):
+    with make.writing(NAME):
         make_large(ManualClock(make.START_MS, seed=2027))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

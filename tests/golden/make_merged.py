@@ -6,9 +6,7 @@ Like the other tables it is written once a format. Its segments have objects; th
 came from are made up.
 """
 
-import shutil
 import sys
-from unittest.mock import patch
 
 from golden import make, make_whole
 from msgspec.structs import replace
@@ -109,13 +107,8 @@ def make_merged(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with (
-        patch("eventlog.staging.stager._UPLOADS", 1),
-        patch("eventlog.session.session.writer_name", lambda: "golden@example"),
-    ):
+    with make.writing(NAME):
         make_merged(ManualClock(make.START_MS, seed=2026))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -5,9 +5,7 @@
 Like the other tables it is written once a format.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from datetime import timedelta
 from importlib import import_module
 from unittest.mock import patch
@@ -53,14 +51,8 @@ def make_returned(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        for place in ("session.session", "table.pins_and_claims"):
-            name = f"eventlog.{place}.writer_name"
-            stack.enter_context(patch(name, lambda: "golden@example"))
+    with make.writing(NAME):
         make_returned(ManualClock(make.START_MS, seed=2027))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -6,9 +6,7 @@ Metadata only: no segment has an object. Like the other tables it is written onc
 its commits are no release's work: they hold several transactions, accepted and void ones.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import msgspec
@@ -347,11 +345,8 @@ def make_rules(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME):
         make_rules(ManualClock(make.START_MS, seed=2017))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

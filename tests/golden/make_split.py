@@ -5,9 +5,7 @@
 Written once a format, as the other tables (`make.py` says why).
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -97,15 +95,9 @@ def make_split(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / "split", ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 8, "LEAF_TARGET": 5, "LEAF_SMALL": 2, "LEAF_MAX": 20}
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
-        enter(patch.multiple("eventlog.state.keyframe", **leaves))
+    with make.writing("split", **leaves):
         make_split(ManualClock(make.START_MS, seed=2021))
-    shutil.rmtree(make.TABLES / "split" / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -5,10 +5,7 @@ Its key frames have stems: leaves and stems are made small on purpose. The segme
 
 import datetime as dt
 import hashlib
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -89,12 +86,8 @@ def make_stems(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch.multiple("eventlog.state.keyframe", **SMALL))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(NAME, **SMALL):
         make_stems(ManualClock(make.START_MS, seed=2041))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -6,10 +6,7 @@ Void transactions of which each breaks one condition of FORMAT.md R7.14 alone st
 `timeless`.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
-from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
@@ -74,9 +71,8 @@ def make_timeless(clock: ManualClock) -> None:
     append(t, rows(t.session.head().schema.names, sto=8))
 
 
-def make_timeless_keys(clock: ManualClock) -> None:
-    """Upserts, deletes and a merge of slices."""
-    t = created("timeless_keys", clock, key="code", buckets=2)
+def change_keys(t: Table) -> None:
+    """Commit upserts, deletes and a merge of slices, and write a key frame."""
     upsert(t, rows(SCHEMA.names, ams=1, ber=2, cph=3))
     upsert(t, rows(SCHEMA.names, ber=4, osl=None))
     delete(t, keys=pa.table({"code": ["cph", "nowhere"]}))
@@ -85,17 +81,16 @@ def make_timeless_keys(clock: ManualClock) -> None:
     t.write_keyframe()
 
 
+def make_timeless_keys(clock: ManualClock) -> None:
+    """Rows of keys, in two buckets."""
+    change_keys(created("timeless_keys", clock, key="code", buckets=2))
+
+
 def main() -> int:
     """Write the tables."""
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        stack.enter_context(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
+    with make.writing(*NAMES):
         make_timeless(ManualClock(make.START_MS, seed=2034))
         make_timeless_keys(ManualClock(make.START_MS, seed=2035))
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name / ".tmp", ignore_errors=True)
     return 0
 
 

@@ -7,10 +7,8 @@ release's work: they hold transactions that take no effect, one for each rule th
 """
 
 import datetime as dt
-import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
@@ -305,17 +303,12 @@ def _keep(t: Table, clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the table."""
-    shutil.rmtree(make.TABLES / NAME, ignore_errors=True)
     leaves = {"INLINE_SEGMENTS": 5, "LEAF_TARGET": 4, "LEAF_SMALL": 2, "LEAF_MAX": 10}
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        enter(patch.multiple("eventlog.state.keyframe", **leaves))
-        enter(patch("eventlog.limits.WHOLE_BYTES", 1600))  # so that some objects have tails
-        enter(patch("eventlog.staging.stager._UPLOADS", 1))
-        enter(patch("eventlog.session.session.writer_name", lambda: "golden@example"))
-        enter(patch("eventlog.commit.protocol.contention._SELDOM", 1))
+    # So that some objects have tails, and every append looks for what was published.
+    tails = patch("eventlog.limits.WHOLE_BYTES", 1600)
+    eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
+    with make.writing(NAME, **leaves), tails, eager:
         make_whole(ManualClock(make.START_MS, seed=2016))
-    shutil.rmtree(make.TABLES / NAME / ".tmp", ignore_errors=True)
     return 0
 
 

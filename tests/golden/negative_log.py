@@ -323,7 +323,7 @@ def _own_roots() -> list[Value]:
 
 
 def stems() -> list[Value]:
-    """Cases of stems, and of what a root says of them."""
+    """Cases of stems, and of the entries for them in a root."""
 
     def of_stem(**fields: Any) -> Any:
         return lambda made: made["stems"][0].update(fields)

@@ -786,7 +786,7 @@ def entries_of_leaf(body, said):
 
 
 def leaves_of_stem(body, said):
-    """What a stem says of its leaves, which the root sums up (2.9.1, R9.9)."""
+    """The descriptions of leaves in a stem, whose sums are in the root (2.9.1, R9.9)."""
     need(sha256(body) == said["sha256"], "R9.6")
     need(len(body) == said["size"], "R9.6")
     try:

@@ -73,7 +73,7 @@ FRAMES = (
     mutant(
         "stem-not-compared",
         "P1 R9.9",
-        "a root says of a stem what follows from its leaves",
+        "the entry for a stem follows from its leaves",
         never,
         "test_a_stem_of_which_the_root_says_something_else_is_refused",
     ),

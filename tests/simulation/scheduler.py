@@ -20,6 +20,7 @@ from support.builders import START_MS
 
 from eventlog.clock import ManualClock
 from eventlog.format import codec
+from eventlog.store.parallel import end_idle_threads
 
 MAX_STEPS = 20_000
 
@@ -160,6 +161,7 @@ def one_thread():
     """Prevent our modules from starting threads, which would break determinism."""
     for name in THREADED:
         importlib.import_module(name)
+    end_idle_threads()  # a reader before may have left some
     changed = []
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "eventlog" and hasattr(module, "ThreadPoolExecutor"):
@@ -178,3 +180,4 @@ def one_thread():
             gc.enable()
         for module, executor in changed:
             module.ThreadPoolExecutor = executor
+        end_idle_threads()  # which are none: the next reader wants real ones
