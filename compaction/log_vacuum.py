@@ -1,10 +1,10 @@
 """The cut of a log: commits below it become stubs, key frames and spills there are deleted.
 
 Imports eventlog only. The cut is committed before anything is touched, and what is deleted follows
-from the log (FORMAT.md section 10.7; hazards C4 and W20). Below it go, in ascending windows, first
-what nobody can need any more under `_frames/`, then the roots of key frames, then the commits, each
-of which becomes a stub. So a vacuum that dies leaves what the next one finds by a bisection, and
-the slot of a commit is never free.
+from the log (FORMAT.md section 10.7; hazards C4 and W20). Below it a vacuum goes up in windows. In
+each it deletes first the objects under `_frames/` that nothing can need any more, then the roots of
+key frames; then each commit becomes a stub. So the next vacuum finds by a bisection where one that
+died stopped, and the slot of a commit is never free.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LogSums:
-    """What of a log went, or would go: numbers of objects, and bytes, by kind.
+    """The objects of a log that a cut ended, or would end: their numbers and bytes, by kind.
 
     Attributes:
         cut: the version at which the log is cut; 0: at none.

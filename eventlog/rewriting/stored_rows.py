@@ -161,7 +161,7 @@ def _fetched(reading: Reading, segment: Segment) -> bytes:
 def _taken(reading: Reading, segment: Segment, body: bytes, taking: Taking) -> Taken | None:
     """Return the rows of an object as they are stored, if they can be taken.
 
-    None where anything is wrong with it: then it is read as others are, which says what it is.
+    None where anything is wrong with it: then it is read like any other, which raises the error.
     """
     tail = segment.tail
     if len(body) != segment.bytes or tail is None or sha256(body[-tail.size :]) != tail.sha256:

@@ -137,7 +137,7 @@ class PackedRows:
         return opened.rows
 
     def _is_sound(self, rows: pa.Table) -> bool:
-        """Return whether rows have what is required; else a reader of segments says what is odd."""
+        """Return whether rows have what is required; else the segments are read one by one."""
         if self._keyed and odd_operation(rows) is not None:
             return False
         return not empty_columns(rows, self._reading.required)  # against unsound-pack-read

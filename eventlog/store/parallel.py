@@ -70,7 +70,7 @@ def executors_of(driver: DriverName) -> Executors | None:
 
 
 class _Pool(Executor):
-    """Threads that can be given back: it knows what they were given to do."""
+    """Threads that can be given back once all of their work has ended."""
 
     def __init__(self, count: int) -> None:
         self._own: set[int] = set()

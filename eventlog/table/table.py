@@ -144,10 +144,10 @@ class Table(Described):
     ) -> Table:
         """Return a handle to the table at `uri`, or to one of its branches. Sends no request.
 
-        What is called first reads the version that it needs: the newest in at most three requests,
-        any other in two, however long the history is. A branch takes two more: where it forks, and
-        a LIST of its parent's log as long as its own is short. Until then nobody has looked whether
-        there is a table: `refresh` does that at once.
+        The first call on the handle reads the version that it needs: the newest in at most three
+        requests, any other in two, however long the history is. A branch takes two more: where it
+        forks, and a LIST of its parent's log as long as its own is short. Call `refresh` to find
+        out at once whether there is a table.
 
         Args:
             uri: as for `create`. That of a branch is its parent's with `/_branches/<name>`.
@@ -156,9 +156,10 @@ class Table(Described):
             store: use this store instead of opening `uri`.
             clock: use this clock instead of the machine's.
 
-        Raises, and what is called first raises the other three:
+        Raises:
             InvalidInput: no branch may have this name, or `uri` has no form of a location.
-            TableNotFound: there is no table at `uri`, or no such branch.
+            TableNotFound: there is no table at `uri`, or no such branch. As the next two, it is
+                raised by the first call on the handle.
             Corrupt: its newest commit violates the format.
             UnsupportedFormat: the table needs a newer release.
         """

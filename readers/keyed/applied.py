@@ -79,7 +79,7 @@ _kept: Cache[str, Applied] = Cache(_MOST_BYTES, weigh=lambda applied: applied.nb
 
 
 def part_key(runs: Sequence[Run], rule: MergeRule, columns: Schema) -> str | None:
-    """Return by what it is kept what the logs of a part do; None if it is not kept.
+    """Return the key under which the work of a part's logs is kept; None if it is not kept.
 
     Args:
         runs: the part.

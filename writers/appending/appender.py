@@ -180,9 +180,9 @@ class Appender:
             raise InvalidInput("give app_id: the appender has none of its own")
         head = self._table.refresh()
         mark = head.meta.apps.get(app.id)
-        last, version = (None, head.version) if mark is None else (mark.seq, head.version)
+        last = None if mark is None else mark.seq
         with self._changed:
-            self._backlog.recall(app.id, last, version)
+            self._backlog.recall(app.id, last, head.version)
         return last
 
     def flush(self) -> None:

@@ -154,8 +154,7 @@ class Backlog:
         while count < len(self.waiting) and _same_types(self.waiting[count].head, first):
             count += 1
         self.group, self.waiting = self.waiting[:count], self.waiting[count:]
-        self._rows = sum(one.count for one in self.waiting)
-        self._bytes = sum(one.rows.size for one in self.waiting)
+        self._count_waiting()
         self.hurried = self.hurried and bool(self.waiting)
         return self.group
 
@@ -203,7 +202,7 @@ class Backlog:
         Args:
             app: the app id.
             last: its last sequence; None: it has none.
-            version: the version that was read, or where `last` came with an older one, that.
+            version: the version that was read.
         """
         if any(one.app is not None and one.app.id == app for one in (*self.group, *self.waiting)):
             return
@@ -225,6 +224,9 @@ class Backlog:
         self.group = [one for one in self.group if id(one) not in names]
         self.waiting = [one for one in self.waiting if id(one) not in names]
         self.held_bytes = sum(one.size for one in (*self.group, *self.waiting))
+        self._count_waiting()
+
+    def _count_waiting(self) -> None:
         self._rows = sum(one.count for one in self.waiting)
         self._bytes = sum(one.rows.size for one in self.waiting)
 
