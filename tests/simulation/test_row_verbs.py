@@ -8,7 +8,7 @@ from support.repeatable import EXAMPLES
 
 pytestmark = pytest.mark.usefixtures("in_turn")
 
-SEEDS = (301, 303, 304, 306, 308)  # the fewest that have every verb often enough
+SEEDS = (306, 318, 321, 322, 325, 326)  # the fewest that have every verb often enough
 BLOCKS = 4
 LONG = max(EXAMPLES, 400)
 
