@@ -74,6 +74,8 @@ def touched(root: KeyFrame | None, delta: Delta, stems: Stems) -> Sequence[Piece
         stems: the stems that were read. As long as one that is rewritten is not among them, such
             stems are returned, and no leaves.
     """
+    if root is not None and _few_are_left(root, delta):
+        return _all_pieces(root, stems)
     parts = _parts(root, delta)
     lacking = [s for p in parts if p.delta for s in p.stems if s.sha256 not in stems]
     return lacking or [
@@ -117,8 +119,12 @@ def build_key_frame(
         inline = _apply(before, delta)
         if inline.num_rows > INLINE_SEGMENTS:
             made.leaves, inline = made.cut(inline), entry_columns.EMPTY
-    for part in _parts(root, delta):
-        made.take(part)
+    elif root is not None and _few_are_left(root, delta):
+        below = [leaves[leaf.sha256] for leaf in _all_pieces(root, stems)]
+        inline = _apply(entry_columns.concat(below), delta)
+    else:
+        for part in _parts(root, delta):
+            made.take(part)
     made.settle()
     frame = KeyFrame(
         format=FORMAT_NAME,
@@ -290,6 +296,20 @@ class _Made:
         if len(self.leaves) > ROOT_LEAVES:
             self.stems = cut_stems(self.leaves, STEM_TARGET, self.objects, self.grown)
             self.leaves = []
+
+
+def _few_are_left(root: KeyFrame, delta: Delta) -> bool:
+    """Return whether a delta leaves so few of the entries in leaves that the root has them."""
+    entries = sum(piece.segments for piece in pieces_in(root))
+    return entries + len(delta.adds) - len(delta.drops) <= INLINE_SEGMENTS
+
+
+def _all_pieces(root: KeyFrame, stems: Stems) -> list[Piece]:
+    """Return the stems of a root that were not read, or all of its leaves if there is none."""
+    named = () if isinstance(root.stems, UnsetType) else root.stems
+    lacking: list[Piece] = [stem for stem in named if stem.sha256 not in stems]
+    below = (leaf for stem in named if not lacking for leaf in stems[stem.sha256])
+    return lacking or [*root.leaves, *below]
 
 
 def _parts(root: KeyFrame | None, delta: Delta) -> list[_Part]:

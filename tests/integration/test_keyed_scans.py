@@ -143,6 +143,21 @@ def test_a_look_up_of_a_key_reads_a_small_part_of_its_bucket():
     assert counts.get <= 3  # of the log, the end of the object, and a row group
 
 
+def test_a_look_up_of_a_table_just_opened_takes_three_requests_before_its_bucket(monkeypatch):
+    monkeypatch.setattr("eventlog.state.keyframe.INLINE_SEGMENTS", 8)
+    store = MemoryStore()
+    table = table_of(store, "seq", properties={"keyframe_commits": "1"})
+    for place in range(9):
+        upsert(table, arrow(*[row(key, place, place) for key in range(place, 124)]))
+    assert table.snapshot().base.leaves
+    compacted(table)
+    counting = CountingStore(store)
+    with counting.measure() as counts:
+        (found,) = scan(Table(counting), where="id = 123").to_table().to_pylist()
+    assert (found["id"], found["v"]) == (123, 8)
+    assert (counts.list, counts.get) == (1, 3)  # the newest commit and its root; the bucket
+
+
 def test_a_second_scan_reads_no_keys_and_returns_the_same_rows_in_the_same_order():
     store = CountingStore(MemoryStore())
     table, number = table_of(store, "seq", buckets=2), 160_000

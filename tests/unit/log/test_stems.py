@@ -125,7 +125,8 @@ def test_a_writer_reads_no_stem_again_that_it_wrote(table):
 
 
 def test_few_leaves_stand_in_the_root_again(table):
-    gone = table.session.head().segments()[2:]
+    commit(table, add(table, DAYS[0]))
+    gone = table.session.head().segments()[3:]
     commit(table, *map(drop_of, gone), operation="drop")
     table.write_keyframe()  # what is left of stems is joined
     assert table.session.head().base.stems is not msgspec.UNSET
@@ -133,11 +134,31 @@ def test_few_leaves_stand_in_the_root_again(table):
     table.write_keyframe()
     root = table.session.head().base
     assert root.stems is msgspec.UNSET
-    assert [leaf.segments for leaf in root.leaves] == [2, 1]
+    assert [leaf.segments for leaf in root.leaves] == [3, 1]
     commit(table, *map(drop_of, table.session.head().segments()), operation="drop")
     table.write_keyframe()
     root = table.session.head().base
     assert (root.segments, root.leaves, root.stems) == ((), (), msgspec.UNSET)
+
+
+@pytest.mark.parametrize("stems", [0, 1])
+def test_few_entries_stand_in_the_root_again(table, monkeypatch, stems):
+    monkeypatch.setattr(keyframe, "ROOT_LEAVES", SIZES["ROOT_LEAVES"] if stems else 100)
+    commit(table, later(table, DAYS[9]))
+    table.write_keyframe()
+    assert (table.session.head().base.stems is not msgspec.UNSET) == stems
+    segments = table.session.head().segments()
+    kept = [segments[0], segments[-1]]  # of a leaf that does not change, each
+    commit(table, *map(drop_of, segments[1:-1]), operation="drop")
+    table.write_keyframe()
+    root = table.session.head().base
+    assert (root.segments, root.leaves, root.stems) == (tuple(kept), (), msgspec.UNSET)
+    found, counts = measured(table, lambda head: head.segments())
+    assert found == kept
+    assert counts.get == 0  # beside the commit and the root
+    commit(table, add(table, DAYS[5]))
+    table.write_keyframe()
+    assert [leaf.segments for leaf in table.session.head().base.leaves] == [1, 1, 1]
 
 
 def test_a_stem_of_which_nothing_is_left_is_not_named(table):
