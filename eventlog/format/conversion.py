@@ -7,7 +7,7 @@ of a time to a date drops what does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -114,6 +114,25 @@ def leaf_count(kind: pa.DataType) -> int:
     if not kind.num_fields:
         return 1
     return sum(leaf_count(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def leaf_paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of the Parquet columns of a column, as Arrow names them.
+
+    Args:
+        path: the name of the column.
+        kind: its type.
+    """
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from leaf_paths(f"{path}.{kind.field(place).name}", kind.field(place).type)
+    elif pa.types.is_map(kind):
+        yield from leaf_paths(f"{path}.key_value.key", kind.key_type)
+        yield from leaf_paths(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_nested(kind):
+        yield from leaf_paths(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
 def _is_integer(physical: str, kind: dict[str, Any], wanted: int) -> bool:

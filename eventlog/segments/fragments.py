@@ -28,6 +28,7 @@ from pyroaring import BitMap64
 from eventlog import limits
 from eventlog.decoding import Bound, decode, encoded_bytes, most_bytes
 from eventlog.errors import DataLoss, EventLogError
+from eventlog.format import keys
 from eventlog.format.parts import chunk_span, decoded_sizes
 from eventlog.inline import inline_objects
 from eventlog.keyed.log_rows import empty_columns, odd_operation
@@ -35,6 +36,7 @@ from eventlog.keyed.rule import OP
 from eventlog.model.entries import Schema, Segment
 from eventlog.model.records import Pack
 from eventlog.query.expression_pruning import trusted
+from eventlog.segments import joined_rows
 from eventlog.segments.batches import (
     clashes,
     filtered,
@@ -47,6 +49,7 @@ from eventlog.segments.batches import (
     without_columns,
 )
 from eventlog.segments.file_columns import FileColumns
+from eventlog.segments.joined_rows import JoinedRows
 from eventlog.segments.large_filters import filter_in_bulk, is_large
 from eventlog.segments.packed_rows import PackedRows
 from eventlog.segments.segment_object import SegmentObject
@@ -179,7 +182,7 @@ class Reading:
             apart = POSITION.name in self.schema.names
             yield from (batch for _, batch in self._packed(list(segments), apart=apart))
         else:
-            yield from (batch for _, batch in self._unpacked(segments, only))
+            yield from (batch for _, batch in self._unpacked(segments, only, apart=False))
 
     def located(
         self,
@@ -201,7 +204,7 @@ class Reading:
         if self._reads_packs(only):
             yield from self._packed(list(segments), apart=True, vectors=vectors)
         else:
-            yield from self._unpacked(segments, only, vectors)
+            yield from self._unpacked(segments, only, vectors, apart=True)
 
     def _reads_packs(self, only: Only) -> bool:
         return bool(self.packs) and not only and self.audit is None
@@ -220,7 +223,7 @@ class Reading:
         vectors = vectors or self._vectors(segments)
         for run, rows in PackedRows(self, segments).runs(segments, vectors, apart=apart):
             if rows is None:
-                yield from self._unpacked(run, vectors=vectors)
+                yield from self._unpacked(run, vectors=vectors, apart=apart)
             else:
                 yield from ((run[0], batch) for batch in _wanted(self, [rows], None))
 
@@ -229,6 +232,8 @@ class Reading:
         segments: Iterable[Segment],
         only: Only = _EVERYWHERE,
         vectors: VectorReader | None = None,
+        *,
+        apart: bool,
     ) -> Generator[tuple[Segment, pa.RecordBatch], None, None]:
         """Yield rows as `located` does, from the bytes of each segment.
 
@@ -236,28 +241,27 @@ class Reading:
             segments: as for `batches`.
             only: as for `batches`.
             vectors: the deletion vectors of the segments, where they are read already.
+            apart: see `_packed`.
         """
         segments = list(segments)
         vectors = vectors or self._vectors(s for s in segments if s.id not in only)
         with threads() as pool, threads() as fetchers:
             most = self.ahead_bytes
+            open_run = _Opening(self, vectors, fetchers, only, apart).pieces
             opened = read_ahead(
                 pool,
-                self._with_bodies(segments),
-                lambda segment: self._open(segment, vectors, fetchers, only.get(segment.id)),
-                weigh=lambda segment: min(segment.bytes, limits.WHOLE_BYTES),
+                joined_rows.read_together(self._with_bodies(segments), only),
+                open_run,
+                weigh=lambda run: sum(min(one.bytes, limits.WHOLE_BYTES) for one in run),
                 most=most,
             )
-            pieces = (piece for segment_pieces in opened for piece in segment_pieces)
-            for segment, rows in read_ahead(
-                pool,
-                pieces,
-                lambda piece: (piece.source.segment, piece.rows()),
-                weigh=lambda piece: piece.size,
-                most=most,
+            pieces = (piece for run_pieces in opened for piece in run_pieces)
+            for found in read_ahead(
+                pool, pieces, lambda piece: piece.located(), weigh=lambda p: p.size, most=most
             ):
-                for batch in rows:
-                    yield segment, batch
+                for segment, rows in found:
+                    for batch in rows:
+                        yield segment, batch
 
     def _with_bodies(self, segments: Sequence[Segment]) -> Iterator[Segment]:
         """Yield segments after their bytes were read, of those whose bytes stand in commits.
@@ -315,15 +319,88 @@ class Reading:
     def _vectors(self, segments: Iterable[Segment]) -> VectorReader:
         return VectorReader(self.store, self.version, segments, self.table)
 
-    def _open(
-        self,
-        segment: Segment,
-        vectors: VectorReader,
-        fetchers: Executor,
-        only: BitMap64 | None = None,
-    ) -> list[_Piece]:
-        source = _Source(self, segment, vectors, fetchers, only)
-        return source.pieces()  # against missing-segment-skipped
+
+_Located = Iterable[tuple[Segment, Iterable[pa.RecordBatch]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """How segments are opened.
+
+    Attributes:
+        reading: how they are read.
+        vectors: their deletion vectors.
+        fetchers: fetch ranges in parallel.
+        only: see `Reading.batches`.
+        apart: see `Reading._packed`.
+    """
+
+    reading: Reading
+    vectors: VectorReader
+    fetchers: Executor
+    only: Only
+    apart: bool
+
+    def pieces(self, run: Sequence[Segment]) -> Sequence[_Piece | _JoinedPiece]:
+        """Return pieces with the rows of a run of segments, in order."""
+        if len(run) > 1 and self.reading.audit is None:
+            joined = joined_rows.open_joined(self.reading, run)
+            if joined is not None:
+                return [_JoinedPiece(self, one) for one in joined]
+        return self.one_by_one(run)
+
+    def one_by_one(self, run: Sequence[Segment]) -> list[_Piece]:
+        """Return the same, each piece of one segment."""
+        pieces: list[_Piece] = []
+        for segment in run:
+            pieces += self._opened(segment).pieces()  # against missing-segment-skipped
+        return pieces
+
+    def _opened(self, segment: Segment) -> _Source:
+        only = self.only.get(segment.id)
+        return _Source(self.reading, segment, self.vectors, self.fetchers, only)
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedPiece:
+    """All rows of some small segments."""
+
+    opening: _Opening
+    joined: JoinedRows
+
+    @property
+    def size(self) -> int:
+        """A bound on their decoded bytes."""
+        return self.joined.size
+
+    def located(self) -> _Located:
+        """Return the requested batches with their segments; the first of them, if not apart."""
+        segments = self.joined.segments
+        try:
+            deleted = [self.opening.vectors.deleted(segment) for segment in segments]
+            with _decoders:
+                return self._located(deleted)
+        except (EventLogError, *_FAILURES):  # which it raises for the right one
+            pieces = self.opening.one_by_one(segments)
+            return (found for piece in pieces for found in piece.located())
+
+    def _located(self, deleted: Sequence[BitMap64]) -> list[tuple[Segment, list[pa.RecordBatch]]]:
+        reading, segments = self.opening.reading, self.joined.segments
+        rows = self.joined.rows(reading.required)
+        counts = [segment.rows for segment in segments]
+        if POSITION.name in reading.schema.names:
+            rows = _with_positions(rows, [(0, count) for count in counts])
+        starts = list(accumulate(counts, initial=0))
+        if not self.opening.apart:
+            gone = [n + at for at, some in zip(starts, deleted, strict=False) for n in some]
+            rows = without_positions(rows, gone) if gone else rows
+            return [(segments[0], list(_wanted(reading, [rows], None)))]
+        found = []
+        for segment, start, some in zip(segments, starts, deleted, strict=False):
+            own = rows.slice(start, segment.rows)
+            own = without_positions(own, list(some)) if some else own
+            found.append((segment, list(_wanted(reading, [own], keys.key_of(segment)))))
+        return found
 
 
 class _Source:
@@ -488,6 +565,10 @@ class _Piece:
     groups: tuple[int, ...]
     size: int
 
+    def located(self) -> _Located:
+        """Return the requested batches with their segment."""
+        return [(self.source.segment, self.rows())]
+
     def rows(self) -> Iterable[pa.RecordBatch]:
         """Return the requested batches: a list, or lazily if they are too large to hold."""
         if self.source.reading.rare:
@@ -601,11 +682,7 @@ class _Piece:
 
     def _with_positions(self, table: pa.Table, start: int) -> pa.Table:
         """Return rows of the piece, from `start` on, with their positions in the segment."""
-        spans = self._spans(start, start + table.num_rows)
-        positions = pa.chunked_array([_numbers(*span) for span in spans])
-        if not table.num_columns:
-            return pa.table([positions], schema=pa.schema([POSITION]))
-        return table.append_column(POSITION, positions)
+        return _with_positions(table, self._spans(start, start + table.num_rows))
 
     def _read(
         self, file: pa.NativeFile, count: int, rows: int, once: int | None
@@ -650,6 +727,14 @@ def _wanted(
             continue
         for batch in table.select(names).to_batches(max_chunksize=reading.batch_rows):
             yield with_schema(batch, reading.schema)
+
+
+def _with_positions(table: pa.Table, spans: Iterable[tuple[int, int]]) -> pa.Table:
+    """Return rows with their positions: those of spans, one after another."""
+    positions = pa.chunked_array([_numbers(*span) for span in spans])
+    if not table.num_columns:
+        return pa.table([positions], schema=pa.schema([POSITION]))
+    return table.append_column(POSITION, positions)
 
 
 def positions_in(batch: pa.RecordBatch) -> BitMap64:

@@ -148,9 +148,7 @@ class SegmentObject:
 
     def _fetch_whole(self) -> bytes | None:
         body = self._read_whole()
-        same = len(body) == self.segment.bytes and codec.sha256(body) == self.segment.checksum
-        # against segment-bytes-not-compared
-        return body if same else None
+        return body if is_object_of(body, self.segment) else None
 
     def _read_whole(self) -> bytes:
         if not isinstance(self.segment.inline, UnsetType):
@@ -199,6 +197,12 @@ class SegmentObject:
     def loss(self, what: str) -> DataLoss:
         """Return the error for the object, with the reason."""
         return loss_error(self._store, self.key, self._version, what)
+
+
+def is_object_of(body: bytes, segment: Segment) -> bool:
+    """Return whether bytes are those of a segment's object, by its size and checksum."""
+    # against segment-bytes-not-compared
+    return len(body) == segment.bytes and codec.sha256(body) == segment.checksum
 
 
 def missing_error(

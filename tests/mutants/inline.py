@@ -147,6 +147,20 @@ INLINE = (
         "test_blame_and_fallback_find_segments_in_commits",
     ),
     mutant(
+        "unsound-rows-joined",
+        "R15.6 R21.2",
+        "rows with nulls where merges need values are not taken from segments that are joined",
+        never,
+        "test_an_unsound_segment_among_others_is_named",
+    ),
+    mutant(
+        "joined-rows-without-a-bound",
+        "W16",
+        "segments are decoded together if their rows take little memory",
+        never,
+        "test_rows_that_take_much_more_than_their_bytes_are_not_joined",
+    ),
+    mutant(
         "unsound-pack-read",
         "R15.6 R21.4",
         "packs with nulls where merges need values are passed over",

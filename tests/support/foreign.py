@@ -59,7 +59,9 @@ def stored(rows, schema=None, **options):
     return body.getvalue()
 
 
-def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, stats=()):
+def foreign(
+    table, segment, kind="log", *, chunk="all", rows=None, tail=None, stats=(), inline=False
+):
     """Commit a segment as another program may have written it.
 
     Args:
@@ -70,6 +72,7 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, st
         rows: the number of rows in its entry; the right number if None.
         tail: the object's tail in its entry.
         stats: in its entry.
+        inline: whether its bytes stand in the commit.
     """
     schema = table.session.head().stored_schema
     body = segment if isinstance(segment, bytes) else stored(segment, schema)
@@ -78,7 +81,7 @@ def foreign(table, segment, kind="log", *, chunk="all", rows=None, tail=None, st
     add = Add(
         table.clock.random_id(), chunk, table.session.head().version,
         segment.num_rows if rows is None else rows, len(body), codec.sha256(body), 1, stats,
-        tail=tail, slice=place,
+        tail=tail, slice=place, parquet=body if inline else UNSET,
     )  # fmt: skip
-    assert table.store.put_if_absent(keys.key_of(add), body)
+    assert inline or table.store.put_if_absent(keys.key_of(add), body)
     return table.commit(table.transaction("append", [add]))

@@ -7,11 +7,12 @@ rows are read, it was most of the work. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from eventlog.format.conversion import leaf_paths
 
 # Past this many bytes a dictionary costs more than it saves (ids, measurements).
 _DICTIONARY_BYTES = 128 * 1024
@@ -43,7 +44,7 @@ def parquet_options(rows: pa.Table, key: str | None = None) -> dict[str, Any]:
     differences: dict[str, str] = {}
     largest = 0
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        leaves = list(_leaves(field.name, field.type))
+        leaves = list(leaf_paths(field.name, field.type))
         size = column.nbytes // len(leaves)
         largest = max(largest, size)
         if field.name == key and rows.num_rows > _FEW_ROWS and _is_whole(field.type):
@@ -101,20 +102,6 @@ def _takes_less(distinct: int, rows: int, width: int) -> bool:
     """Return whether a dictionary and its indexes take at most three quarters of the values."""
     indexes = rows * (distinct - 1).bit_length() // 8
     return 4 * (distinct * width + indexes) <= 3 * rows * width
-
-
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Yield the paths of the Parquet columns of a column, as Arrow names them."""
-    if pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from _leaves(f"{path}.{kind.field(place).name}", kind.field(place).type)
-    elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pa.types.is_nested(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path
 
 
 def _with_statistics(schema: pa.Schema) -> list[str]:

@@ -113,13 +113,16 @@ def test_a_pack_without_what_merges_need_is_passed_over(column):
     assert scan(reopen(table.store)).count() == 0
 
 
-def test_positions_and_segments_of_rows_are_those_of_the_files():
-    tables = [small(), create(properties=OBJECTS)]
+@pytest.mark.parametrize("packed", [True, False])
+def test_positions_and_segments_of_rows_are_those_of_the_files(packed):
+    seldom = {} if packed else {"keyframe_commits": "64"}
+    tables = [small(properties=seldom), create(properties=OBJECTS)]
     for table in tables:
         for number in range(20):
             table.append(events(4, first=4 * number))
         table.delete(where="value = 3 or value = 20.5 or value = 21")
-        table.write_keyframe()
+        if packed:
+            table.write_keyframe()
     found = []
     for table in tables:
         forget()
