@@ -12,6 +12,7 @@ from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.actions import Drop
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.recovery import fallback
@@ -24,8 +25,10 @@ logger = logging.getLogger(__name__)
 
 def advise(plan: ScanPlan, reading: Reading, snapshot: Snapshot, error: DataLoss) -> None:
     """Add to the error of a scan how to read the lost rows from elsewhere, if that is possible."""
-    lost = [s for s in plan.segments() if error.key in keys.keys_of(s)]
+    named = [s for s in plan.segments() if error.key in keys.keys_of(s)]
     try:
+        # The entries of a plan may lack their statistics.
+        lost = [*snapshot.live([Drop(s.id, s.chunk, "") for s in named]).values()]
         stand_ins = fallback.find_fallback(Log(reading.store), snapshot, lost)
     except EventLogError:
         return  # the caller needs the error of the loss itself

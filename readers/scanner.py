@@ -58,7 +58,8 @@ class Scan(RowStream):
     through the C interface report read errors as their own error type.
 
     Attributes:
-        plan: the segments to read, and why the others were pruned.
+        plan: the segments to read, and why the others were pruned. Without a predicate its entries
+            may lack their statistics.
         reading: how they are read.
         snapshot: the snapshot of the version.
         fallback: whether lost segments are replaced by their sources; see `scan`.
@@ -298,7 +299,8 @@ class PinnedVersion:
         Raises:
             InvalidInput: an argument is wrong; the message names it.
         """
-        plan = plan_scan(self.snapshot, columns=columns, where=where)
+        # Rows are read by entries without statistics; what compares entries asks for those again.
+        plan = plan_scan(self.snapshot, columns=columns, where=where, statistics=self.fallback)
         plan = replace(plan, rule=reader_rule(plan.rule, self.overflow))
         if self.fallback and plan.rule is not None:
             raise InvalidInput(

@@ -5,7 +5,7 @@ Leaves and stems are named by the hash of their content, so a cached one is neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ from eventlog.store.parallel import each
 from eventlog.store.port import ObjectStore
 
 LEAF_CACHE_BYTES = 64 * 2**20
+BARE_CACHE_BYTES = 32 * 2**20  # some 200,000 entries
 STEM_CACHE_LEAVES = 32 * 1024  # some 32 MiB
 ROOT_CACHE = 4
 
@@ -43,6 +44,10 @@ class KeyFrameReader:
             LEAF_CACHE_BYTES,
             weigh=lambda table: int(table.nbytes),
             dropped=self._checked_leaves.discard,
+        )
+        # Those of which the statistics were not decoded.
+        self._bare: Cache[str, pa.Table] = Cache(
+            BARE_CACHE_BYTES, weigh=lambda table: int(table.nbytes)
         )
         self._stems: Cache[str, tuple[Leaf, ...]] = Cache(STEM_CACHE_LEAVES, weigh=len)
         self._roots: Cache[int, KeyFrame] = Cache(ROOT_CACHE)
@@ -158,26 +163,45 @@ class KeyFrameReader:
         """
         table = self._leaves.get(leaf.sha256)
         if table is None:
-            most = min(leaf.size, limits.FRAME_BYTES) + 1
-            body = self._store.get(keys.frame_key(leaf.sha256), length=most)
-            table = keyframe.check_leaf(leaf, body)
+            table = self._decoded(leaf)
+            keyframe.check_decoded([leaf], [table])
             self._leaves.put(leaf.sha256, table)
         return table
 
-    def leaves(self, wanted: Sequence[Leaf], *, checked: bool = True) -> dict[str, pa.Table]:
+    def _cached(self, leaf: Leaf, bare: Collection[str]) -> pa.Table | None:
+        table = self._leaves.get(leaf.sha256)
+        return self._bare.get(leaf.sha256) if table is None and leaf.sha256 in bare else table
+
+    def _decoded(self, leaf: Leaf, bare: Collection[str] = ()) -> pa.Table:
+        most = min(leaf.size, limits.FRAME_BYTES) + 1
+        body = self._store.get(keys.frame_key(leaf.sha256), length=most)
+        return keyframe.decode_leaf(leaf, body, statistics=leaf.sha256 not in bare)
+
+    def leaves(
+        self, wanted: Sequence[Leaf], *, checked: bool = True, bare: Collection[str] = ()
+    ) -> dict[str, pa.Table]:
         """Return the entries of leaves by their sha256, in the order given. Concurrent GETs.
 
         Args:
             wanted: the leaves, as the root describes them.
             checked: also compare each entry with its hash, which costs more than reading it.
+            bare: the sha256 of leaves of which the entries may lack their statistics; for an answer
+                that is not checked.
 
         Raises:
             Corrupt: the content of a leaf is not what the root describes, or an entry does not
                 match its hash.
             KeyNotFound: a leaf does not exist.
         """
-        tables = each(self.leaf, wanted)
-        leaves = {leaf.sha256: table for leaf, table in zip(wanted, tables, strict=True)}
+        cached = {leaf.sha256: self._cached(leaf, bare) for leaf in wanted}
+        lacking = [leaf for leaf in wanted if cached[leaf.sha256] is None]
+        tables = list(each(lambda leaf: self._decoded(leaf, bare), lacking))
+        keyframe.check_decoded(lacking, tables, bare)
+        read = {leaf.sha256: table for leaf, table in zip(lacking, tables, strict=True)}
+        for sha256, table in read.items():
+            (self._bare if sha256 in bare else self._leaves).put(sha256, table)
+        read |= {sha256: table for sha256, table in cached.items() if table is not None}
+        leaves = {leaf.sha256: read[leaf.sha256] for leaf in wanted}
         for sha256 in leaves.keys() - self._checked_leaves if checked else ():
             keyframe.check_entries(sha256, leaves[sha256])
             if sha256 in self._leaves:

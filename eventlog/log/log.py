@@ -678,7 +678,8 @@ class Log:
         while True:
             try:
                 asked, needed = self._stems_read(state, question)
-                leaves = self.key_frames.leaves(needed, checked=question.checked)
+                bare = question.without_statistics(asked, needed)
+                leaves = self.key_frames.leaves(needed, checked=question.checked, bare=bare)
                 return state, question.answer(asked, leaves)
             except (Corrupt, KeyNotFound) as error:
                 try:

@@ -347,6 +347,8 @@ def plan_scan(
     columns: Sequence[str] | None = None,
     where: Where | EngineFilter | None = None,
     chunks: Chunks | None = None,
+    *,
+    statistics: bool = True,
 ) -> ScanPlan:
     """Return the plan of a scan: the answer to `state.scan.question` of the same arguments.
 
@@ -354,5 +356,5 @@ def plan_scan(
         InvalidInput: as `state.scan.question`.
         Corrupt: neither the key frame nor the commits before it give the entries.
     """
-    question = scan.question(snapshot.state, columns, where, chunks)
+    question = scan.question(snapshot.state, columns, where, chunks, statistics=statistics)
     return snapshot.log.answer(snapshot.state, question)[1]

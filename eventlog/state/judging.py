@@ -22,7 +22,7 @@ from eventlog.model.actions import Add, DeleteRows, Drop, Merge, SameSegments, U
 from eventlog.model.chunks import TimeChunk, parse_chunk
 from eventlog.model.entries import Segment
 from eventlog.model.records import Meta, Piece, Transaction
-from eventlog.state.questions import overlapping
+from eventlog.state.questions import WholeLeaves, overlapping
 from eventlog.state.small import claims, rules
 from eventlog.state.version import VersionState
 
@@ -75,7 +75,7 @@ class KnownState:
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class Judging(WholeLeaves):
     """The question whose answer is the view for judging these transactions.
 
     Attributes:

@@ -9,8 +9,8 @@ and the delta, so two writers of one version write the same objects (FORMAT.md "
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -183,28 +183,80 @@ def check_leaf(leaf: Leaf, body: bytes) -> pa.Table:
     Raises:
         Corrupt: the bytes or the entries are not those that the root describes.
     """
+    table = decode_leaf(leaf, body)
+    check_decoded([leaf], [table])
+    return table
+
+
+def decode_leaf(leaf: Leaf, body: bytes, *, statistics: bool = True) -> pa.Table:
+    """Return the entry table of a leaf that `check_decoded` has yet to check.
+
+    Args:
+        leaf: the leaf, as its root describes it.
+        body: the bytes of the leaf object.
+        statistics: false: the columns of statistics are left out.
+
+    Raises:
+        Corrupt: the bytes are not those that the root describes, or no leaf.
+    """
     # against leaf-hash-not-checked
     if codec.sha256(body) != leaf.sha256 or len(body) != leaf.size:
         raise Corrupt(
             "the leaf's bytes do not have the hash and size in its root",
             key=keys.frame_key(leaf.sha256),
         )
-    table = frame_bytes.from_parquet(body, leaf.segments)
-    # Lookups and pruning trust the root's entry of a leaf.
-    stated = (leaf.first, leaf.end, leaf.rows, leaf.bytes)
-    deleted = entry_columns.deleted_sum(table) or UNSET
-    if (
-        codec.hex_hash(entry_columns.hash_sum(table)) != leaf.hash_sum
-        or stated != _extent(table)
-        or leaf.deleted != deleted
-        or leaf.inline != (entry_columns.inline_count(table) or UNSET)
-        or not entry_columns.ordered(table)
-        or not _covers(leaf.stats, table)
-    ):
-        raise Corrupt(
-            "the leaf's entries differ from the root's entry of it", key=keys.frame_key(leaf.sha256)
-        )
-    return table
+    return frame_bytes.read_columns(body, leaf.segments, statistics=statistics)
+
+
+def check_decoded(
+    leaves: Sequence[Leaf], tables: Sequence[pa.Table], bare: Collection[str] = ()
+) -> None:
+    """Check decoded leaves against their root: together, which costs less than one by one.
+
+    Args:
+        leaves: the leaves, as the root describes them.
+        tables: what `decode_leaf` returned of each.
+        bare: the sha256 of those that were decoded without statistics.
+
+    Raises:
+        Corrupt: the entries of a leaf are not those that the root describes.
+    """
+    alike: dict[pa.Schema, list[tuple[Leaf, pa.Table]]] = {}
+    for leaf, table in zip(leaves, tables, strict=True):
+        alike.setdefault(table.schema, []).append((leaf, table))
+    for some in alike.values():
+        try:
+            _check_alike(some, bare)
+        except Corrupt:
+            for one in some if len(some) > 1 else ():
+                _check_alike([one], bare)  # so that the error names the leaf
+            raise
+
+
+def _check_alike(described: Sequence[tuple[Leaf, pa.Table]], bare: Collection[str]) -> None:
+    """Check leaves whose tables have one schema. Raises: as `check_decoded`."""
+    together = pa.concat_tables([table for _, table in described])
+    frame_bytes.check_entry_rows(together)
+    begins = list(accumulate(table.num_rows for _, table in described))
+    in_order = entry_columns.ordered(together, begins)
+    for leaf, table in described:
+        # Lookups and pruning trust the root's entry of a leaf.
+        bounded = leaf.sha256 in bare or _covers(leaf.stats, table)
+        if not (in_order and bounded and _is_true(leaf, table)):
+            raise Corrupt(
+                "the leaf's entries differ from the root's entry of it",
+                key=keys.frame_key(leaf.sha256),
+            )
+
+
+def _is_true(leaf: Leaf, table: pa.Table) -> bool:
+    """Return whether what a root says of a leaf, but for bounds, is true of its entries."""
+    return (
+        codec.hex_hash(entry_columns.hash_sum(table)) == leaf.hash_sum
+        and (leaf.first, leaf.end, leaf.rows, leaf.bytes) == _extent(table)
+        and leaf.deleted == (entry_columns.deleted_sum(table) or UNSET)
+        and leaf.inline == (entry_columns.inline_count(table) or UNSET)
+    )
 
 
 def check_entries(sha256: str, table: pa.Table) -> None:

@@ -6,7 +6,7 @@ leaves to be wrong raises; the caller then repeats it over an older key frame (h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -44,6 +44,15 @@ class Question(Protocol[Answer_co]):
         """
         ...
 
+    def without_statistics(self, state: VersionState, needed: Sequence[Leaf]) -> Collection[str]:
+        """Return the sha256 of leaves of whose entries no statistics are needed.
+
+        Args:
+            state: the version.
+            needed: the leaves that `needs` returned at last.
+        """
+        ...
+
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> Answer_co:
         """Return the answer.
 
@@ -58,8 +67,22 @@ class Question(Protocol[Answer_co]):
         ...
 
 
+class WholeLeaves:
+    """A question that needs all columns of its leaves."""
+
+    __slots__ = ()
+
+    def without_statistics(
+        self,
+        state: VersionState,  # noqa: ARG002 - part of the protocol
+        needed: Sequence[Leaf],  # noqa: ARG002
+    ) -> Collection[str]:
+        """See `Question.without_statistics`."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(WholeLeaves):
     """The live entries of chunks that overlap [start, end) ms, in columns.
 
     Attributes:
@@ -94,7 +117,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class Live(WholeLeaves):
     """The segments of these drops that are live, by id. The hashes in the drops are ignored."""
 
     named: Sequence[Drop]
@@ -110,7 +133,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
+class Leaves(WholeLeaves):
     """The leaves of the key frame, in order, without those below the stems of these sha256."""
 
     but: frozenset[str] = frozenset()
@@ -131,7 +154,7 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(WholeLeaves):
     """What the version's own key frame will rewrite, for `keyframe.build_key_frame`.
 
     The answer are the leaves of entries, and the stems, each by sha256.

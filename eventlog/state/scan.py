@@ -6,13 +6,14 @@ of a time range is proportional to the range: only key frame leaves that overlap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UnsetType
 
 from eventlog.arguments import name_list, shown
 from eventlog.errors import InvalidInput
@@ -23,7 +24,7 @@ from eventlog.keyed.slice_pruning import is_plain, prune_runs
 from eventlog.keyed.slices import Run, readable_runs
 from eventlog.model.chunks import MAX_MS, MIN_MS, TimeChunk, parse_chunk
 from eventlog.model.entries import Column, Schema, Segment
-from eventlog.model.records import Pack, Piece, packs_of
+from eventlog.model.records import Leaf, Pack, Piece, packs_of
 from eventlog.model.schema import list_names, stored_time_column, to_arrow
 from eventlog.query import predicate
 from eventlog.query.engine_filters import EngineFilter
@@ -137,6 +138,9 @@ class ScanQuestion:
         time_column: the table's time column; None: it has none.
         checked: false: only those entries are compared with their hashes whose statistics decide
             that they are not read, and those with a deletion vector.
+        rule: the merge rule of a keyed table; None for others.
+        statistics: false: entries of the plan may lack their statistics. Where nothing is pruned,
+            no more than the other columns are decoded then, which is most of the work.
     """
 
     schema: pa.Schema
@@ -149,6 +153,7 @@ class ScanQuestion:
     time_column: Column | None
     checked: bool = False
     rule: MergeRule | None = None
+    statistics: bool = True
 
     @property
     def _time(self) -> str | None:
@@ -160,6 +165,19 @@ class ScanQuestion:
         if self.predicate is None or self.rule is not None:
             return self._in_time(state)
         return self._in_time(state, partial(self.predicate.leaf_may_match, time_column=self._time))
+
+    def without_statistics(self, state: VersionState, needed: Sequence[Leaf]) -> Collection[str]:
+        """See `Question.without_statistics`."""
+        pruned = self.predicate is not None or self.spans is not None or self.rule is not None
+        if self.statistics or pruned:
+            return ()
+        # Entries with a vector, and those that the delta drops, are compared with their hashes.
+        dropping = {piece.sha256 for piece in state.pieces_of_drops()}
+        return {
+            leaf.sha256
+            for leaf in needed
+            if isinstance(leaf.deleted, UnsetType) and leaf.sha256 not in dropping
+        }
 
     def answer(self, state: VersionState, leaves: Mapping[str, pa.Table]) -> ScanPlan:
         """Return the plan.
@@ -271,6 +289,8 @@ def question(
     columns: Sequence[str] | None = None,
     where: Where | EngineFilter | None = None,
     chunks: Chunks | None = None,
+    *,
+    statistics: bool = True,
 ) -> ScanQuestion:
     """Return the question of which segments a scan must read.
 
@@ -279,6 +299,7 @@ def question(
         columns: names of the wanted columns, in this order; all if None; may be empty.
         where: the filter: SQL text or a pyarrow expression.
         chunks: chunks or chunk names; only segments that overlap them are read.
+        statistics: see `ScanQuestion`.
 
     Raises:
         InvalidInput: a column is unknown or named twice, or the predicate or a chunk name is
@@ -292,9 +313,17 @@ def question(
     time_column = stored_time_column(stored, state.layout)
     spans = None if chunks is None else _spans(chunks)
     start, end = _interval(row_filter, time_column, spans)
-    rule = state.merge_rule
     return ScanQuestion(
-        schema, stored, table_schema, row_filter, spans, start, end, time_column, rule=rule
+        schema=schema,
+        columns=stored,
+        table_schema=table_schema,
+        predicate=row_filter,
+        spans=spans,
+        start=start,
+        end=end,
+        time_column=time_column,
+        rule=state.merge_rule,
+        statistics=statistics,
     )
 
 

@@ -304,6 +304,16 @@ class VersionState:
         wanted = (position for position in placed if position is not None)
         return places.lookup(pieces_in(self.base), wanted, self.stems)
 
+    def pieces_of_drops(self) -> list[Piece]:
+        """Return the leaves that may contain the segments that the delta drops.
+
+        See `pieces_of` for stems and errors.
+        """
+        drops = self.delta.drops.values()
+        placed = (entry_order.entry_key_if_valid(drop.chunk, drop.id) for drop in drops)
+        wanted = (position for position in placed if position is not None)
+        return places.lookup(pieces_in(self.base), wanted, self.stems)
+
     def find(self, ids: Iterable[str], leaves: Mapping[str, pa.Table]) -> dict[str, Segment]:
         """Return the live segments among those with these ids, by id.
 

@@ -32,7 +32,7 @@ def main():
 _MODULES = {
     "eventlog": (
         "eventlog", "eventlog.log.snapshot", "eventlog.store.local",
-        "eventlog.store.testing.wrappers", "pyarrow.parquet",
+        "eventlog.store.testing.wrappers", "eventlog.readers.scanner", "pyarrow.parquet",
         "pyarrow.dataset",
     ),
     "deltalake": ("deltalake",),
@@ -78,12 +78,15 @@ def _plan(store, question):
     import pyarrow.compute as pc
 
     from eventlog import Table
-    from eventlog.log.snapshot import plan_scan
+    from eventlog.readers import scan
     from eventlog.store.location import open_store
 
     if isinstance(store, tuple):
         store = open_store(*store)
-    snapshot = Table.open("", store=store).session.head()
+    table = Table.open("", store=store)
+    if question == "all":
+        return scan(table).plan.entries.num_rows
+    snapshot = table.session.head()
     if question == "day":
         return len(snapshot.segments(chunks=[DAY]))
     if question == "where":
@@ -93,9 +96,7 @@ def _plan(store, question):
         time_of = pc.field(peers.TIME)
         where = (time_of >= start) & (time_of < start + timedelta(days=1))
         return len(snapshot.segments(where=where))
-    if question == "segments":
-        return len(snapshot.segments())
-    return plan_scan(snapshot).entries.num_rows
+    return len(snapshot.segments())
 
 
 def _ask(name, root, options, question):

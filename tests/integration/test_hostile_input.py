@@ -610,7 +610,7 @@ def test_a_leaf_whose_dictionary_expands_too_far_is_refused(monkeypatch, kind):
     pq.write_table(pa.table({"id": pa.array(["x" * 1000] * 2000).cast(kind)}), sink)
     monkeypatch.setattr(frame_bytes, "_MAX_FRAME_BYTES", 10**6)
     with pytest.raises(errors.Corrupt, match="decodes to more than 1000000 bytes"):
-        frame_bytes.from_parquet(sink.getvalue(), 2000)
+        frame_bytes.read_frame(sink.getvalue(), 2000)
 
 
 @pytest.mark.parametrize(

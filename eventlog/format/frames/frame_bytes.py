@@ -7,8 +7,9 @@ R6.4 demand, and its memory is bounded by `limits.FRAME_BYTES`, whatever a foote
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import compress
 from typing import Any
 
@@ -47,11 +48,13 @@ _PHYSICAL: dict[tuple[str, str], Any] = {
     ("FIXED_LEN_BYTE_ARRAY", "None"): "fixed",
 }
 _BOUND_TYPES = (pa.string(), pa.null())
-# Columns that look random: neither a dictionary nor compression would make them smaller.
-_RANDOM = ("id", "checksum", "hash", "tail_sha256", "vector_hash")
-# A column with at most one distinct value for so many rows has a dictionary, and is so small then
-# that it is not compressed: a small column costs a reader more to decompress than to decode.
+_TEXT_TYPES = (pa.string(), pa.binary())
+# A column of texts with at most one distinct value for so many rows has a dictionary, and is so
+# small then that it is not compressed.
 _REPEATED = 32
+# Schemas of objects that were read, and what `_plain_schema` makes of them: those of one table have
+# few, and to look at one column by column costs a tenth of reading the object.
+_seen: deque[tuple[Any, pa.Schema, pa.Schema]] = deque(maxlen=16)
 _COUNTS = (
     "epoch",
     "version",
@@ -84,15 +87,18 @@ def to_parquet(table: pa.Table) -> bytes:
             "one object may have: commit fewer at once, or keep statistics of fewer columns"
         )
     sink = pa.BufferOutputStream()
-    dictionary = [name for name in table.column_names if _repeats(table, name)]
-    plain = {*dictionary, *_RANDOM}
-    compressed = [name for name in table.column_names if name not in plain]
+    # A small column costs a reader more to decompress than to decode: numbers are packed instead.
+    packed = [field.name for field in table.schema if pa.types.is_int64(field.type)]
+    texts = [field.name for field in table.schema if field.type in _TEXT_TYPES]
+    dictionary = [name for name in texts if _repeats(table.column(name))]
+    compressed = [name for name in texts if name not in dictionary]
     pq.write_table(
         table.replace_schema_metadata(None),
         sink,
         compression={name: "zstd" if name in compressed else "none" for name in table.column_names},
         compression_level=dict.fromkeys(compressed, 3),
         use_dictionary=dictionary,
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         write_statistics=False,
         store_schema=False,
         row_group_size=max(1, table.num_rows),
@@ -100,11 +106,8 @@ def to_parquet(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _repeats(table: pa.Table, name: str) -> bool:
-    if name in _RANDOM:
-        return False
-    distinct = len(table.column(name).unique())
-    return bool(distinct * _REPEATED <= table.num_rows)
+def _repeats(column: pa.ChunkedArray) -> bool:
+    return bool(len(column.unique()) * _REPEATED <= len(column))
 
 
 def _plain_bytes(table: pa.Table) -> int:
@@ -123,17 +126,42 @@ def from_parquet(body: bytes, rows: int, *, spilled: bool = False) -> pa.Table:
 
     Raises:
         Corrupt: it is not Parquet, does not have `rows` rows, or other columns than FORMAT.md R9.3
-            and R6.4 name, of other types or in another order.
+            and R6.4 name, of other types or in another order; or a row is none of an entry.
     """
-    table = read_frame(body, rows)
+    table = read_columns(body, rows, spilled=spilled)
+    check_entry_rows(table, spilled=spilled)
+    return table
+
+
+def read_columns(
+    body: bytes, rows: int, *, spilled: bool = False, statistics: bool = True
+) -> pa.Table:
+    """Return the entry table in `body`, of which columns are checked, and rows not yet.
+
+    `check_entry_rows` checks the rows of several tables at once, for less than those of each.
+
+    Args:
+        body: see `from_parquet`, also for the errors.
+        rows: see there.
+        spilled: see there.
+        statistics: false: the columns of statistics are left out.
+    """
     try:
-        return _conform(table, spilled=spilled)
+        return read_frame(body, rows, partial(_exact, spilled=spilled, statistics=statistics))
     except UnicodeDecodeError:
         raise Corrupt("a frame object has text that is not valid UTF-8") from None
 
 
-def read_frame(body: bytes, rows: int) -> pa.Table:
+def read_frame(
+    body: bytes, rows: int, wanted: Callable[[pa.Schema], pa.Schema] | None = None
+) -> pa.Table:
     """Return the table in the bytes of an object under `_frames/`, whatever its columns.
+
+    Args:
+        body: the bytes.
+        rows: the number of its rows.
+        wanted: returns the columns to decode, given all of them; raises if it refuses them. None:
+            all are decoded.
 
     Raises:
         Corrupt: it is not Parquet, does not have `rows` rows, or has a column of a type that no
@@ -153,16 +181,18 @@ def read_frame(body: bytes, rows: int) -> pa.Table:
                 f"a frame object has {file.metadata.num_rows} rows instead of {rows}, or more than "
                 f"{_MAX_FRAME_BYTES} bytes"
             )
-        plain = _plain_schema(file.schema, file.schema_arrow.names)
-        return _decoded(source, file, plain)
+        plain = _plain_schema(file.schema, file.schema_arrow)
+        return _decoded(source, file, plain, plain if wanted is None else wanted(plain))
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, Corrupt):
             raise
         raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
 
 
-def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) -> pa.Table:
-    """Return the rows of a frame object in the types of `plain`.
+def _decoded(
+    source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema, wanted: pa.Schema
+) -> pa.Table:
+    """Return the wanted columns of a frame object, in their types, of all that it has in `plain`.
 
     Memory is bounded by what is decoded: a dictionary repeats its texts, and a footer may lie.
 
@@ -170,19 +200,19 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
         Corrupt: they take more than `_MAX_FRAME_BYTES`.
     """
     footer = file.metadata
-    groups, columns = range(footer.num_row_groups), range(footer.num_columns)
+    names = None if len(wanted) == len(plain) else wanted.names
+    groups = range(footer.num_row_groups)
+    columns = range(len(plain)) if names is None else [plain.get_field_index(n) for n in names]
     enough = _ONCE_BYTES * max(1, footer.num_rows // _ONCE_ROWS)
     most = most_bytes(source, footer, groups, columns, enough)
     if most.sure and most.size <= min(_ONCE_BYTES, _MAX_FRAME_BYTES):
-        table = file.read(use_threads=False)
-        return table.cast(plain) if table.schema.types != plain.types else table
+        return _cast(file.read(columns=names, use_threads=False), wanted)
     few = max(1, min(_ONCE_ROWS, footer.num_rows * _ONCE_BYTES // max(1, most.size)))
     once = None if most.sure else _ONCE_BYTES
-    # Other programs note types of their own beside those of Parquet.
-    foreign = file.schema_arrow.types != plain.types
     size, pieces = 0, []
     for batch in decode(source, footer, groups, columns, few, once=once):
-        piece = batch.cast(plain) if foreign else batch
+        # Other programs note types of their own beside those of Parquet.
+        piece = _cast(batch, wanted)
         # The first is quicker, but counts shared bytes once for each piece.
         size += piece.get_total_buffer_size() if size <= _ONCE_BYTES else piece.nbytes
         if size > _MAX_FRAME_BYTES:
@@ -190,16 +220,35 @@ def _decoded(source: pa.BufferReader, file: pq.ParquetFile, plain: pa.Schema) ->
         if size <= _ONCE_BYTES:
             pieces.append(piece)
     # Nothing large is kept before its size is known.
-    table = file.read() if size > _ONCE_BYTES else pa.Table.from_batches(pieces, file.schema_arrow)
-    return table.cast(plain) if table.schema.types != plain.types else table
+    if size > _ONCE_BYTES:
+        return _cast(file.read(columns=names), wanted)
+    return pa.Table.from_batches(pieces, wanted)
 
 
-def _plain_schema(schema: Any, names: Sequence[str]) -> pa.Schema:
+def _cast(rows: Any, wanted: pa.Schema) -> Any:
+    """Return a table or batch with exactly these columns, which differ in notes of others only."""
+    return rows if rows.schema.equals(wanted, check_metadata=True) else rows.cast(wanted)
+
+
+def _plain_schema(schema: Any, arrow: pa.Schema) -> pa.Schema:
     """Return the columns by their Parquet types, before anything is decoded.
+
+    Args:
+        schema: the Parquet schema.
+        arrow: what Arrow makes of it.
 
     Raises:
         Corrupt: one has a type that no column of these objects has.
     """
+    for known, known_arrow, plain in tuple(_seen):
+        if schema.equals(known) and arrow.equals(known_arrow):
+            return plain
+    plain = _columns_of(schema, arrow.names)
+    _seen.append((schema, arrow, plain))
+    return plain
+
+
+def _columns_of(schema: Any, names: Sequence[str]) -> pa.Schema:
     fields = []
     for place in range(len(schema)):
         column = schema.column(place)
@@ -216,28 +265,43 @@ def _plain_schema(schema: Any, names: Sequence[str]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _conform(table: pa.Table, *, spilled: bool) -> pa.Table:
-    """Check the columns of a decoded frame object, and give them exactly their types."""
-    exact = _exact(table.schema, spilled=spilled)
+def check_entry_rows(table: pa.Table, *, spilled: bool = False) -> None:
+    """Refuse rows that no entry has.
+
+    Args:
+        table: rows of leaves or of a spill, as `read_columns` returns them.
+        spilled: they are those of a spill.
+
+    Raises:
+        Corrupt: a row breaks FORMAT.md R9.3 or R6.4.
+    """
+    try:
+        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
+    except (pa.ArrowException, ValueError) as error:
+        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
     if not spilled:
         entry_columns.check_filled(table, (name for name in FIXED.names if name not in TAIL))
-        starts, ends = (table.column(name).to_pylist() for name in ("chunk_start", "chunk_end"))
-        entry_columns.chunk_names(starts, ends)
+        _check_chunks(table)
     sizes, hashes = (pc.is_null(table.column(name)) for name in TAIL)
     if not sizes.equals(hashes):
         raise Corrupt("a frame object has incomplete tails")
-    try:
-        table.validate(full=True)  # invalid UTF-8 would otherwise fail only when it is read
-        if not table.schema.equals(exact, check_metadata=True):
-            table = table.cast(exact)
-    except (pa.ArrowException, ValueError) as error:
-        raise Corrupt(f"a frame object has columns of the wrong type: {error}") from None
     _check_slices(table, spilled=spilled)
     _check_counts(table)
     _check_vectors(table)
     if not spilled:
         _check_entries(table)
-    return table
+
+
+def _check_chunks(table: pa.Table) -> None:
+    """Refuse bounds of no time chunk. Entries of one chunk stand together: one is enough."""
+    if not table.num_rows:
+        return
+    columns = [table.column(name).combine_chunks() for name in ("chunk_start", "chunk_end")]
+    last = table.num_rows - 1
+    differs = (pc.not_equal(column.slice(0, last), column.slice(1)) for column in columns)
+    at = pc.indices_nonzero(pc.or_(*differs))
+    starts, ends = ([*column.take(at).to_pylist(), column[last].as_py()] for column in columns)
+    entry_columns.chunk_names(starts, ends)
 
 
 def _check_entries(table: pa.Table) -> None:
@@ -314,8 +378,8 @@ def _check_splits(splits: pa.ChunkedArray, absent: pa.ChunkedArray) -> None:
 
 
 @lru_cache(maxsize=64)  # the objects of one table have few schemas
-def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
-    """Check the columns of a decoded frame object, and return them with their exact types."""
+def _exact(schema: pa.Schema, *, spilled: bool, statistics: bool) -> pa.Schema:
+    """Check the columns of a frame object, and return those to decode with their exact types."""
     fixed, fields = {field.name: field for field in (*FIXED, *SLICE, SPLITS, *VECTOR, INLINE)}, []
     known = fixed | ({SPILL_ACTION.name: SPILL_ACTION} if spilled else {})
     for field in schema:
@@ -350,7 +414,7 @@ def _exact(schema: pa.Schema, *, spilled: bool) -> pa.Schema:
         kinds = {schema.field(f"{stem}_{number}").type for stem in ("min", "max")} - {pa.null()}
         if len(kinds) > 1:
             raise Corrupt(f"a frame object has texts and numbers as bounds of column {number}")
-    return pa.schema(fields)
+    return pa.schema([field for field in fields if statistics or field.name in fixed])
 
 
 def _check_counts(table: pa.Table) -> None:
