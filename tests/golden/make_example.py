@@ -1,16 +1,16 @@
-"""Writes the example of FORMAT.md anew: `python tests/golden/make_example.py`.
+"""Writes the example of FORMAT.md once more: `python tests/golden/make_example.py`.
 
 Only needed when the format changes; the test next to it reads what stands in the document.
 """
 
 import base64
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 
 import eventlog
-import eventlog.session.session
-import eventlog.staging.stager
 from eventlog import Table
 from eventlog.clock import ManualClock
 from eventlog.store.memory import MemoryStore
@@ -46,8 +46,6 @@ def _rows(*rows):
 
 
 def _store():
-    eventlog.session.session.writer_name = lambda: "writer@example"
-    eventlog.staging.stager._UPLOADS = 1  # so that ids are drawn in one order
     store, clock = MemoryStore(), ManualClock(1_357_000_000_000, seed=7)
     table = Table.create(
         store.uri,
@@ -75,10 +73,20 @@ def _shown(key, body):
     return f"`{key}` (base64)\n\n```text\n{lines}\n```\n"
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Write the example."""
     path = Path(eventlog.__file__).parent / "FORMAT.md"
     before = path.read_text(encoding="utf-8").split(_TITLE)[0]
-    store = _store()
+    named = patch("eventlog.session.session.writer_name", lambda: "writer@example")
+    alone = patch("eventlog.staging.stager._UPLOADS", 1)  # so that ids are drawn in one order
+    objects = patch("eventlog.table.creation.INLINE_BYTES", 0)
+    with named, alone, objects:
+        store = _store()
     keys = [found.key for found in store.list("") if not found.key.startswith("_probe/")]
     shown = "\n".join(_shown(key, store.get(key)) for key in keys)
     path.write_text(before + _TITLE + _INTRO + shown, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

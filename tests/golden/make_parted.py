@@ -10,12 +10,9 @@ one. Like the other tables they are written once a format, and once more where t
 change.
 """
 
-import shutil
 import sys
-from contextlib import ExitStack
 from functools import cache
 from itertools import count
-from unittest.mock import patch
 
 import pyarrow as pa
 from golden import make
@@ -198,12 +195,7 @@ def make_chosen_keys(clock: ManualClock) -> None:
 
 def main() -> int:
     """Write the tables."""
-    for name in NAMES:
-        shutil.rmtree(make.TABLES / name, ignore_errors=True)
-    with ExitStack() as stack:
-        stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
-        for place in ("session.session", "table.pins_and_claims"):
-            stack.enter_context(patch(f"eventlog.{place}.writer_name", lambda: "golden@example"))
+    with make.writing(*NAMES):
         make_parted(ManualClock(make.START_MS, seed=2029))
         seeds = count(2030)
         while not make_keys(ManualClock(make.START_MS, seed=next(seeds))):

@@ -247,14 +247,14 @@ def make_whole(clock: ManualClock) -> None:
     properties = {"keyframe_commits": "8", "stats_columns": "celsius,at", "user.note": "größe"}
     t = make.open_at(NAME, SCHEMA, clock, properties=properties)
     append(t, rows(0, 6, days=3), app_id="loader", app_seq=1)
-    make._publish(t, rows(6, 2))
-    make._publish(t, rows(8, 1))
+    make.publish(t, rows(6, 2))
+    make.publish(t, rows(8, 1))
     append(t, rows(10, 2))  # takes them along
     several = [SetPin("first", 2, "golden"), Attach("mirror", 2, "golden"), claim(t)]
     t.commit(t.transaction("marks", several))
     t.add_columns(SCHEMA.append(pa.field("added", pa.string())))
     wide = rows(12, 4, days=4).append_column("added", pa.array([f"x{n}" for n in range(4)]))
-    with patch("eventlog.log.spills.SPILL_BYTES", 1200):
+    with patch("eventlog.log.spills.SPILL_BYTES", 1000):
         append(t, wide)
     put(t, voids_of_segments(t))
     read = [
@@ -304,10 +304,8 @@ def _keep(t: Table, clock: ManualClock) -> None:
 def main() -> int:
     """Write the table."""
     leaves = {"INLINE_SEGMENTS": 5, "LEAF_TARGET": 4, "LEAF_SMALL": 2, "LEAF_MAX": 10}
-    # So that some objects have tails, and every append looks for what was published.
-    tails = patch("eventlog.limits.WHOLE_BYTES", 1600)
-    eager = patch("eventlog.commit.protocol.contention._SELDOM", 1)
-    with make.writing(NAME, **leaves), tails, eager:
+    tails = patch("eventlog.limits.WHOLE_BYTES", 1600)  # so that some objects have tails
+    with make.writing(NAME, **leaves), tails:
         make_whole(ManualClock(make.START_MS, seed=2016))
     return 0
 
