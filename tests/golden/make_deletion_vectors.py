@@ -185,7 +185,18 @@ def make_vectors(clock: ManualClock) -> None:
     t.restore(4)
     replaced_meanwhile(t, 1)
     append(t, rows(3, (n // 100 for n in range(MANY))))
-    t.write_keyframe()  # in leaves
+    with patch("eventlog.state.keyframe.INLINE_SEGMENTS", 1):
+        _in_leaves(t, first, third)
+    append(t, rows(5, range(80, 86)))
+    version = delete_rows(t, {entries(t)[-1].id: [2, 3, 4]})
+    t.restore(version - 1)  # the entry has no vector again
+    t.restore(version)
+    delete_rows(t, {entries(t)[-1].id: [0]}, in_log=True)
+
+
+def _in_leaves(t: Table, first: Segment, third: Segment) -> None:
+    """Write key frames that have leaves, one after a spill, and what is void."""
+    t.write_keyframe()
     many = [*range(0, 60_000, 3), *range(65_530, 66_000), MANY - 1]
     large = entries(t)[-1]
     with patch("eventlog.log.spills.SPILL_BYTES", 100):
@@ -198,11 +209,6 @@ def make_vectors(clock: ManualClock) -> None:
     shrunk = [s for s in entries(t) if isinstance(s.vector, Vector)]
     t.commit(t.transaction("drop", [drop_of(s) for s in shrunk]))
     t.write_keyframe()
-    append(t, rows(5, range(80, 86)))
-    version = delete_rows(t, {entries(t)[-1].id: [2, 3, 4]})
-    t.restore(version - 1)  # the entry has no vector again
-    t.restore(version)
-    delete_rows(t, {entries(t)[-1].id: [0]}, in_log=True)
 
 
 def main() -> int:
