@@ -21,7 +21,6 @@ from eventlog.decoding import most_bytes
 from eventlog.errors import DataLoss, EventLogError
 from eventlog.format import keys
 from eventlog.format.codec import sha256
-from eventlog.inline import inline_objects
 from eventlog.model.entries import Segment
 from eventlog.segments.file_columns import FileColumns
 from eventlog.segments.fragments import Reading
@@ -73,8 +72,10 @@ def _batches(run: str, segments: Sequence[Segment], most: int) -> Iterator[_Batc
     """Yield a run in batches: small segments up to `most` stored bytes, or large ones."""
 
     def is_small(segment: Segment) -> bool:
-        # Segments with deletion vectors are left to `eventlog.segments.fragments`.
-        return segment.bytes <= most and isinstance(segment.vector, UnsetType)
+        # Segments with deletion vectors, and those in commits, which packs may have, are left to
+        # `eventlog.segments.fragments`.
+        plain = isinstance(segment.vector, UnsetType) and isinstance(segment.inline, UnsetType)
+        return plain and segment.bytes <= most
 
     for small, same_size in groupby(segments, key=is_small):
         part: list[Segment] = []
@@ -183,8 +184,6 @@ def _conformed(form: _Form, tables: Sequence[pa.Table], reading: Reading) -> pa.
 def _fetched(reading: Reading, segment: Segment) -> bytes:
     """Return the bytes of a segment's object, empty if it cannot be fetched."""
     try:
-        if not isinstance(segment.inline, UnsetType):
-            return inline_objects.get_object(reading.store, segment)
         # Ask for one byte more than expected, to notice an object that is too long.
         return reading.store.get(keys.key_of(segment), length=segment.bytes + 1)
     except EventLogError:

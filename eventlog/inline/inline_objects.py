@@ -48,6 +48,22 @@ def remember_objects(adds: Iterable[Add]) -> None:
             _known.put(add.checksum, add.parquet)
 
 
+def remember_read(commit: Commit) -> None:
+    """Keep the bytes that a commit has, whatever became of its adds: by the sha256 that they have.
+
+    Who reads many commits reads their rows next.
+    """
+    actions = (action for t in commit.transactions for action in t.actions)
+    for action in actions:
+        if isinstance(action, Add) and not isinstance(action.parquet, UnsetType):
+            _known.put(codec.sha256(action.parquet), action.parquet)
+
+
+def is_remembered(sha256: str) -> bool:
+    """Return whether bytes of this sha256 are kept: of a segment or of a pack."""
+    return sha256 in _known
+
+
 def forget_objects() -> None:
     """Keep no bytes any more, as in a process that has read nothing yet."""
     _known.clear()

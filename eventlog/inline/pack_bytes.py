@@ -105,16 +105,19 @@ def open_pack(body: bytes) -> Packed | None:
     return Packed(index, file, source)
 
 
-def pack_columns(pack: Packed, columns: Sequence[int] | None = None) -> pa.Table | None:
+def pack_columns(
+    pack: Packed, columns: Sequence[int] | None = None, most: int = MOST_BYTES
+) -> pa.Table | None:
     """Return columns of a pack in the types of the file; None if they take too much memory.
 
     Args:
         pack: the pack.
         columns: indexes of Parquet columns; all if None.
+        most: the bytes that they may take in Arrow, up to `MOST_BYTES`.
     """
     try:
         chosen = range(pack.file.metadata.num_columns) if columns is None else columns
-        _check_size(pack.source, pack.file.metadata, chosen)
+        _check_size(pack.source, pack.file.metadata, chosen, min(most, MOST_BYTES))
         rows = pack.file.reader.read_all(list(chosen), use_threads=False)
         return rows.replace_schema_metadata(None)  # that of the file, which has the index
     except _FAILURES:
@@ -169,8 +172,10 @@ def _opened(body: bytes) -> Any:
     return file
 
 
-def _check_size(source: pa.NativeFile, footer: Any, columns: Iterable[int]) -> None:
+def _check_size(
+    source: pa.NativeFile, footer: Any, columns: Iterable[int], most: int = MOST_BYTES
+) -> None:
     groups = range(footer.num_row_groups)
-    bound = most_bytes(source, footer, groups, list(columns), MOST_BYTES)
-    if not bound.sure or bound.size > MOST_BYTES:
+    bound = most_bytes(source, footer, groups, list(columns), most)
+    if not bound.sure or bound.size > most:
         raise ValueError("the rows take too much memory")

@@ -22,6 +22,7 @@ from eventlog.model.actions import Add
 from eventlog.model.chunks import chunk_name
 from eventlog.model.columns.named_layout import NamedLayout
 from eventlog.model.entries import Granularity, Schema, Segment
+from eventlog.model.records import packs_of
 from eventlog.model.schema import check_timeless, to_arrow
 from eventlog.rewriting.outputs import Outputs, Sizes, writing_bytes
 from eventlog.rewriting.row_digest import NOTHING, Digest, check_same, digest
@@ -154,6 +155,7 @@ def _reading(t: Table, head: Snapshot, schema: pa.Schema, memory: int) -> Readin
         ahead_bytes=memory // 8,
         table=head.header.table,
         required=frozenset(field.name for field in schema if not field.nullable),
+        packs=packs_of(head.base),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,6 +31,7 @@ from eventlog.model.actions import Add, Merge
 from eventlog.model.chunks import parse_chunk
 from eventlog.model.entries import Segment, Slice, SliceKind
 from eventlog.model.properties import setting
+from eventlog.model.records import packs_of
 from eventlog.model.schema import to_arrow
 from eventlog.rewriting.outputs import Sizes, check_opens
 from eventlog.segments.fragments import Reading
@@ -314,10 +316,12 @@ class _Inputs:
         """Yield the rows in these slices as rows of logs, with their bucket and commit order."""
         work, schema, rank = self._work, self._work.log_schema, 0
         late_keys = self._late_keys()
-        for one in work.inputs:
-            counting, is_base = self._buckets(one), one.kind == "base"
-            for rows in self._tables(one.segment, work.base_schema if is_base else schema):
+        last: Placed | None = None
+        for is_base, some in groupby(work.inputs, key=lambda one: one.kind == "base"):
+            for one, rows in self._tables(some, work.base_schema if is_base else schema):
                 self.pulse()
+                if one is not last:
+                    last, counting = one, self._buckets(one)
                 buckets = row_buckets(rows, work.rule)
                 mask = pc.is_in(buckets, value_set=counting)
                 if one.kind != "late":
@@ -340,19 +344,20 @@ class _Inputs:
         work = self._work
         schema = pa.schema([work.base_schema.field(name) for name in work.rule.key])
         parts = [schema.empty_table()]
-        for one in work.inputs:
-            if one.kind == "late":
-                counting = self._buckets(one)
-                for rows in self._tables(one.segment, schema):
-                    buckets = row_buckets(rows, work.rule)
-                    parts.append(rows.filter(pc.is_in(buckets, value_set=counting)))
+        late = [one for one in work.inputs if one.kind == "late"]
+        for one, rows in self._tables(late, schema):
+            buckets = row_buckets(rows, work.rule)
+            parts.append(rows.filter(pc.is_in(buckets, value_set=self._buckets(one))))
         return key_lookup.distinct(pa.concat_tables(parts), work.rule.key)
 
     def _buckets(self, one: Placed) -> pa.Array:
         """Return the buckets of these slices in which an input counts."""
         return pa.array(sorted(buckets_in(one, self._runs)), pa.int32())
 
-    def _tables(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.Table]:
+    def _tables(
+        self, inputs: Iterable[Placed], schema: pa.Schema
+    ) -> Iterator[tuple[Placed, pa.Table]]:
+        """Yield the rows of inputs with the input that has them, in order."""
         work, head = self._work, self._work.t.session.head()
         reading = Reading(
             work.t.store,
@@ -363,9 +368,11 @@ class _Inputs:
             ahead_bytes=work.sizes.memory_bytes // 8,
             table=head.header.table,
             required=work.rule.merged_by,
+            packs=packs_of(head.base),
         )
-        for batch in reading.batches([segment]):
-            yield pa.Table.from_batches([batch])
+        placed = {one.segment.id: one for one in inputs}
+        for segment, batch in reading.located(one.segment for one in placed.values()):
+            yield placed[segment.id], pa.Table.from_batches([batch])
 
 
 class _Outputs:

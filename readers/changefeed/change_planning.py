@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from eventlog import Snapshot, Table
 from eventlog.errors import InvalidInput
+from eventlog.inline.inline_objects import remember_read
 from eventlog.keyed.rule import MergeRule, reader_rule
 from eventlog.keyed.slice_pruning import prune_runs
 from eventlog.log import chain
@@ -70,6 +71,8 @@ class ChangePlan:
 def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
     """Yield the changes of the versions after `start`, up to `end`. One GET for each of them.
 
+    The rows that stand in these commits are kept for who reads them next.
+
     Raises:
         Corrupt: a commit breaks the format, or does not follow the one before it.
         Unavailable: the store does not answer.
@@ -81,6 +84,7 @@ def read_versions(t: Table, start: Snapshot, end: int) -> Iterator[Appends]:
         else:
             chain.check_later(*last, commit, t.uri)
         last = commit, body
+        remember_read(commit)
         yield t.session.log.appends(commit)
 
 

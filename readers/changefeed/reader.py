@@ -25,6 +25,7 @@ from eventlog.errors import InvalidInput
 from eventlog.keyed.row_merging import SumOverflow
 from eventlog.keyed.rule import MergeRule
 from eventlog.model.entries import Segment
+from eventlog.model.records import packs_of
 from eventlog.quantities import count_text, size_text
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed import change_planning, change_steps, images
@@ -405,7 +406,7 @@ def changes(  # noqa: PLR0913 - the parts of one question
     plan = change_planning.plan_changes(
         first.version, last.version, versions, t.snapshot, asked, clock
     )
-    return Changes(plan, reading_of(plan, t, last.header.table, batch_rows, memory_bytes))
+    return Changes(plan, reading_of(plan, t, last, batch_rows, memory_bytes))
 
 
 def changed_range(
@@ -430,7 +431,7 @@ def changed_range(
 def reading_of(
     plan: ChangePlan,
     t: Table,
-    table: str,
+    snapshot: Snapshot,
     batch_rows: int,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> ChangeReading:
@@ -439,7 +440,7 @@ def reading_of(
     Args:
         plan: the plan.
         t: the table.
-        table: the table's id.
+        snapshot: a version of it, at or near the end: its packs have rows of small segments.
         batch_rows: the largest number of rows in a batch.
         memory_bytes: see `changes`.
     """
@@ -454,7 +455,8 @@ def reading_of(
         filter_columns=frozenset() if predicate is None else predicate.columns(),
         batch_rows=batch_rows,
         ahead_bytes=ahead_of(memory_bytes),
-        table=table,
+        table=snapshot.header.table,
+        packs=packs_of(snapshot.base),
     )
     return ChangeReading(reading, plan.rule, plan.times)
 

@@ -144,8 +144,7 @@ def share_out_changes(
     """
     check_schema(table_columns(schema), columns)
     memory_bytes = DEFAULT_MEMORY_BYTES if memory_bytes is None else memory_bytes
-    name = columns.header.table
-    reading = reading_of(plans[0], table, name, DEFAULT_BATCH_ROWS, memory_bytes)
+    reading = reading_of(plans[0], table, columns, DEFAULT_BATCH_ROWS, memory_bytes)
     times = {version: time for plan in plans for version, time in plan.times.items()}
     steps = [step for plan in plans for step in plan.steps]
     shares = [pickle.dumps(share) for share in _shares(steps, target_bytes)]

@@ -45,6 +45,7 @@ from eventlog.errors import EventLogError, InvalidInput, VersionNotFound
 from eventlog.keyed.rule import keyed_of
 from eventlog.log import history
 from eventlog.model.columns.named_layout import NamedLayout
+from eventlog.model.records import packs_of
 from eventlog.query.moments import to_ms
 from eventlog.readers.changefeed import change_planning
 from eventlog.readers.spark import changes
@@ -314,7 +315,8 @@ class Source:
             return []
         # A vacuum of this version, or of a later one, may have deleted a segment of the batch.
         oldest = start.version if start.place is not None else start.version + 1
-        plan = self._question.of(segments, oldest)
+        packs = packs_of(self.tail.start.base)
+        plan = replace(self._question.of(segments, oldest), packs=packs)
         target = self._target_bytes or DEFAULT_TARGET_BYTES
         path, storage = self.given.path, self.given.storage
         wanted = check_schema(self._schema, self._columns)

@@ -17,7 +17,7 @@ from eventlog.errors import DataLoss, InvalidInput
 from eventlog.format import keys
 from eventlog.inline import inline_objects, pack_bytes
 from eventlog.log.snapshot import plan_scan
-from eventlog.readers import blame, files, scan
+from eventlog.readers import blame, changes, files, scan
 from eventlog.segments.fragments import POSITION, Reading
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
@@ -154,6 +154,91 @@ def test_a_delete_of_rows_of_many_small_appends_sends_few_requests():
         reader.delete(where="name LIKE '%9'")
     assert counts.get <= 8 + 14
     assert scan(reopen(store.inner)).count() == 90
+
+
+def packed(appends, **options):
+    """A table of small appends, and a handle of a process that has read nothing of it."""
+    store = CountingStore(MemoryStore())
+    table = keyed(SMALL, store) if options.get("key") else small(store)
+    for number in range(appends):
+        if options.get("key"):
+            table.upsert(pa.table({"k": [number, 200 - number], "v": ["a", "b"], "n": [1, 2]}))
+        else:
+            table.append(events(2, first=2 * number))
+    forget()
+    return store, reopen(store)
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_changes_read_each_commit_once(key):
+    store, reader = packed(40, key=key)
+    with store.measure() as counts:
+        found = changes(reader, 0, 40)
+        planned = counts.get
+        rows = found.to_table()
+    assert rows.num_rows >= 80
+    assert planned <= 40 + 8
+    assert counts.get <= planned + 8  # leaves and packs
+
+
+def test_changes_that_another_process_reads_come_from_packs():
+    store, reader = packed(60)
+    found = changes(reader, 0, 60)
+    forget()
+    with store.measure() as counts:
+        rows = pa.Table.from_batches(found.to_batches())
+    assert sorted(rows["name"].to_pylist()) == sorted(events(120)["name"].to_pylist())
+    assert counts.get <= 8 + 8
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_compaction_reads_packs(key):
+    store, reader = packed(100, key=key)
+    before = by_key(scan(reader).to_table()) if key else in_order(scan(reader).to_table())
+    forget()
+    with store.measure() as counts:
+        outcomes = run(reader, policy=Policy(min_gain=0)).outcomes
+    assert [outcome.status for outcome in outcomes] == ["done"] * len(outcomes) != []
+    assert counts.get <= 8 + 40  # of the commits since the last pack, and of what planning reads
+    rows = scan(reader).to_table()
+    assert (by_key(rows) if key else in_order(rows)) == before
+
+
+def test_a_few_segments_of_a_large_pack_are_read_by_themselves():
+    store, chance = CountingStore(MemoryStore()), random.Random(1)
+    table = small(store)
+    for _ in range(64):
+        names = [chance.randbytes(60).hex() for _ in range(100)]
+        table.append(events(100).set_column(1, "name", pa.array(names)))
+    forget()
+    head = reopen(store).snapshot()
+    pack, plan = head.base.packs[0], plan_scan(head)
+    reading, segments = Reading.of(store, plan, head.header.table), plan.in_scan_order()
+    inside = [s for s in segments if pack.first <= s.inline <= pack.last]
+    for some, most in ((inside[:2], pack.size // 4), (inside, pack.size + 1)):
+        forget()
+        with store.measure() as counts:
+            rows = sum(batch.num_rows for batch in reading.batches(some))
+        assert rows == 100 * len(some)
+        assert counts.bytes_read <= most
+
+
+@pytest.mark.hazard("W16")
+def test_packs_are_held_within_the_memory():
+    columns = pa.schema([("at", pa.timestamp("us", "UTC")), ("text", pa.string())])
+    seldom = {"keyframe_commits": "64", "inline_bytes": "65536"}
+    table = small(schema=columns, properties=seldom)
+    times = pa.array([0] * 100, columns.field("at").type)
+    for number in range(140):
+        table.append(pa.table([times, [f"{number}".ljust(4000)] * 100], schema=columns))
+    table.write_keyframe()
+    forget()
+    before, peak, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in scan(reopen(table.store), memory_bytes=32 * 2**20).to_batches():
+        rows += batch.num_rows
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert rows == 14_000
+    assert peak < 40 * 2**20  # of 56 MB
 
 
 def test_a_list_of_files_has_them_stored():
