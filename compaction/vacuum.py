@@ -104,6 +104,8 @@ class VacuumReport:
         retained: the newest version that dropped an object kept for the `retention`; 0 if none is.
             When this version is as old as the retention, the next vacuum deletes all of these.
         log: what a vacuum of the log ended; None if it was not asked for.
+        reasons: the same reasons for each object that is not live and kept, by its key; without
+            those above the fence, which are kept for `staging`.
     """
 
     table: str
@@ -115,6 +117,7 @@ class VacuumReport:
     kept: Mapping[str, VacuumSums]
     retained: int = 0
     log: LogSums | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def deleted(self) -> VacuumSums:
@@ -234,7 +237,7 @@ def _vacuumed(
     run = _mark(t, ages, progress, dry_run=dry_run, full=full)
     run.cut(delete=not dry_run)
     run.judge(delete=not dry_run)  # against recorded-before-the-deletes
-    run.drop_packs(delete=not dry_run)
+    run.drop_packs(delete=not dry_run, full=full)
     # A record without changes would give the next vacuum something to do, and so on for ever.
     if not dry_run and run.changed:
         run.record()
@@ -588,10 +591,14 @@ class _Sweep:
                 if garbage.object_epoch(young.key) >= marks.fence:
                     candidates.young.add(young.bytes)
 
-    def drop_packs(self, *, delete: bool) -> None:
-        """Delete the packs that no kept version needs, or only count them."""
+    def drop_packs(self, *, delete: bool, full: bool) -> None:
+        """Delete the packs that no kept version needs, or only count them.
+
+        A table that has no rows in commits any more may have had some: `full` looks.
+        """
         meta = self._head.meta
-        if not setting(meta.properties, INLINE) and self._head.totals.inline is UNSET:
+        had = setting(meta.properties, INLINE) or self._head.totals.inline is not UNSET
+        if not had and not full:  # against packs-of-another-time-kept
             return
         found = old_packs(self._log, self._marks.horizon)
         if found:
@@ -636,6 +643,7 @@ class _Sweep:
     def report(self, *, dry_run: bool) -> VacuumReport:
         """Return the report."""
         kept: dict[str, VacuumSums] = {}
+        reasons: dict[str, str] = {}
         retained = 0
         for waiting in self._candidates.waiting:
             branch = self._of_branches.get(waiting.key)
@@ -645,6 +653,7 @@ class _Sweep:
             if waiting.key in self._of_ids:
                 why = "segments of the same ids"
             kept.setdefault(why, VacuumSums()).add(waiting.bytes)
+            reasons[waiting.key] = why
             if why == "retention":
                 retained = max(retained, waiting.version)
         if self._candidates.young.objects:
@@ -660,6 +669,7 @@ class _Sweep:
             gone=self._gone,
             kept=kept,
             retained=retained,
+            reasons=reasons,
         )
 
     def _left(self, last: Sweep) -> dict[str, Dropped] | None:

@@ -106,8 +106,42 @@ def merges(
         version: the version of the runs.
         granularity: the table's granularity.
     """
+    groups = _groups(runs, policy)
+    return _tasks(groups, table=table, version=version, granularity=granularity)
+
+
+def merges_of(
+    runs: Sequence[Run],
+    ids: AbstractSet[str],
+    policy: Policy,
+    *,
+    table: str,
+    version: int,
+    granularity: Granularity,
+) -> list[Task]:
+    """Return the tasks that merge all that counts wherever some segments count, worth it or not.
+
+    Once they are done, none of these segments is live.
+
+    Args:
+        runs: the runs of buckets, with the segments that count in each.
+        ids: ids of the segments.
+        policy: as for `merges`.
+        table: the table's id.
+        version: the version of the runs.
+        granularity: the table's granularity.
+    """
+    named = (run for run in runs if any(one.segment.id in ids for one in run.placed))
+    groups = _together((_all_of(run, "share") for run in named), policy)
+    return _tasks(groups, table=table, version=version, granularity=granularity)
+
+
+def _tasks(
+    groups: Iterable[Sequence[_Need]], *, table: str, version: int, granularity: Granularity
+) -> list[Task]:
+    """Return the tasks of groups of runs, the most useful first."""
     tasks = []
-    for needs in _groups(runs, policy):
+    for needs in groups:
         run, last = needs[0].run, needs[-1].run.last
         inputs = in_order({one.segment.id: one for need in needs for one in need.inputs}.values())
         low, high = min([one.low for one in inputs]), max([one.high for one in inputs])

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog.display import command
-from eventlog.errors import InvalidInput, VersionNotReplicated
+from eventlog.errors import InvalidInput, VersionCut, VersionNotReplicated
 from eventlog.format import keys
 from eventlog.format.frames.entry_columns import INLINE
 from eventlog.inline import inline_objects
@@ -108,7 +108,8 @@ def version_steps(log: Log, first: int, last: int) -> Iterator[VersionStep]:
     """
     below: Snapshot | None = None
     if first:
-        with suppress(VersionNotReplicated):  # a copy may begin here
+        # A copy may begin here, or the log is cut here.
+        with suppress(VersionNotReplicated, VersionCut):
             below = log.snapshot(first - 1)
     for commit, body in each(log.read_below, range(first, last + 1), count=HEADER_THREADS):
         if below is None:

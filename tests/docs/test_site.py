@@ -39,7 +39,7 @@ LOOKED_FOR = {
     "delta lake": "coming-from",
     "duckdb": "guides/engines",
     "duplicate rows": "guides/python",
-    "erase": "guides/erasure",
+    "erase rows": "guides/erasure",
     "exactly once": "guides/python",
     "granularity": "guides/choosing",
     "install": "getting-started",

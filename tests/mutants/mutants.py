@@ -8,6 +8,7 @@ from mutants.compactions import COMPACTIONS
 from mutants.copies import COPIES
 from mutants.cuts import CUTS
 from mutants.engines import ENGINES
+from mutants.erasures import ERASURES
 from mutants.expressions import EXPRESSIONS
 from mutants.frames import FRAMES
 from mutants.groups import GROUPS
@@ -42,6 +43,7 @@ MUTANTS = (
         *PUBLICATIONS,
         *ICEBERG_PUBLICATIONS,
         *GROUPS,
+        *ERASURES,
     ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}

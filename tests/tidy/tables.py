@@ -40,8 +40,9 @@ PACKAGE_MAY_IMPORT: dict[str, set[str]] = {
     "compaction": {"eventlog", "readers", "rewriting"},
     "pyspark_eventlog": {"eventlog", "readers", "writers"},
     "monitoring": {"eventlog", "compaction"},
+    "erasing": {"eventlog", "readers", "writers", "compaction"},
     "demo": {"eventlog", "readers", "writers", "compaction", "monitoring"},
-    "cli": {"eventlog", "readers", "writers", "compaction", "monitoring", "demo"},
+    "cli": {"eventlog", "readers", "writers", "compaction", "monitoring", "erasing", "demo"},
 }
 
 # Module of the core -> (packages above it that functions of it import when they are called, why).

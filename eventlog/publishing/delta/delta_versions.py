@@ -15,6 +15,7 @@ from eventlog.format.frames import entry_columns
 from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema, Segment
+from eventlog.model.records import cut_of
 from eventlog.publishing import versions
 from eventlog.publishing.delta import written_names
 from eventlog.publishing.delta.delta_listing import has_checkpoint
@@ -190,7 +191,7 @@ class DeltaVersions:
         """Return whether bytes are Delta's commit of a version.
 
         The first version that vacuum keeps may name vectors which only the one before had. If these
-        are gone, it is told by the ids that the commit has.
+        are gone, it is told by the ids that the commit has; and where the log is cut, its changes.
 
         Args:
             step: the version.
@@ -209,12 +210,19 @@ class DeltaVersions:
             bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
             return delta_commits.without_files(there) == bare
         try:
-            return there == self.expected(step)
+            same = there == self.expected(step)
+            # against delta-of-a-cut-log-refused
+            if same or not self._is_cut_below(step):
+                return same
         except KeyNotFound:
             if not self.lacks_old_vectors(step):
                 raise
         known = (step.after.header.table, step.after.commit_hash)
         return delta_commits.publisher_of(there) == known
+
+    def _is_cut_below(self, step: VersionStep) -> bool:
+        """Return whether the version before, and so what this one changes, was cut off."""
+        return step.before is None and step.after.version == cut_of(self._session.refresh().meta)
 
     def lacks_old_vectors(self, step: VersionStep) -> bool:
         """Return whether the version names vectors that were vacuumed with the one before."""

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UnsetType
 
-from eventlog.errors import Corrupt, InvalidInput, VersionNotReplicated
+from eventlog.errors import Corrupt, InvalidInput, VersionCut, VersionNotReplicated
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.inline import inline_objects
 from eventlog.log.history import written_schema
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.entries import Schema
-from eventlog.model.records import Commit, Transaction
+from eventlog.model.records import Commit, Transaction, cut_of
 from eventlog.publishing.iceberg.iceberg_listing import IcebergListing
 from eventlog.publishing.iceberg.iceberg_plan import (
     may_be_widened,
@@ -42,6 +42,7 @@ from eventlog.publishing.iceberg.translation.table_metadata import (
     metadata_bytes,
     summary_of,
     tags_of,
+    without_versions,
 )
 from eventlog.publishing.positions import ShownRows, published_schema, shows_stored_rows
 from eventlog.publishing.versions import inline_entries
@@ -86,19 +87,24 @@ class IcebergVersions:
         self._put = retrying(session.clock)
         self._held = held_from(session.store.forks)
         self.oldest = max(listing.head.meta.horizon, self._held)
+        self._cut = cut_of(listing.head.meta)
 
     def is_published(self, version: int, body: bytes) -> bool:
         """Return whether bytes are the metadata file of a version; as `expected` otherwise.
 
-        A copy may have got older versions since then, which the file does not list.
+        A copy may have got older versions since then, which the file does not list. It may list
+        versions that the log was cut above since then: those are not compared.
         """
         if body == self.expected(version):
             return True
         try:
             listed = {snapshot.sequence_number for snapshot in MetadataFile.of(body).versions}
+            # against publication-of-a-cut-log-refused
+            gone = {number for number in listed if number < self._cut}
+            left = without_versions(body, gone)
         except Corrupt:
             return False
-        return body == self.expected(version, listed)
+        return left == self.expected(version, listed - gone)
 
     def expected(self, version: int, listed: Collection[int] | None = None) -> bytes:
         """Return the metadata file of a version; puts what it names, unless that is there.
@@ -164,10 +170,10 @@ class IcebergVersions:
         self._inline = (snapshot.version, named.column("id"))
 
     def there(self, version: int) -> Snapshot | None:
-        """Return an older version; None where a copy lacks it."""
+        """Return an older version; None where it was cut off, or a copy lacks it."""
         try:
             return self._log.snapshot(version)
-        except VersionNotReplicated:
+        except (VersionCut, VersionNotReplicated):
             return None
 
     def problem(self, snapshot: Snapshot) -> str | None:

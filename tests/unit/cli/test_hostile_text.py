@@ -71,6 +71,7 @@ def verbs(table):
         "delete": [[uri, "--where", ESC], [uri, "--key", LINE]],
         "demo": [["--help"]],
         "diff": [[uri, "0", "1"]],
+        "erase": [[uri, "--where", ESC], [uri, "--where", f"c = '{ESC}'"]],
         "drop": [[uri, ESC], [uri, LINE, "--run", "--reason", ESC]],
         "fsck": [[uri], [uri, "--checksums"]],
         "log": where,

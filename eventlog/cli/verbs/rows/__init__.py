@@ -6,10 +6,11 @@ file_options  the options of input files and of units of work
 interruption  what Ctrl-C left behind
 adding        append, upsert, and what deletes of keys share with them
 row_changes   delete, update, overwrite, merge-rows
+erasing       erase
 """
 
-from eventlog.cli.verbs.rows import adding, row_changes
+from eventlog.cli.verbs.rows import adding, erasing, row_changes
 
-VERBS = (*adding.VERBS, *row_changes.VERBS)
+VERBS = (*adding.VERBS, *row_changes.VERBS, *erasing.VERBS)
 
 __all__ = ["VERBS"]

@@ -7,7 +7,7 @@ Source: Iceberg's spec, section "Table Metadata".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import DecodeError, Struct, UnsetType, json
@@ -213,6 +213,38 @@ def metadata_bytes(  # noqa: PLR0913 - the fields of the file
     if format_version > 2:
         document["next-row-id"] = 0  # rows have no ids: as in a table that was format 2 before
     return compact_json(document).encode()
+
+
+def without_versions(body: bytes, versions: Collection[int]) -> bytes:
+    """Return a metadata file as if it did not list some older versions.
+
+    Args:
+        body: the file, which `MetadataFile` has decoded.
+        versions: not the newest.
+
+    Raises:
+        Corrupt: it lacks a field that publications have.
+    """
+    if not versions:
+        return body
+    try:
+        return compact_json(_without(json.decode(body), set(map(snapshot_id, versions)))).encode()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(f"a metadata file has other fields: {error!r}") from None
+
+
+def _without(document: dict[str, Any], gone: Collection[int]) -> dict[str, Any]:
+    left = [one for one in document["snapshots"] if one["snapshot-id"] not in gone]
+    schemas = {one["schema-id"] for one in left}
+    document["snapshots"] = left
+    document["schemas"] = [one for one in document["schemas"] if one["schema-id"] in schemas]
+    document["refs"] = {
+        name: ref for name, ref in document["refs"].items() if ref["snapshot-id"] not in gone
+    }
+    document["snapshot-log"] = [
+        one for one in document["snapshot-log"] if one["snapshot-id"] not in gone
+    ]
+    return document
 
 
 def _sort_order(column: int | None) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""Mutants of an erasure: what it waits for, what it takes for clean, what vacuums leave."""
+
+from mutants.swap import becomes, instead, mutant, never
+
+ERASURES = (
+    mutant(
+        "undecoded-object-counts-as-clean",
+        "",
+        "an object that was not decoded may have rows",
+        never,
+        "test_an_object_that_cannot_be_read_is_never_taken_for_clean",
+    ),
+    mutant(
+        "vacuum-before-its-second",
+        "",
+        "the vacuum of an erasure waits until its own commits are as old as the retention",
+        instead("return"),
+        "test_all_rows_of_an_erased_key_go_from_a_keyed_table",
+    ),
+    mutant(
+        "intent-that-stays-open",
+        "R22.5",
+        "intents with rows or statistics end with their windows",
+        never,
+        "test_an_intent_with_bounds_of_the_rows_ends_with_its_window",
+    ),
+    mutant(
+        "bounds-of-a-clean-segment-count",
+        "",
+        "a bound of a segment that has no such row is none of theirs",
+        becomes("set()"),
+        "test_bounds_of_rows_that_are_left_are_no_traces",
+    ),
+    mutant(
+        "packs-of-another-time-kept",
+        "R21.6",
+        "a full vacuum looks for packs also where no row stands in a commit any more",
+        becomes("not had"),
+        "test_a_full_vacuum_takes_packs_of_a_table_that_has_no_rows_in_commits_any_more",
+    ),
+    mutant(
+        "publication-of-a-cut-log-refused",
+        "",
+        "a publication is compared without the versions that were cut off",
+        becomes("set()"),
+        "test_a_publication_goes_on_above_a_log_that_was_cut",
+    ),
+    mutant(
+        "delta-of-a-cut-log-refused",
+        "",
+        "the published commit of the version at the cut is told by its ids",
+        becomes("True"),
+        "test_a_publication_goes_on_above_a_log_that_was_cut",
+    ),
+)
