@@ -105,6 +105,7 @@ def decode(
     rows: int,
     *,
     once: int | None = None,
+    coded: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of row groups in batches; memory is proportional to a batch.
 
@@ -116,10 +117,13 @@ def decode(
         rows: the largest number of rows in a batch.
         once: bytes that a batch may take. For rows whose bound is not sure: a batch then has only
             as many rows as fit, judged by the rows before them. None: they are not measured.
+        coded: whether columns of texts that the file has dictionaries for are columns of indexes
+            into these, which may be wrong until the batch is validated. Not each text is copied.
     """
+    options = {"read_dictionary": _coded(footer, groups[0], columns)} if coded and groups else {}
     # Columns by index: names with dots are ambiguous in a Parquet file. Not with Arrow's dataset,
     # which decodes a whole row group however small the batches are.
-    reader = _opened(source, footer).reader
+    reader = _opened(source, footer, **options).reader
     portion = BatchSize([reader], rows, once)
     for batch in reader.iter_batches(
         portion.rows, row_groups=list(groups), column_indices=list(columns), use_threads=False
@@ -210,6 +214,17 @@ def _texts(chunk: Iterable[Page]) -> _Texts:
 
 def _opened(source: pa.NativeFile, footer: Any, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(source, metadata=footer, pre_buffer=False, **options)
+
+
+def _coded(footer: Any, group: int, columns: Sequence[int]) -> list[str]:
+    """Return the paths of those columns of texts that have a dictionary in a row group."""
+    described = footer.row_group(group)
+    chunks = (described.column(place) for place in columns)
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
+    ]
 
 
 def _encoded_bytes(column: Any) -> int:

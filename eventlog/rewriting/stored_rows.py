@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 from msgspec import UnsetType
 
 from eventlog import limits
+from eventlog.decoding import decode, most_bytes
 from eventlog.errors import Corrupt, DataLoss, EventLogError
 from eventlog.format import keys, parts
 from eventlog.format.codec import sha256
@@ -32,7 +33,7 @@ from eventlog.store.parallel import read_ahead, threads
 
 # A row group of fewer rows and bytes costs each of its readers more than it is worth to keep.
 _ROWS = limits.ROW_GROUP_ROWS // 4
-_SHARE = 16  # of the memory, for one segment
+_CHECKED_ROWS = 64 * 1024  # that are decoded at once
 
 Runs = Mapping[str, Sequence[Segment]]
 
@@ -171,9 +172,8 @@ def _taken(reading: Reading, segment: Segment, body: bytes, taking: Taking) -> T
         if groups is None:
             return None
         # This compares all other bytes with the log, too.
-        near = replace(reading, store=OneObject(body, reading.store.uri))
-        column_stats, total = _looked_at(near, segment, taking)
-    except (DataLoss, Corrupt, pa.ArrowException):
+        column_stats, total = _looked_at(reading, groups, segment, taking)
+    except (DataLoss, Corrupt, pa.ArrowException, OSError, ValueError):
         return None
     return Taken(groups._replace(column_stats=column_stats), total)
 
@@ -199,18 +199,23 @@ def _groups_in(file: memoryview, segment: Segment, taking: Taking) -> StoredGrou
 
 
 def _looked_at(
-    reading: Reading, segment: Segment, taking: Taking
+    reading: Reading, groups: StoredGroups, segment: Segment, taking: Taking
 ) -> tuple[tuple[ColumnStats, ...], Digest]:
     """Return the statistics and the digest of a segment's rows, once all of them were decoded.
 
     Raises:
         DataLoss: they do not decode to rows of the table.
+        Corrupt, pa.ArrowException, OSError, ValueError: neither.
     """
     wanted = taking.recipe.stats_columns
     known = {one.column: one for one in segment.stats}
     of_entry = all(column.id in known for column in wanted)
+    if of_entry and not taking.digests:
+        _check_decodes(reading, groups, segment)
+        return tuple(known[column.id] for column in wanted), Digest(segment.rows, {})
+    near = replace(reading, store=OneObject(groups.file, reading.store.uri))
     total, computed = NOTHING, list[tuple[int, tuple[ColumnStats, ...]]]()
-    for batch in reading.batches([segment]):
+    for batch in near.batches([segment]):
         rows = pa.Table.from_batches([batch])
         whole = taking.digests
         total += digest(rows, taking.recipe.layout.time_column) if whole else Digest(len(batch), {})
@@ -219,3 +224,44 @@ def _looked_at(
     if of_entry:
         return tuple(known[column.id] for column in wanted), total
     return stats.merge_stats(computed), total
+
+
+def _check_decodes(reading: Reading, groups: StoredGroups, segment: Segment) -> None:
+    """Check that all bytes are those of the log, and that they decode to the rows of the entry.
+
+    Readers make more of them than is made here: texts of dictionaries are not copied to their rows.
+    The file has the columns of the table with their types, and none with nulls where the table
+    allows none; so nothing else could fail.
+
+    Args:
+        reading: for its bounds on memory.
+        groups: the row groups, whose columns were compared.
+        segment: the entry.
+
+    Raises:
+        Corrupt: they are others, or decode to another number of rows.
+        pa.ArrowException, OSError, ValueError: they do not decode.
+    """
+    file, tail = groups.file, segment.tail
+    assert tail is not None  # noqa: S101 - the caller's guard, for the type checker
+    footer, known = parts.parse_tail(bytes(file[len(file) - tail.size :]), len(file))
+    spans = enumerate(pairwise(known.bounds))
+    # against damaged-row-groups-taken
+    if not all(known.check(number, file[start:end]) for number, (start, end) in spans):
+        raise Corrupt("a part of the object is not what was committed")
+    source, once = pa.BufferReader(file), reading.piece_bytes()
+    columns = range(footer.num_columns)
+    for number, sizes in enumerate(groups.sizes):
+        most = most_bytes(source, footer, [number], columns, 4 * once, claimed=sum(sizes))
+        fits = most.sure and most.size <= 4 * once
+        bounded = None if fits else once
+        rows = 0
+        for batch in decode(
+            source, footer, [number], columns, _CHECKED_ROWS, once=bounded, coded=True
+        ):
+            batch.validate(full=True)  # against undecodable-row-groups-taken
+            rows += batch.num_rows
+        if rows != footer.row_group(number).num_rows:
+            raise Corrupt("a row group decodes to another number of rows")
+    if not groups.rows == footer.num_rows == segment.rows:
+        raise Corrupt("the object has another number of rows")

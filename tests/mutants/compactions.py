@@ -124,6 +124,20 @@ COMPACTIONS = (
         "test_k6_a_row_group_that_changes_on_its_way_is_refused",
     ),
     mutant(
+        "damaged-row-groups-taken",
+        "K6",
+        "row groups that are taken as they are stored have the bytes of the log",
+        never,
+        "test_k6_what_decodes_but_differs_from_the_log_is_not_taken",
+    ),
+    mutant(
+        "undecodable-row-groups-taken",
+        "K6",
+        "row groups that are taken as they are stored decode to values",
+        skip,
+        "test_k6_what_was_committed_and_does_not_decode_is_not_taken",
+    ),
+    mutant(
         "columns-of-another-form-taken",
         "K6",
         "row groups with columns of other names or types are encoded",

@@ -189,6 +189,57 @@ def test_k6_a_damaged_segment_is_no_input(monkeypatch):
         rewrite_task(table, task_of(table), ENOUGH)
 
 
+def column_indexes(body):
+    """The bytes of the column indexes of a file."""
+    chunks = [c for g in footer_tree(memoryview(body))[4][1][1] for c in g[1][1][1] if 6 in c]
+    return [body[c[6][1] : c[6][1] + c[7][1]] for c in chunks]
+
+
+@pytest.mark.hazard("K6")
+def test_k6_what_decodes_but_differs_from_the_log_is_not_taken(monkeypatch):
+    (whole,) = bodies(table := filled(LARGE), live(table.session.head()))
+    at = whole.index(column_indexes(whole)[0])
+    get = type(table.store).get
+
+    def damaged(self, key, **how):
+        body = bytearray(get(self, key, **how))
+        if key.startswith("data/") and len(body) == len(whole):
+            body[at + 5] ^= 1  # which no decoder looks at
+        return bytes(body)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(table.store), "get", damaged)
+        rewritten(table)
+    (body,) = bodies(table, live(table.session.head()))
+    assert column_indexes(body) == column_indexes(whole)
+
+
+@pytest.mark.hazard("K6")
+@pytest.mark.parametrize("repeating", [False, True])
+def test_k6_what_was_committed_and_does_not_decode_is_not_taken(repeating, monkeypatch):
+    class Wrong(pq.ParquetWriter):
+        """Writes texts that are no UTF-8."""
+
+        def write_table(self, table, **how):
+            odd = pa.array([b"\xff" + text.encode() for text in table["name"].to_pylist()])
+            texts = pa.StringArray.from_buffers(len(odd), *odd.buffers()[1:])
+            super().write_table(table.set_column(1, table.schema.field(1), texts), **how)
+
+    rows = some_rows(3 * LARGE // 2, 0)
+    if repeating:
+        texts = pa.array([f"name {n % 20}" for n in range(rows.num_rows)])
+        rows = rows.set_column(1, SCHEMA.field(1), texts)
+    table = create()
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetWriter", Wrong)
+        append(table, rows)
+    (body,) = bodies(table, live(table.session.head()))
+    assert len(body) > 2**20
+    assert pq.read_metadata(BytesIO(body)).row_group(0).column(1).has_dictionary_page == repeating
+    with pytest.raises(errors.DataLoss, match="does not decode"):
+        rewrite_task(table, task_of(table), ENOUGH)
+
+
 class OfItsOwnNames(pq.ParquetWriter):
     """Writes columns under the names that they have in the file."""
 
