@@ -72,14 +72,20 @@ def without_rows(rows: pa.Table, numbers: pa.Array) -> pa.Table:
         rows: rows of one or more columns.
         numbers: numbers of rows, from 0, each once.
     """
-    if not len(numbers):
-        return rows
+    return rows.filter(all_but(numbers, rows.num_rows)) if len(numbers) else rows
+
+
+def all_but(numbers: pa.Array, count: int) -> pa.Array:
+    """Return which of `count` rows are not among some, as booleans.
+
+    Args:
+        numbers: numbers of rows, from 0, each once.
+        count: the number of all rows, at least one.
+    """
     if hasattr(pc, "ScatterOptions"):  # older pyarrow has not
         marks = pa.repeat(pa.scalar(True), len(numbers))
-        kept = pc.scatter(marks, numbers, max_index=rows.num_rows - 1).is_null()
-    else:
-        kept = pc.invert(pc.is_in(row_numbers(rows.num_rows), value_set=numbers))
-    return rows.filter(kept)
+        return pc.scatter(marks, numbers, max_index=count - 1).is_null()
+    return pc.invert(pc.is_in(row_numbers(count), value_set=numbers.cast(pa.int64())))
 
 
 def _searched(column: pa.ChunkedArray, values: pa.Array) -> pa.Array | None:

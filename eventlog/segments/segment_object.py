@@ -57,7 +57,7 @@ class SegmentObject:
         store: the store that has it.
         segment: its entry in the log.
         version: the version that is read, for messages.
-        fetchers: fetch ranges in parallel; one after another if None.
+        fetchers: fetch ranges in parallel, if requests take time; one after another if None.
         table: the table's id. If the object is missing, the log is checked to have this id still.
     """
 
@@ -114,7 +114,7 @@ class SegmentObject:
         if self._whole is not None:
             return pa.BufferReader(self._whole)
         ranges = list(_joined(self._parts, spans))
-        if self._fetchers is not None and len(ranges) > 1:
+        if self._fetchers is not None and len(ranges) > 1 and not self._store.near:
             fetched = list(self._fetchers.map(self._fetch, ranges))
         else:
             fetched = list(map(self._fetch, ranges))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import UnsetType
 
 from eventlog.cache import Cache
 from eventlog.format import codec
+from eventlog.keyed import key_lookup
 from eventlog.keyed.rule import MergeRule
 from eventlog.keyed.slices import Run, segments_of
 from eventlog.model.entries import Schema
@@ -24,6 +24,7 @@ from eventlog.model.entries import Schema
 _MOST_BYTES = 32 * 2**20  # of what is kept of all parts
 _NUMBER = pa.uint32()
 _MOST_ROWS = 2**32 - 1
+_FEW = 4  # times the bytes of numbers: what booleans may take, which are faster to filter by
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,44 @@ class Applied:
     """What the logs of a part did.
 
     Attributes:
-        hidden: by the checksum of a base the numbers of its rows that are not shown, ascending.
-            Another table may have a base of the same bytes and another id.
+        pieces: by the checksum of a base its rows, piece after piece: how many there are, and which
+            of them are not shown, by their numbers in the piece, or which are, as booleans. Another
+            table may have a base of the same bytes and another id.
         shown: the rows of logs that are shown, in the order of a scan.
     """
 
-    hidden: dict[str, list[pa.Array]] = field(default_factory=dict)
+    pieces: dict[str, list[tuple[int, pa.Array]]] = field(default_factory=dict)
     shown: list[ShownLogRows] = field(default_factory=list)
 
-    def hide(self, base: str, numbers: pa.Array) -> None:
-        """Add rows of the base of a checksum, which come after those that were added."""
-        self.hidden.setdefault(base, []).append(numbers.cast(_NUMBER))
+    def pass_by(self, base: str, rows: pa.Table, hidden: pa.Array) -> pa.Table:
+        """Return the rows of a piece of a base that are shown, and note which these are.
+
+        Args:
+            base: the checksum of the base.
+            rows: the piece, which comes after those that passed by.
+            hidden: the numbers of its rows that are not shown, ascending.
+        """
+        kept = hidden.cast(_NUMBER)
+        if len(hidden):
+            marks = key_lookup.all_but(hidden, rows.num_rows)
+            rows = rows.filter(marks)
+            if _FEW * kept.nbytes >= marks.nbytes:
+                kept = marks
+        self.pieces.setdefault(base, []).append((len(hidden) + rows.num_rows, kept))
+        return rows
+
+    def shown_of(self, base: str, start: int, rows: pa.Table) -> pa.Table:
+        """Return the rows of a base that are shown, of some that lie from row `start` on."""
+        if not any(len(kept) for _, kept in self.pieces[base]):
+            return rows
+        marks: list[pa.Array] = []
+        end, at = start + rows.num_rows, 0
+        for count, kept in self.pieces[base]:
+            low, high = max(start, at) - at, min(end, at + count) - at
+            at += count
+            if low < high:
+                marks.append(_marks(count, kept).slice(low, high - low))
+        return rows.filter(pa.chunked_array(marks))
 
     def show(self, before: int | None, numbers: pa.Array | pa.ChunkedArray) -> None:
         """Add rows of logs that are shown; see `ShownLogRows`."""
@@ -62,20 +90,21 @@ class Applied:
             numbers = numbers.combine_chunks()
         self.shown.append(ShownLogRows(before, numbers.cast(_NUMBER)))
 
-    def hidden_in(self, base: str, start: int, count: int) -> pa.Array:
-        """Return which of `count` rows of a base, from row `start` on, are hidden, from 0 on."""
-        found = pa.concat_arrays([pa.nulls(0, _NUMBER), *self.hidden.get(base, ())])
-        within = pc.and_(pc.greater_equal(found, start), pc.less(found, start + count))
-        return pc.subtract(found.filter(within).cast(pa.int64()), start)
-
     @property
     def nbytes(self) -> int:
         """The bytes that it takes."""
-        arrays = [numbers for of_base in self.hidden.values() for numbers in of_base]
-        return sum(numbers.nbytes for numbers in (*arrays, *(one.numbers for one in self.shown)))
+        arrays = [kept for of_base in self.pieces.values() for _, kept in of_base]
+        return sum(kept.nbytes for kept in (*arrays, *(one.numbers for one in self.shown)))
 
 
 _kept: Cache[str, Applied] = Cache(_MOST_BYTES, weigh=lambda applied: applied.nbytes + 1024)
+
+
+def _marks(count: int, kept: pa.Array) -> pa.Array:
+    """Return which rows of a piece are shown, given what is kept of it."""
+    if pa.types.is_boolean(kept.type):
+        return kept
+    return key_lookup.all_but(kept.cast(pa.int64()), count)
 
 
 def part_key(runs: Sequence[Run], rule: MergeRule, columns: Schema) -> str | None:

@@ -222,8 +222,7 @@ class SliceReader:
                 yield from self._typed(rows.take(waiting.popleft().numbers))
             start = read.get(base.segment.id, 0)
             read[base.segment.id] = start + stored.num_rows
-            hidden = done.hidden_in(base.segment.checksum, start, stored.num_rows)
-            yield from self._wanted(key_lookup.without_rows(stored, hidden))
+            yield from self._wanted(done.shown_of(base.segment.checksum, start, stored))
         for one in waiting:
             yield from self._typed(rows.take(one.numbers))
 
@@ -329,15 +328,14 @@ class SliceReader:
         """
         touched = key_lookup.distinct(unit.above, self.rule.key)
         names = self._shown_columns()
-        read: dict[str, int] = {}
         for base, rows in bases:
             hidden = key_lookup.rows_with(rows, touched, self.rule.key)
-            if done is not None:
-                start = read.get(base.segment.id, 0)
-                read[base.segment.id] = start + rows.num_rows
-                done.hide(base.segment.checksum, pc.add(hidden, start))
             shown = rows.select(names or rows.column_names)
-            yield from self._wanted(key_lookup.without_rows(shown, hidden))
+            if done is None:
+                shown = key_lookup.without_rows(shown, hidden)
+            else:
+                shown = done.pass_by(base.segment.checksum, shown, hidden)
+            yield from self._wanted(shown)
         if unit.above.num_rows:  # late rows count only where there are rows above
             late = unit.late.filter(key_lookup.among(unit.late, touched, self.rule.key))
             waiting.add([late, unit.above])
