@@ -19,7 +19,7 @@ MERGE_COLUMN = "merge."
 MERGE_GROUP = "merge.group."
 AUTO = "auto_granularity"  # the granularity follows the data (`eventlog.staging.fitting`)
 INLINE = "inline_bytes"  # small segments have no object of their own (`eventlog.inline`)
-INLINE_BYTES = 0  # that of a new table
+INLINE_BYTES = 16_384  # that of a new table
 _MAX_TEXT = 4096
 
 

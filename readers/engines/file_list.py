@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from msgspec import UnsetType
@@ -12,7 +12,7 @@ from msgspec import UnsetType
 from eventlog import Table
 from eventlog.errors import InvalidInput
 from eventlog.format import keys
-from eventlog.format.frames.entry_columns import deleted_sum, to_segments
+from eventlog.format.frames.entry_columns import INLINE, deleted_sum, inline_count, to_segments
 from eventlog.inline import inline_objects
 from eventlog.keyed.slice_pruning import is_plain
 from eventlog.log.history import written_schema
@@ -120,6 +120,22 @@ def files_mislead(plan: ScanPlan) -> str | None:
     if deleted_sum(plan.entries):  # against deleted-rows-read-by-the-jvm
         return "cannot leave out the rows that deletion vectors delete (compaction removes them)"
     return None
+
+
+def by_place(plan: ScanPlan) -> tuple[ScanPlan, ScanPlan]:
+    """Return a plan in two parts: the segments that are files, and those that stand in commits.
+
+    Each row is in one of them. A plan of a keyed table stays whole: where it has segments in
+    commits, these are logs, whose rows must be merged (FORMAT.md R21.1).
+    """
+    # against inline-segments-read-by-the-jvm
+    if plan.rule is not None or not inline_count(plan.entries):
+        return plan, replace(plan, entries=plan.entries.slice(0, 0), runs=())
+    is_file = pc.is_null(plan.entries.column(INLINE.name))
+    return (
+        replace(plan, entries=plan.entries.filter(is_file)),
+        replace(plan, entries=plan.entries.filter(pc.invert(is_file))),
+    )
 
 
 def is_renamed(plan: ScanPlan) -> bool:

@@ -23,6 +23,7 @@ from eventlog.log.snapshot import plan_scan
 from eventlog.query.moments import Moment
 from eventlog.query.predicate import Where
 from eventlog.readers.changefeed.reader import changed_range
+from eventlog.readers.engines.file_list import by_place
 from eventlog.readers.pinned import kept_snapshot
 from eventlog.readers.spark.changes import of_options, schema_of
 from eventlog.readers.spark.engines import (
@@ -44,6 +45,7 @@ from eventlog.readers.spark.shares import (
     share_out_scan,
 )
 from eventlog.readers.spark.spark_options import (
+    INLINE_ONLY,
     MEMORY,
     SEGMENTS,
     STORAGE_PREFIX,
@@ -79,18 +81,19 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
 ) -> DataFrame:
     """Return a DataFrame of one version of a table.
 
-    Engine `jvm` passes the exact list of files to Spark's own vectorised Parquet reader, so that
-    Spark prunes columns and pushes filters down itself. It needs a store that the JVM can reach: a
-    local path that every executor shares, or S3 with hadoop-aws. On S3 it uses the session's
-    endpoint and credentials (`spark.hadoop.fs.s3a.*`); `storage_options` apply to planning only.
-    Engine `arrow` reads with pyarrow in the tasks (`DataFrame.mapInArrow`), which need eventlog
-    installed. `auto` selects `jvm` where the session is known to reach the store and there are not
-    many small segments; `choose_engine` returns which and why. Both engines return the same rows,
-    also under filters that are added to the DataFrame later. Filters on floats are not pushed into
-    Parquet, which would lose -0.0, nor filters on dates and instants that may be before 1901, which
-    would lose days of 1582. In a keyed table rows of one key are merged in the tasks, by engine
-    `arrow`; `jvm` reads what compaction has merged. Costs three requests for the newest version and
-    two for any other; more for leaves and segments.
+    Engine `jvm` passes the list of files to Spark's own Parquet reader, which prunes columns and
+    pushes filters down. It needs a store that the JVM can reach: a local path that every executor
+    shares, or S3 with hadoop-aws. On S3 it uses the session's endpoint and credentials
+    (`spark.hadoop.fs.s3a.*`); `storage_options` apply to planning only. Rows of small appends,
+    which stand in commits, are added by engine `arrow`. Engine `arrow` reads with pyarrow in the
+    tasks (`DataFrame.mapInArrow`), which need eventlog installed. `auto` selects `jvm` where the
+    session is known to reach the store and there are not many small segments; `choose_engine`
+    returns which and why. Both engines return the same rows, also under filters that are added to
+    the DataFrame later. Filters on floats are not pushed into Parquet, which would lose -0.0, nor
+    filters on dates and instants that may be before 1901, which would lose days of 1582. In a keyed
+    table rows of one key are merged in the tasks, by engine `arrow`; `jvm` reads what compaction
+    has merged. Costs three requests for the newest version and two for any other; more for leaves
+    and segments.
 
     Args:
         spark: the session.
@@ -109,18 +112,17 @@ def read(  # noqa: PLR0913, PLR0917 - the same query as in readers.scan
     Raises:
         InvalidInput: an argument is wrong, or the engine cannot read this; the message names it.
         NotFound: there is no such table or version, or the version was vacuumed.
-        DataLoss: with engine `jvm`, a segment is missing or has another size than in the log.
-            It checks no bytes (FORMAT.md R7.7); engine `arrow` checks all bytes that it decodes.
+        DataLoss: a segment is missing or damaged; `jvm` compares sizes alone (FORMAT.md R7.7).
     """
     check_engine(engine)
     table = Table(open_store(located(uri, branch), storage_options))
     snapshot = kept_snapshot(table, version, timestamp)
     plan = _plan(snapshot, columns, where, overflow)
     engine = _engine_of_segments(engine, snapshot) if segment_columns else engine
+    options = {"tableId": snapshot.header.table, "path": str(located(uri, branch))}
+    options |= _options(plan, columns, where, storage_options or {}, memory_bytes)
     if _engine(spark, table.uri, plan, engine, storage_options) == "jvm":
-        return _through_spark(spark, table, snapshot, plan)
-    options = _options(plan, columns, where, storage_options or {}, memory_bytes)
-    options |= {"tableId": snapshot.header.table, "path": str(located(uri, branch))}
+        return _through_both(spark, table, snapshot, plan, options)
     return _through_python(spark, snapshot, plan, options, located=segment_columns)
 
 
@@ -252,6 +254,26 @@ def _engine(
     if (why := jvm_refusal(facts)) is not None:
         raise InvalidInput(f"engine 'jvm' {why}", table=root)
     return engine
+
+
+def _through_both(
+    spark: SparkSession,
+    table: Table,
+    snapshot: Snapshot,
+    plan: ScanPlan,
+    options: Mapping[str, str],
+) -> DataFrame:
+    """Return the rows of files as Spark's own reader reads them, and those in commits.
+
+    Spark pushes filters and columns through the union. Raises: DataLoss, as `read`.
+    """
+    files, inline = by_place(plan)
+    if not inline.entries.num_rows:
+        return _through_spark(spark, table, snapshot, files)
+    few = _through_python(spark, snapshot, inline, {**options, INLINE_ONLY: "true"}, located=False)
+    if not files.entries.num_rows:
+        return few
+    return _through_spark(spark, table, snapshot, files).unionAll(few)
 
 
 def _through_spark(

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from eventlog.errors import InvalidInput
 from eventlog.quantities import count_text
+from eventlog.readers.engines.file_list import by_place
 from eventlog.readers.spark.jvm import obstacle
+from eventlog.readers.spark.workers import has_data_sources
 from eventlog.state.scan import ScanPlan
 from eventlog.store.options import parse_options
 
@@ -52,8 +54,9 @@ class Facts:
         remote: whether the session is one of Spark Connect.
         s3a: whether the s3a file system is present; None if that is not known.
         unknown_to_jvm: the setting that leads eventlog, but not the JVM, to the store.
-        files: number of segments to read.
+        files: number of segments to read that are files.
         bytes: their size.
+        inline: number of segments to read that stand in commits, which engine `arrow` reads.
     """
 
     scheme: str
@@ -63,6 +66,7 @@ class Facts:
     unknown_to_jvm: str | None = None
     files: int = 0
     bytes: int = 0
+    inline: int = 0
 
 
 def decide(facts: Facts) -> Choice:
@@ -73,12 +77,16 @@ def decide(facts: Facts) -> Choice:
         return Choice("arrow", f"the JVM cannot read {facts.scheme} locations")
     if facts.remote:
         return Choice("arrow", "Spark Connect does not show whether the JVM reaches the store")
-    if facts.scheme == "file":
-        return Choice("jvm", "Spark's own Parquet reader is the faster one for local files")
-    if not facts.s3a:
+    if facts.scheme == "s3" and not facts.s3a:
         return Choice("arrow", "the session has no s3a file system (hadoop-aws)")
     if facts.unknown_to_jvm is not None:
         return Choice("arrow", f"the session's spark.hadoop.fs.s3a.* lack {facts.unknown_to_jvm}")
+    if facts.inline and facts.bytes < SMALL:
+        # Tasks in Python are needed for these: they read little more on the way.
+        inline = count_text(facts.inline, "small segment")
+        return Choice("arrow", f"the rows of {inline} stand in commits, and few are in files")
+    if facts.scheme == "file":
+        return Choice("jvm", "Spark's own Parquet reader is the faster one for local files")
     if facts.files > MANY and facts.bytes < facts.files * SMALL:
         files = count_text(facts.files, "small segment")
         return Choice("arrow", f"the JVM sends six requests for each of {files}")
@@ -96,6 +104,14 @@ def jvm_refusal(facts: Facts) -> str | None:
             "needs the s3a file system: start Spark with spark.jars.packages="
             "org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>, or use engine='arrow'"
         )
+    if facts.inline and facts.remote and not has_data_sources():
+        inline = count_text(facts.inline, "small segment")
+        return (
+            f"finds no files of the rows of {inline}, which stand in commits, and on Spark Connect "
+            "only Spark 4.0 and later reads these: connect to a newer server, read with "
+            "eventlog.readers.scan, or run `eventlog compact`, which joins several of a time chunk "
+            "into a file; new rows are in files where the table has inline_bytes=0"
+        )
     return None
 
 
@@ -105,15 +121,17 @@ def gather_facts(
     """Return the facts about a session, a table and a plan. No requests."""
     scheme = root.partition(":")[0]
     remote = not hasattr(spark, "_jvm")
+    files, inline = by_place(plan)
     s3a = _has_class(spark, _S3A) if scheme == "s3" and not remote else None
     return Facts(
         scheme=scheme,
-        obstacle=obstacle(spark, root, plan),
+        obstacle=obstacle(spark, root, files),
         remote=remote,
         s3a=s3a,
         unknown_to_jvm=_unknown_to_jvm(spark, storage_options) if s3a else None,
-        files=plan.entries.num_rows,
-        bytes=pc.sum(plan.entries.column("bytes")).as_py() or 0,
+        files=files.entries.num_rows,
+        bytes=pc.sum(files.entries.column("bytes")).as_py() or 0,
+        inline=inline.entries.num_rows,
     )
 
 

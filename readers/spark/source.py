@@ -15,8 +15,11 @@ Imports eventlog, readers and pyspark (extra `spark`). Options of `spark.read.fo
   its disk.
 - `tableId`: the id that the table must have (`Table.id`).
 - `overflow` (`error`): `null`: a null in place of a sum that does not fit its column.
-- `segmentColumns` (false): give each row `_file`, the file that it is read from, and `_version`,
-  the version whose commit added that file's segment. Not for keyed tables.
+- `segmentColumns` (false): give each row `_file`, the file of its segment, and `_version`, the
+  version whose commit added that segment. Of a small append, whose rows stand in the commit,
+  `_file` is the place where the file would be. Not for keyed tables.
+- `inlineOnly` (false): read only the rows of small appends that stand in commits, which are in no
+  file. Not for keyed tables.
 - `readChanges` (false): read the changes of rows (`eventlog.readers.changes`): columns of the
   table, `_change`, `_version` and `_time`. Of the versions from `startingVersion` or
   `startingTimestamp` on, 1 by default, up to `endingVersion` or `endingTimestamp`, the newest by
@@ -42,6 +45,7 @@ from pyspark.sql.types import StructType
 from eventlog.errors import InvalidInput
 from eventlog.keyed.rule import reader_rule
 from eventlog.log.snapshot import plan_scan
+from eventlog.readers.engines.file_list import by_place
 from eventlog.readers.spark import changes
 from eventlog.readers.spark.shares import (
     DEFAULT_TARGET_BYTES,
@@ -58,6 +62,7 @@ from eventlog.readers.spark.shares import (
 )
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
+    INLINE_ONLY,
     OVERWRITE_NAMES,
     READ_VERSION,
     SEGMENTS,
@@ -68,6 +73,7 @@ from eventlog.readers.spark.spark_options import (
 )
 from eventlog.readers.spark.types import declared, to_spark
 from eventlog.state import scan
+from eventlog.state.scan import ScanPlan
 
 
 class EventLogReader(DataSourceReader):
@@ -154,11 +160,22 @@ def make_reader(
         wanted = declared(schema)
     plan = plan_scan(snapshot, columns=columns.names, where=where_of(given))
     plan = replace(plan, rule=reader_rule(plan.rule, given.overflow))
+    plan = _inline_part(plan) if given.inline_only else plan
     target = given.whole("targetBytes", DEFAULT_TARGET_BYTES, 1) or DEFAULT_TARGET_BYTES
     path, storage, memory = given.path, given.storage, given.memory_bytes
     return EventLogReader(
         share_out_scan(path, storage, snapshot, plan, wanted, target, memory, located=located)
     )
+
+
+def _inline_part(plan: ScanPlan) -> ScanPlan:
+    """Return the part of a plan whose rows stand in commits. Raises: InvalidInput: of a key."""
+    if plan.rule is not None:
+        raise InvalidInput(
+            "option inlineOnly is not for keyed tables, where a row may be merged from several "
+            "segments: leave it out"
+        )
+    return by_place(plan)[1]
 
 
 def _change_reader(
@@ -168,7 +185,7 @@ def _change_reader(
     streaming = tuple(name for name in STREAM_READ_NAMES if name not in STARTING_NAMES)
     given.refuse(streaming, "is for streams: leave the option out")
     given.refuse(
-        ("version", "timestamp", SEGMENTS, *OVERWRITE_NAMES),
+        ("version", "timestamp", SEGMENTS, INLINE_ONLY, *OVERWRITE_NAMES),
         "is not for changes: give startingVersion and endingVersion, or the times",
     )
     for one, other in (STARTING_NAMES, CHANGES_NAMES):

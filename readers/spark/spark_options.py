@@ -19,6 +19,7 @@ from eventlog.session.tags import VersionOrName, parse_version
 from eventlog.staging.stager import MIN_MEMORY_BYTES
 
 SEGMENTS = "segmentColumns"  # of reads of a version
+INLINE_ONLY = "inlineOnly"  # the same
 READ_NAMES = (
     "version",
     "timestamp",
@@ -30,6 +31,7 @@ READ_NAMES = (
     "overflow",
     "readChanges",
     SEGMENTS,
+    INLINE_ONLY,
 )
 # Of reads of changes, as a batch.
 CHANGES_NAMES = ("endingVersion", "endingTimestamp")
@@ -159,6 +161,15 @@ class SparkOptions:
             InvalidInput: option `segmentColumns` is neither true nor false.
         """
         return self.flag(SEGMENTS, default=False)
+
+    @property
+    def inline_only(self) -> bool:
+        """Whether only rows that stand in commits are read.
+
+        Raises:
+            InvalidInput: option `inlineOnly` is neither true nor false.
+        """
+        return self.flag(INLINE_ONLY, default=False)
 
     def columns(self, name: str = "columns") -> list[str] | None:
         """Return an option that lists columns, comma-separated or as a JSON list of names.

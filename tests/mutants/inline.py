@@ -136,8 +136,8 @@ INLINE = (
         "inline-segments-read-by-the-jvm",
         "R21.2 W14",
         "a reader of files is not given segments that are none",
-        never,
-        "test_sparks_own_reader_leaves_segments_in_commits_to_arrow",
+        becomes("True"),
+        "test_a_plan_has_its_files_and_what_stands_in_commits_apart",
     ),
     mutant(
         "inline-segment-taken-for-lost",

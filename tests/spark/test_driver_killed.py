@@ -33,7 +33,7 @@ def test_the_same_job_again_neither_loses_nor_doubles(  # noqa: PLR0917 - fixtur
     events, save, ids, root_uri, when, way
 ):
     # The table is there already, so that the killed commit is the job's own.
-    save(events(2, first=1000, partitions=1), root_uri)
+    save(events(2, first=1000, partitions=1), root_uri, **{"property.inline_bytes": "0"})
     code, errors = result(JOB, root_uri, when, way, timeout=TIMEOUT_S, preloaded=False)
     assert code == -signal.SIGKILL, errors
     landed = when == "after"
@@ -57,7 +57,8 @@ def test_the_same_job_again_where_the_committer_died(  # noqa: PLR0917 - fixture
     events, save, ids, bucket, dying, when
 ):
     root_uri = f"s3://{bucket}/table"
-    save(events(2, first=1000, partitions=1), root_uri)
+    in_files = {"property.inline_bytes": "0"}
+    save(events(2, first=1000, partitions=1), root_uri, **in_files)
     once = {"timeColumn": "ts", "appId": "job", "appSeq": "1"}
     rows = events(40)
     job = rows.write.format(dying).mode("append").options(**once, dies=when)

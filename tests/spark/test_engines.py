@@ -24,6 +24,7 @@ from eventlog.staging import encoding
 from eventlog.writers import append
 
 ENGINES = ("arrow", "jvm")
+IN_FILES, IN_COMMITS = {"inline_bytes": "0"}, {"inline_bytes": "131072"}
 TWO_DAYS = predicates.TIMES[:1] + predicates.TIMES[4:6]
 
 
@@ -36,7 +37,7 @@ def world(tmp_path_factory):
         patch.setattr(encoding, "parquet_options", lambda *given: options(*given) | small)
         patch.setattr(limits, "ROW_GROUP_ROWS", 7)
         root = tmp_path_factory.mktemp("engines") / "table"
-        table = Table.create(root, predicates.SCHEMA, time_column="ts")
+        table = Table.create(root, predicates.SCHEMA, time_column="ts", properties=IN_FILES)
         rows = predicates.rows(random.Random(7), 75, TWO_DAYS)
         for first in range(0, 75, 25):
             append(table, predicates.to_arrow(rows[first : first + 25]))
@@ -199,7 +200,7 @@ def _plan(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def _old_and_new(root, day):
+def _old_and_new(root, day, places=(IN_FILES, IN_FILES)):
     """A table of one row a day from `day` on, each in a row group of its own: (table, days)."""
     utc = pa.timestamp("us", tz="UTC")
     both = [("d", pa.date32()), ("ts", utc)]
@@ -211,7 +212,8 @@ def _old_and_new(root, day):
     inside = pa.StructArray.from_arrays([d, ts], fields=list(schema.field("st").type))
     rows = pa.table([pa.array(range(12)), ts, d, ts, inside], schema=schema)
     table = Table.create(root, schema, time_column="at", granularity="year")
-    for part in (rows.slice(0, 7), rows.slice(7)):
+    for part, place in zip((rows.slice(0, 7), rows.slice(7)), places, strict=True):
+        table.set_properties(place)
         append(table, part)
     return table, days
 
@@ -287,7 +289,9 @@ def test_any_root_is_read_once(spark, tmp_path):
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "2")
     try:
         for name in (*ROOTS, *NOT_FOR_HADOOP):
-            table = Table.create(tmp_path / "roots" / name, schema, time_column="ts")
+            table = Table.create(
+                tmp_path / "roots" / name, schema, time_column="ts", properties=IN_FILES
+            )
             append(table, rows)
             assert len(table.session.head().segments()) == 3
             frames[name] = eventlog.readers.spark.read(spark, table.uri)
@@ -298,3 +302,96 @@ def test_any_root_is_read_once(spark, tmp_path):
     finally:
         spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
     assert _ids(frames) == {name: [0, 1, 2] for name in frames}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A table of three commits whose second one has its rows, and the rows: (table, rows)."""
+    table = Table.create(
+        tmp_path_factory.mktemp("mixed") / "table", predicates.SCHEMA, time_column="ts",
+        properties=IN_FILES,
+    )  # fmt: skip
+    rows = predicates.rows(random.Random(11), 75, TWO_DAYS)
+    for first, kept in ((0, IN_FILES), (25, IN_COMMITS), (50, IN_FILES)):
+        table.set_properties(kept)
+        append(table, predicates.to_arrow(rows[first : first + 25]))
+    totals = table.refresh().totals
+    assert (totals.segments, totals.inline) == (6, 2)
+    return table, rows
+
+
+@pytest.mark.everyday
+@pytest.mark.hazard("W5", "W14")
+def test_rows_in_commits_come_beside_those_of_files(spark, mixed):
+    table, rows = mixed
+    expected = predicates.bits(predicates.to_arrow(rows))
+    for engine in ENGINES:
+        found = eventlog.readers.spark.read(spark, table.uri, engine=engine)
+        assert predicates.bits(_to_arrow(found).sort_by("id")) == expected, engine
+    assert "FileScan parquet" in _plan(eventlog.readers.spark.read(spark, table.uri, engine="jvm"))
+
+
+def test_filters_reach_rows_in_files_and_in_commits(spark, mixed):
+    table, rows = mixed
+    whole = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
+    frames = {text: whole.where(text) for text in FILTERS}
+    expected = {
+        text: [row["id"] for row in rows if holds(row) is True] for text, holds in FILTERS.items()
+    }
+    assert _ids(frames) == expected
+    assert any(25 <= number < 50 for ids in expected.values() for number in ids)
+    plan = _plan(whole.where("i32 > 3").select("text"))
+    assert "ReadSchema: struct<i32:int,text:string>" in plan
+    assert "PushedFilters: [IsNotNull(i32), GreaterThan(i32,3)]" in plan
+
+
+def test_questions_of_files_and_commits_have_one_answer(spark, mixed):
+    table, rows = mixed
+    chance, _ = predicates.examples(3)
+    asked = [predicates.ask(chance, plain=number % 3 > 0, depth=2) for number in range(8)]
+    head = table.session.head()
+    _check(rows, asked, _read(spark, table, head.version, asked, "jvm"))
+    read = functools.partial(eventlog.readers.spark.read, spark, table.uri, engine="jvm")
+    assert read(["text", "id"]).columns == ["text", "id"]
+    assert read([]).count() == 75
+    assert read(where="id < 0").collect() == []
+    for where, engines in (("id >= 25 AND id < 50", "arrow"), ("id < 25", "jvm")):
+        assert read(["id"], where).count() == 25
+        part = "MapInArrow" in _plan(read(["id"], where))
+        assert part == (engines == "arrow"), where
+
+
+@pytest.mark.data_source
+def test_the_data_source_reads_rows_in_commits_alone(spark, mixed, tmp_path):
+    """As for a client of Spark Connect, whose files the JVM reads."""
+    table, _ = mixed
+    few = spark.read.format("eventlog").option("inlineOnly", "true")
+    assert sorted(row.id for row in few.load(table.uri).collect()) == list(range(25, 50))
+    keyed = Table.create(tmp_path / "keyed", pa.schema([("id", pa.int64())]), key="id")
+    keyed.upsert(pa.table({"id": [1]}))
+    with pytest.raises(Exception, match="inlineOnly is not for keyed tables"):
+        few.load(keyed.uri).collect()
+
+
+def test_days_of_old_calendars_are_found_in_files_and_in_commits(spark, tmp_path):
+    table, days = _old_and_new(tmp_path / "table", "1582-10-04", (IN_FILES, IN_COMMITS))
+    assert table.refresh().totals.inline == 1
+    whole = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
+    for text in GAP:
+        asked = predicates.days(text)
+        frames = {name: whole.where(f"{name} = DATE '{text}'") for name in ("d", "st.d")}
+        assert _ids(frames) == {name: [days.index(asked)] for name in frames}
+
+
+def test_what_the_jvm_cannot_read_may_stand_in_commits(spark, tmp_path):
+    """Columns under older names, and deleted rows: `arrow` reads what has them."""
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    table = Table.create(tmp_path / "table", schema, properties=IN_COMMITS)
+    table.append(pa.table({"id": range(4), "name": list("abcd")}))
+    table.rename_column("name", "title")
+    table.delete(where="id = 2")
+    table.set_properties(IN_FILES)
+    table.append(pa.table({"id": range(4, 6), "title": ["e", "f"]}))
+    frame = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
+    assert sorted(map(tuple, frame.collect())) == list(zip([0, 1, 3, 4, 5], "abdef", strict=True))
+    assert "FileScan parquet" in _plan(frame)

@@ -21,11 +21,15 @@ from eventlog.replication import backfill, follow
 from eventlog.replication.pipeline import Pipeline
 from eventlog.writers import append, delete, upsert
 
+IN_FILES = {"inline_bytes": "0"}  # executors read files, and some are damaged here
+
 
 @pytest.fixture
 def plain(tmp_path):
     """A table of nine days, with deleted rows, an older version held by a pin."""
-    made = Table.create((tmp_path / "plain").as_uri(), SCHEMA, time_column="ts")
+    made = Table.create(
+        (tmp_path / "plain").as_uri(), SCHEMA, time_column="ts", properties=IN_FILES
+    )
     append(made, rows(range(200)))
     made.pin("old")
     delete(made, where="id >= 24 and id < 50")
@@ -36,8 +40,9 @@ def plain(tmp_path):
 def keyed(tmp_path):
     """A keyed table of some upserts."""
     made = Table.create(
-        (tmp_path / "keyed").as_uri(), SCHEMA, time_column="ts", key="id", buckets=4
-    )
+        (tmp_path / "keyed").as_uri(), SCHEMA, time_column="ts", key="id", buckets=4,
+        properties=IN_FILES,
+    )  # fmt: skip
     for first in (0, 20, 40):
         upsert(made, rows(range(first, first + 30)))
     return made

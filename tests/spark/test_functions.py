@@ -11,8 +11,8 @@ import pytest
 from eventlog import Table, readers
 from eventlog.errors import CommitConflict, InvalidInput, TableNotFound
 from eventlog.log.snapshot import plan_scan
-from eventlog.readers.spark import choose_engine, read
-from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide, gather_facts
+from eventlog.readers.spark import choose_engine, engines, read
+from eventlog.readers.spark.engines import MANY, SMALL, Facts, decide, gather_facts, jvm_refusal
 from eventlog.writers.spark import append, overwrite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_job.py"
@@ -104,7 +104,7 @@ def test_an_overwrite_keeps_what_came_after_the_version_it_read(events, local_ur
 def test_a_save_that_makes_many_small_segments_says_what_to_do(spark, local_uri, caplog):
     time = "timestamp_seconds(1357516800 + id % 26 * 86400) as ts"
     tasks = spark.range(0, 104, 1, 4).selectExpr("id", time)
-    append(local_uri, tasks, time_column="ts")
+    append(local_uri, tasks, time_column="ts", properties={"inline_bytes": "0"})
     [message] = [record.getMessage() for record in caplog.records]
     assert "104 segments for 26 chunks" in message
     assert "repartition the DataFrame" in message
@@ -153,21 +153,23 @@ def test_rows_that_do_not_fit_fail_the_job_and_commit_nothing(events, local_uri)
 
 def test_requests_of_a_save_and_a_load(spark, s3, bucket, events):
     uri = f"s3://{bucket}/t"
-    append(uri, events(3, partitions=1), time_column="ts")  # proves once that the store is atomic
-    frame = events(3, first=3, partitions=1)
+    # Rows of no other table: Spark's workers keep those of commits that they have read.
+    first, frame = (events(3, first=n, partitions=1) for n in (5001, 5004))
+    append(uri, first, time_column="ts")  # proves once that the store is atomic
     frame.cache().count()
     with s3.measure() as counts:
         append(uri, frame)
-    # Two to open, one segment, one commit; one more if the job took longer than a second.
-    assert (counts.put, counts.list) == (2, 1)
+    # Two to open, one commit, which has the rows; one more if the job took longer than a second.
+    assert (counts.put, counts.list) == (1, 1)
     assert counts.get in (1, 2)
     with s3.measure() as counts:
         assert read(spark, uri, engine="arrow").count() == 6
     assert (counts.list, counts.put) == (1, 0)
-    assert counts.get == 1 + 2  # the commit and two segments
+    assert counts.get == 1 + 2  # the commit, and in the task the two that have the rows
     with s3.measure() as counts:
         assert read(spark, uri, version=1, engine="arrow").count() == 3
-    assert (counts.list, counts.put, counts.get) == (0, 0, 2)
+    assert (counts.list, counts.put) == (0, 0)
+    assert counts.get in (1, 2)  # the worker may have read its rows
 
 
 def test_requests_of_a_cold_read(s3, bucket, events):
@@ -197,12 +199,27 @@ SMALL_FILES = {"files": MANY + 1, "bytes": MANY * SMALL // 2}
         (Facts("s3", s3a=True, **SMALL_FILES), "arrow", "65 small segments"),
         (Facts("s3", s3a=True, files=MANY + 1, bytes=SMALL * (MANY + 1)), "jvm", "faster"),
         (Facts("file", **SMALL_FILES), "jvm", "local files"),
+        (Facts("file", inline=9), "arrow", "9 small segments stand in commits"),
+        (Facts("file", inline=9, files=1, bytes=SMALL - 1), "arrow", "few are in files"),
+        (Facts("file", inline=9, files=1, bytes=SMALL), "jvm", "local files"),
+        (Facts("s3", s3a=True, inline=9, files=1, bytes=SMALL), "jvm", "faster"),
     ],
 )
 def test_the_engine_follows_from_what_is_known(facts, engine, reason):
     choice = decide(facts)
     assert choice.engine == engine
     assert reason in choice.reason
+
+
+def test_rows_in_commits_need_data_sources_on_spark_connect(monkeypatch):
+    facts = Facts("file", remote=True, files=1, inline=2)
+    monkeypatch.setattr(engines, "has_data_sources", lambda: True)
+    assert jvm_refusal(facts) is None
+    monkeypatch.setattr(engines, "has_data_sources", lambda: False)
+    why = jvm_refusal(facts)
+    assert "2 small segments, which stand in commits" in why
+    assert "connect to a newer server" in why
+    assert jvm_refusal(Facts("file", remote=True, files=1)) is None
 
 
 KEYS = {"access_key_id": "AKIA", "secret_access_key": "secret"}
@@ -241,6 +258,10 @@ def test_credentials_that_only_eventlog_has_are_no_help_to_the_jvm(
 
 def test_the_choice_can_be_asked_for(spark, events, local_uri, s3, bucket):
     append(local_uri, events(3), time_column="ts")
+    choice = choose_engine(spark, local_uri)
+    assert (choice.engine, "stand in commits" in choice.reason) == ("arrow", True)
+    Table.open(local_uri).set_properties({"inline_bytes": "0"})
+    overwrite(local_uri, events(3))
     assert choose_engine(spark, local_uri).engine == "jvm"
     uri = f"s3://{bucket}/t"
     append(uri, events(3), time_column="ts")

@@ -39,7 +39,7 @@ def test_a_job_that_a_fence_passed_lands_once(events, save, ids, local_uri, mode
 
 
 def test_a_version_that_was_given_up_says_so(spark, events, save, load, local_uri):
-    save(events(5), local_uri)
+    save(events(5), local_uri, **{"property.inline_bytes": "0"})
     save(events(3), local_uri, mode="overwrite")
     now = {"retention": timedelta(0), "staging": timedelta(0)}
     vacuum(Table.open(local_uri), dry_run=False, **now)

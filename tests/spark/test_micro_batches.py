@@ -210,7 +210,7 @@ def test_what_was_staged_for_a_table_is_not_committed_to_another(bucket, monkeyp
     assert rows_of(sink["path"]) == [3]
 
 
-def test_a_micro_batch_costs_two_puts_and_two_small_gets(s3, bucket, monkeypatch):
+def test_a_micro_batch_costs_one_put_and_two_small_gets(s3, bucket, monkeypatch):
     monkeypatch.setattr(stream, "WINDOW_S", 0)  # as if triggers came seconds apart
     sink = {"path": f"s3://{bucket}/table", "timeColumn": "ts"}
     run(sink, "query", 0, part(0))
@@ -218,7 +218,7 @@ def test_a_micro_batch_costs_two_puts_and_two_small_gets(s3, bucket, monkeypatch
         for batch in range(1, 11):
             run(sink, "query", batch, part(batch))
     # In the fourth and the eighth commit of a run a writer looks for others.
-    assert (counts.put, counts.list, counts.head, counts.delete) == (20, 2, 0, 0)
+    assert (counts.put, counts.list, counts.head, counts.delete) == (10, 2, 0, 0)
     assert 20 <= counts.get <= 30  # a third one each, if this machine stops for a second
 
 

@@ -14,6 +14,7 @@ from support.deleting import delete_rows
 import eventlog.readers.spark
 from eventlog import Table
 from eventlog.errors import InvalidInput, TableNotFound
+from eventlog.inline import inline_objects
 from eventlog.readers import scan
 from eventlog.readers.spark.workers import has_data_sources, keeps_rows_without_columns
 from eventlog.writers import append, overwrite
@@ -21,6 +22,7 @@ from eventlog.writers import append, overwrite
 if has_data_sources():
     from eventlog.readers.spark.source import load_schema, make_reader
 
+IN_FILES = {"inline_bytes": "0"}
 DAY = 10  # rows of `events` in one day
 START_US = 1_357_516_800_000_000
 SCHEMA = pa.schema(
@@ -46,6 +48,14 @@ def table(local_uri):
     return table
 
 
+@pytest.fixture
+def stored(local_uri):
+    """The same with a file for each segment."""
+    table = Table.create(local_uri, SCHEMA, time_column="ts", properties=IN_FILES)
+    add(table, 30)
+    return table
+
+
 def add(table, count, first=0):
     append(table, rows(count, first))
 
@@ -67,7 +77,7 @@ def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
     df = spark.sql(f"SELECT {TYPES} FROM range(0, 100, 1, 2)")
     nulls = [when(df.i8 != 50, df[name]).alias(name) for name in df.columns]
     df = df.select(*nulls).withColumn("ts", coalesce("ts", timestamp_micros(lit(7))))
-    save(df, local_uri)
+    save(df, local_uri, **{"property.inline_bytes": "0"})
     found = eventlog.readers.spark.read(spark, local_uri, engine=engine)
     assert [f.dataType.simpleString() for f in found.schema] == [
         f.dataType.simpleString() for f in df.schema
@@ -76,9 +86,9 @@ def test_every_type_comes_back_as_it_went(spark, save, local_uri, engine):
 
 
 @pytest.mark.data_source
-def test_where_and_columns_prune_tasks(table, load):
-    add(table, 10, first=30)
-    uri = table.uri
+def test_where_and_columns_prune_tasks(stored, load):
+    add(stored, 10, first=30)
+    uri = stored.uri
     assert load(uri, targetBytes="1").rdd.getNumPartitions() == 4
     assert load(uri).rdd.getNumPartitions() == 1
     where = "ts >= '2013-01-08' AND id < 15"
@@ -137,7 +147,9 @@ def _replaced(uri, count, first):
 
 
 @pytest.mark.data_source
-def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, table, load):
+def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, local_uri, load):
+    table = Table.create(local_uri, SCHEMA, time_column="ts")
+    add(table, 30, first=500)  # of no other table, whose rows Spark's workers may have read
     uri, known = table.uri, {"path": table.uri, "tableId": table.id}
     pinned, schema = load_schema({"path": uri})
     assert make_reader(known, schema, None).partitions()
@@ -150,6 +162,7 @@ def test_a_table_that_took_the_place_of_another_does_not_answer_for_it(spark, ta
     with pytest.raises(TableNotFound, match="another one"):
         make_reader(known, schema, None)
     reader = make_reader({"path": uri}, schema, pinned)
+    inline_objects.forget_objects()  # this process has read the rows
     with pytest.raises(TableNotFound, match="another one"):
         list(reader.read(reader.partitions()[0]))
     with pytest.raises(TableNotFound, match="another one"):
@@ -162,6 +175,7 @@ def test_nor_one_that_is_younger(table):
     pinned, schema = load_schema({"path": table.uri})
     _replaced(table.uri, 30, first=1000)
     reader = make_reader({"path": table.uri}, schema, pinned)
+    inline_objects.forget_objects()
     with pytest.raises(TableNotFound, match="another one"):
         list(reader.read(reader.partitions()[0]))
 
@@ -174,23 +188,23 @@ def test_segments_from_before_a_column_read_as_null(spark, table, engine):
     assert sorted((row.id, row.extra) for row in found) == [(29, None), (99, 7)]
 
 
-def test_columns_that_were_changed_are_found_by_id(spark, table):
-    table.rename_column("name", "title")
-    table.add_columns([pa.field("name", pa.int64())], {"name": 7})
-    append(table, pa.table({"id": [99], "ts": [START_US], "title": ["new"]}).cast(
+def test_columns_that_were_changed_are_found_by_id(spark, stored):
+    stored.rename_column("name", "title")
+    stored.add_columns([pa.field("name", pa.int64())], {"name": 7})
+    append(stored, pa.table({"id": [99], "ts": [START_US], "title": ["new"]}).cast(
         pa.schema([*list(SCHEMA)[:2], ("title", pa.string())])
     ))  # fmt: skip
-    read = functools.partial(eventlog.readers.spark.read, spark, table.uri)
+    read = functools.partial(eventlog.readers.spark.read, spark, stored.uri)
     for where in ("id = 3 or id = 99", "name = 7 and (title = 'new' or title = 'name-3')"):
         found = sorted((row.id, row.title, row.name) for row in read(where=where).collect())
         assert found == [(3, "name-3", 7), (99, "new", 7)]
     with pytest.raises(InvalidInput, match="finds columns by name, and some were renamed"):
         read(engine="jvm")
-    table.drop_columns(["name"])
+    stored.drop_columns(["name"])
     assert read().columns == ["id", "ts", "title"]
     assert read(version=1).columns == SCHEMA.names
     assert read(version=1, engine="jvm").count() == 30
-    table.tag("first", 1)
+    stored.tag("first", 1)
     assert read(version="first").columns == SCHEMA.names
 
 
@@ -220,26 +234,26 @@ def test_self_join_union_and_two_filters_of_one_frame(spark, table, engine):
     assert df.where("id < 5").union(df.where("id >= 25")).count() == 10
 
 
-def test_the_jvm_engine_reads_no_table_with_deletion_vectors(spark, table):
-    first = table.session.head().segments()[0]
-    delete_rows(table, {first.id: [0, 4]})
-    choice = eventlog.readers.spark.choose_engine(spark, table.uri)
+def test_the_jvm_engine_reads_no_table_with_deletion_vectors(spark, stored):
+    first = stored.session.head().segments()[0]
+    delete_rows(stored, {first.id: [0, 4]})
+    choice = eventlog.readers.spark.choose_engine(spark, stored.uri)
     assert (choice.engine, "deletion vectors" in choice.reason) == ("arrow", True)
     with pytest.raises(InvalidInput, match="deletion vectors delete"):
-        eventlog.readers.spark.read(spark, table.uri, engine="jvm")
-    left = ids(eventlog.readers.spark.read(spark, table.uri))
-    assert left == sorted(scan(table).to_table().column("id").to_pylist())
+        eventlog.readers.spark.read(spark, stored.uri, engine="jvm")
+    left = ids(eventlog.readers.spark.read(spark, stored.uri))
+    assert left == sorted(scan(stored).to_table().column("id").to_pylist())
     assert len(left) == 28
-    before = eventlog.readers.spark.read(spark, table.uri, version=1, engine="jvm")
+    before = eventlog.readers.spark.read(spark, stored.uri, version=1, engine="jvm")
     assert before.count() == 30
 
 
-def test_a_lost_segment_is_never_skipped(spark, table, load):
-    segment = table.session.head().segments()[1]
-    store = table.store
+def test_a_lost_segment_is_never_skipped(spark, stored, load):
+    segment = stored.session.head().segments()[1]
+    store = stored.store
     key = next(o.key for o in store.list("data/") if segment.id in o.key)
-    df = load(table.uri)
-    jvm = eventlog.readers.spark.read(spark, table.uri, engine="jvm")
+    df = load(stored.uri)
+    jvm = eventlog.readers.spark.read(spark, stored.uri, engine="jvm")
     store.delete([key])
     with pytest.raises(Exception, match=r"DataLoss.*the object is missing"):
         df.collect()
@@ -299,8 +313,8 @@ def test_an_arrow_expression_is_read_by_arrow(spark, table):
         eventlog.readers.spark.read(spark, table.uri, where=where, engine="jvm")
 
 
-def test_auto_takes_the_engine_that_reaches_the_store(spark, table, s3, bucket):
-    plan = _plan(eventlog.readers.spark.read(spark, table.uri))
+def test_auto_takes_the_engine_that_reaches_the_store(spark, stored, s3, bucket):
+    plan = _plan(eventlog.readers.spark.read(spark, stored.uri))
     assert "FileScan parquet" in plan
     uri = f"s3://{bucket}/t"
     add(Table.create(uri, SCHEMA, time_column="ts"), 3)

@@ -23,7 +23,7 @@ def wanted(n):
 @pytest.fixture
 def table(events, local_uri):
     """The root of a table of 40 rows in several days, in two segments each."""
-    append(local_uri, events(20), time_column="ts")
+    append(local_uri, events(20), time_column="ts", properties={"inline_bytes": "0"})
     append(local_uri, events(20, first=20))
     return local_uri
 

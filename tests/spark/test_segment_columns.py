@@ -4,12 +4,14 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from msgspec import UNSET
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from spark.hourly_rows import SCHEMA, rows
 
 from eventlog import Table, readers
 from eventlog.compaction import Policy, run
 from eventlog.errors import InvalidInput
+from eventlog.format import keys
 from eventlog.readers.spark import read
 from eventlog.readers.spark.source import load_schema, make_reader
 from eventlog.readers.spark.streaming.stream_source import make_stream_reader
@@ -21,9 +23,15 @@ OWN = ["_file", "_version"]
 
 @pytest.fixture
 def table(tmp_path):
-    """A table of two commits of rows on two days, and a third that deletes one."""
-    made = Table.create((tmp_path / "a table").as_uri(), SCHEMA, time_column="ts")
+    """A table of two commits of rows on two days, and a third that deletes one.
+
+    The rows of the second one stand in it.
+    """
+    made = Table.create(
+        (tmp_path / "a table").as_uri(), SCHEMA, time_column="ts", properties={"inline_bytes": "0"}
+    )
     append(made, rows(range(48)))
+    made.set_properties({"inline_bytes": "16384"})
     append(made, rows(range(20, 30)))
     delete(made, where="id = 3")
     return made
@@ -41,8 +49,10 @@ def expected(table, where=None, version=None):
 
 
 def file_of(table, segment):
-    (key,) = (found.key for found in table.store.list("data/") if segment.id in found.key)
-    return f"{table.uri}/{key}"
+    """Where the file of a segment is, or would be."""
+    stored = [found.key for found in table.store.list("data/") if segment.id in found.key]
+    assert stored == ([keys.key_of(segment)] if segment.inline is UNSET else [])
+    return f"{table.uri}/{keys.key_of(segment)}"
 
 
 def tasks(table, schema=None, **options):
@@ -72,7 +82,7 @@ def test_each_row_has_the_file_and_the_version_of_its_segment(table):
         version = int(options["version"]) if "version" in options else None
         assert found_in(batches) == expected(table, options.get("where"), version)
         assert batches[0].schema.names[-2:] == OWN
-    assert {version for _, _, version in expected(table)} == {1, 2}
+    assert {version for _, _, version in expected(table)} == {1, 3}
 
 
 def test_compacted_rows_have_the_version_of_the_compaction(table):

@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 
 import pyarrow as pa
 import pytest
+from msgspec import UNSET
 from pyspark.errors import AnalysisException
 
 from eventlog import Segment, Table, readers
@@ -103,7 +104,8 @@ def test_segments_are_those_of_a_version(ask, table):
                 name: getattr(one, name) for name in known & row.keys()
             }
             assert (row["live_rows"], row["slice"]) == (one.live_rows, None)
-            assert row["inline"] is None
+            assert row["inline"] == (None if one.inline is UNSET else one.inline)
+        assert any(row["inline"] for row in found)
     assert {row["uri"] for row in found} == {file.uri for file in readers.files(table, version=1)}
 
 

@@ -51,7 +51,8 @@ def test_a_table_is_created_as_the_options_say(events, save, local_uri):
     save(events(3), local_uri, **options, **properties)
     head = Table.open(local_uri).session.head()
     assert (head.layout.granularity, head.layout.order_by) == ("hour", ("name", "id"))
-    assert head.properties == {"segment_bytes": "4096", "user.owner": "me"}
+    own = {"segment_bytes": "4096", "user.owner": "me"}
+    assert head.properties == {"inline_bytes": "16384", **own}
     assert head.schema == pa.schema(
         [("id", pa.int64()), ("ts", pa.timestamp("us", tz="UTC")), ("name", pa.string())]
     )
@@ -144,7 +145,9 @@ def test_overwrite_replaces_everything_or_a_range(events, save, ids, local_uri):
 def test_the_first_rows_choose_the_granularity_and_days_can_still_be_replaced(
     events, save, ids, local_uri, mode
 ):
-    save(events(40 * DAY, partitions=2), local_uri, mode=mode)
+    # The driver would stage few rows of all tasks together.
+    in_files = {"property.inline_bytes": "0"}
+    save(events(40 * DAY, partitions=2), local_uri, mode=mode, **in_files)
     table = Table.open(local_uri)
     assert table.refresh().layout.granularity == "day"  # no task has rows of many days
     table.restore(0)
@@ -239,7 +242,7 @@ def dying(spark):
 @pytest.mark.usefixtures("dying")
 def test_what_a_failed_attempt_staged_stays_out(events, save, ids, tmp_path):
     local_uri = (tmp_path / "table").as_uri()
-    save(events(1, first=1000), local_uri)
+    save(events(1, first=1000), local_uri, **{"property.inline_bytes": "0"})
     flag = tmp_path / "staged-once"
     rows = events(40, partitions=1)
     rows.write.format("eventlog-dying").mode("append").option("flag", str(flag)).save(local_uri)

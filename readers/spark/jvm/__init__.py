@@ -1,6 +1,7 @@
 """Reads through Spark's own vectorised Parquet reader, with exactly the rows that Arrow returns.
 
-Imports eventlog and pyspark (extra `spark`). It is given the exact list of files of a version.
+Imports eventlog and pyspark (extra `spark`). It is given the exact list of files of a version. Rows
+that stand in commits are in no file: `eventlog.readers.spark.read` adds them by engine `arrow`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from eventlog.format import keys
-from eventlog.format.frames.entry_columns import inline_count
 from eventlog.query.predicate import SqlPredicate
 from eventlog.readers.engines.file_list import files_mislead, is_renamed
 from eventlog.readers.spark.jvm.filters import field, same_to_spark, to_column, unpushed
@@ -39,7 +39,7 @@ def through_jvm(
     Args:
         spark: the session.
         store: of the table. A branch has segments under several roots.
-        plan: the segments to read, and the filter.
+        plan: the segments to read, all of them files, and the filter.
         late: the columns of dates and instants known to have no value before 1901; see `lateness`.
     """
     schema = to_spark(plan.table_schema)
@@ -62,11 +62,15 @@ def through_jvm(
 
 
 def obstacle(spark: SparkSession, root: str, plan: ScanPlan) -> str | None:
-    """Return why Spark's own Parquet reader would not return exactly these rows."""
+    """Return why Spark's own Parquet reader would not return exactly these rows.
+
+    Args:
+        spark: the session.
+        root: the table's root.
+        plan: the segments that are files (`by_place`).
+    """
     if (why := files_mislead(plan)) is not None:
         return why
-    if inline_count(plan.entries):  # against inline-segments-read-by-the-jvm
-        return "finds no files of rows that stand in commits (compaction stores them as files)"
     if is_renamed(plan):
         return "finds columns by name, and some were renamed, dropped, widened or have a default"
     path = hadoop_root(root).partition(":")[2]

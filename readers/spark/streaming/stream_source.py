@@ -59,6 +59,7 @@ from eventlog.readers.spark.shares import (
 )
 from eventlog.readers.spark.spark_options import (
     CHANGES_NAMES,
+    INLINE_ONLY,
     MEMORY,
     SEGMENTS,
     WRITE_NAMES,
@@ -477,7 +478,7 @@ def make_stream_reader(
     given.refuse(
         tuple(name for name in WRITE_NAMES if name != MEMORY), "is for writes: leave the option out"
     )
-    given.refuse((SEGMENTS,), "is for batch reads: leave the option out")
+    given.refuse((SEGMENTS, INLINE_ONLY), "is for batch reads: leave the option out")
     if {"startingVersion", "startingTimestamp"} <= given.named.keys():
         raise InvalidInput("give option startingVersion or startingTimestamp, not both")
     given.refuse(CHANGES_NAMES, "is for batch reads: a stream reads what comes; leave it out")

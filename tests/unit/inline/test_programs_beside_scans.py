@@ -18,6 +18,7 @@ from eventlog.format import keys
 from eventlog.inline import inline_objects, pack_bytes
 from eventlog.log.snapshot import plan_scan
 from eventlog.readers import blame, changes, files, scan
+from eventlog.readers.engines.file_list import by_place
 from eventlog.segments.fragments import POSITION, Reading
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
@@ -327,8 +328,28 @@ def test_tasks_of_spark_read_packs(target):
     assert counts.get <= 8 + 2 * len(plan.packs)
 
 
-def test_sparks_own_reader_leaves_segments_in_commits_to_arrow():
-    jvm = pytest.importorskip("eventlog.readers.spark.jvm")
+def test_a_plan_has_its_files_and_what_stands_in_commits_apart():
+    """Of which Spark's own reader is given the files."""
     table = small()
     table.append(events(2))
-    assert "stand in commits" in jvm.obstacle(None, table.uri, plan_scan(table.snapshot()))
+    table.set_properties({"inline_bytes": "0"})
+    table.append(events(3, first=2))
+    plan = plan_scan(table.snapshot())
+    stored, inline = by_place(plan)
+    assert [segment.rows for segment in stored.segments()] == [3]
+    assert [segment.rows for segment in inline.segments()] == [2]
+    assert [part.packs for part in (stored, inline)] == [plan.packs] * 2
+    nothing = by_place(stored)
+    assert nothing[0].entries.equals(stored.entries)
+    assert nothing[1].entries.num_rows == 0
+    assert by_place(nothing[1])[0].entries.schema == nothing[1].entries.schema
+
+
+def test_a_plan_of_a_keyed_table_stays_whole():
+    """Logs in commits are merged with the others."""
+    table = keyed(SMALL)
+    upsert_some(table, 3)
+    plan = plan_scan(table.snapshot())
+    whole, inline = by_place(plan)
+    assert (whole.runs, whole.entries.num_rows) == (plan.runs, 3)
+    assert inline.entries.num_rows == 0
