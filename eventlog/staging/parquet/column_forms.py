@@ -7,6 +7,7 @@ rows are read, it was most of the work. No I/O.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from eventlog.format.conversion import leaf_paths
 # Past this many bytes a dictionary costs more than it saves (ids, measurements).
 _DICTIONARY_BYTES = 128 * 1024
 _FEW_ROWS, _LOOKED_AT = 1024, 2048
+# So few rows get no dictionaries: to look for repetition costs as much as to write them, and Snappy
+# finds it, too.
+_FEWEST_ROWS = 256
 # Columns that take fewer bytes in Arrow are compressed by Snappy.
 _SNAPPY_BYTES = 16 * 1024
 # Arrow makes one page of so few rows and bytes of a column, and an index of one page says nothing.
@@ -38,6 +42,8 @@ def parquet_options(rows: pa.Table, key: str | None = None) -> dict[str, Any]:
             none. Its differences are stored where they are numbers: each scan that merges rows
             reads all keys, and these are decoded in a fifth of the time and take fewer bytes.
     """
+    if rows.num_rows <= _FEWEST_ROWS and rows.nbytes <= _SNAPPY_BYTES:
+        return _options_of_few(rows.schema)
     coded: list[str] = []
     codecs: dict[str, str] = {}
     levels: dict[str, int] = {}
@@ -67,6 +73,19 @@ def parquet_options(rows: pa.Table, key: str | None = None) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=64)
+def _options_of_few(schema: pa.Schema) -> dict[str, Any]:
+    """Return `parquet_options` of the smallest tables, which follow from their schema."""
+    nested = [field for field in schema if pa.types.is_nested(field.type)]
+    return {
+        **_ALWAYS,
+        "compression": "snappy",
+        "use_dictionary": [path for one in nested for path in leaf_paths(one.name, one.type)],
+        "write_page_index": False,
+        "write_statistics": _with_statistics(schema),
+    }
+
+
 def _is_whole(kind: pa.DataType) -> bool:
     """Return whether values of a type are whole numbers in Parquet."""
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
@@ -84,7 +103,7 @@ def suits_dictionary(column: pa.ChunkedArray) -> bool:
     rows = len(column)
     width = max(1, column.nbytes // max(1, rows))
     # To look at all of a few would take as long as to write them.
-    some = min(rows, _LOOKED_AT) if rows > _FEW_ROWS else min(rows, _FEW_ROWS // 4)
+    some = min(rows, _LOOKED_AT) if rows > _FEW_ROWS else min(rows, _FEWEST_ROWS)
     if some < 2:
         return False
     first = column.slice(0, some).unique()

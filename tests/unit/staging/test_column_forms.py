@@ -66,10 +66,18 @@ def test_columns_of_few_bytes_need_no_context_of_zstd():
 
 
 def test_values_that_hardly_repeat_have_no_dictionary():
-    for rows in (rows_of(100), rows_of(20_000)):
+    for rows in (rows_of(300), rows_of(20_000)):
         coded = {path for path, c in columns_of(written(rows)).items() if c.has_dictionary_page}
         plain = {"number", "real", "flag"}
         assert coded == {path for path in columns_of(written(rows)) if path not in plain}
+
+
+def test_a_handful_of_rows_has_dictionaries_in_nested_columns_alone():
+    columns = columns_of(written(rows_of(100)))
+    coded = {path for path, column in columns.items() if column.has_dictionary_page}
+    assert coded == {path for path in columns if "." in path and path != "struct.c"}
+    wide = pa.table({"text": ["x" * 1000] * 100})  # more bytes, which a dictionary saves
+    assert columns_of(written(wide))["text"].has_dictionary_page
 
 
 def test_one_page_of_a_column_has_no_index():
