@@ -41,6 +41,7 @@ from eventlog.state.pieces.stems import cut_stems
 
 INLINE_SEGMENTS = 100  # at most this many entries are stored in the root itself
 LEAF_TARGET = 640  # target number of entries of a new leaf
+SCATTERED = 32  # of so many entries of a rewritten run at most one is new: its leaves are larger
 LEAF_SMALL = 160  # a leaf with fewer entries is merged into a rewritten neighbour
 LEAF_MAX = 4096  # a single chunk with more entries than this is split across leaves
 LEAF_STATS = 4  # columns whose bounds are stored in the root
@@ -325,17 +326,26 @@ class _Made:
             old = cast("list[Leaf]", run.pieces)
             if run.rewritten:
                 entries = entry_columns.concat([self._old_leaves[leaf.sha256] for leaf in old])
-                old = self.cut(_apply(entries, run.delta()))
+                delta = run.delta()
+                old = self.cut(_apply(entries, delta), len(delta.adds) + len(delta.drops))
             leaves += old
         if part.apart:
             self.stems += cut_stems(leaves, STEM_TARGET, self.objects, self.grown)
         else:
             self.leaves += leaves
 
-    def cut(self, entries: pa.Table) -> list[Leaf]:
-        """Cut sorted entries into leaves."""
-        leaves = []
-        for start, end in pairwise(_cut_points(entries)):
+    def cut(self, entries: pa.Table, changes: int | None = None) -> list[Leaf]:
+        """Cut sorted entries into leaves.
+
+        Args:
+            entries: the entries.
+            changes: how many the delta adds or drops; None: all are new.
+        """
+        leaves, target = [], LEAF_TARGET
+        if changes is not None and entries.num_rows >= max(SCATTERED * changes, 4 * LEAF_TARGET):
+            # Each key frame of such a writer rewrites all of these leaves.
+            target = 2 * LEAF_TARGET
+        for start, end in pairwise(_cut_points(entries, target)):
             part = entries.slice(start, end - start)
             body = frame_bytes.to_parquet(part)
             leaf = _leaf(part, body)
@@ -390,13 +400,12 @@ def _apply(entries: pa.Table, delta: Delta) -> pa.Table:
         if entries.num_rows - kept.num_rows != len(delta.drops):
             raise Corrupt("the delta drops a segment that is not in the key frame")
         entries = kept
-    added = list(delta.adds.values())
-    return entry_columns.concat([entries, entry_columns.from_segments(added)]).sort_by(
-        entry_columns.ORDER
-    )
+    added = entry_columns.from_segments(list(delta.adds.values()))
+    # In one piece: rows are taken from many pieces at several times the cost.
+    return entry_columns.concat([entries, added]).combine_chunks().sort_by(entry_columns.ORDER)
 
 
-def _cut_points(entries: pa.Table) -> list[int]:
+def _cut_points(entries: pa.Table, target: int) -> list[int]:
     """Return the row numbers, 0 to n, at which leaves begin and end.
 
     The leaves have about the same size, and are cut at chunk boundaries where possible.
@@ -404,16 +413,8 @@ def _cut_points(entries: pa.Table) -> list[int]:
     count = entries.num_rows
     if not count:
         return []
-    starts, ends = (
-        entries.column("chunk_start").to_pylist(),
-        entries.column("chunk_end").to_pylist(),
-    )
-    edges = [
-        0,
-        *(i for i in range(1, count) if (starts[i], ends[i]) != (starts[i - 1], ends[i - 1])),
-        count,
-    ]
-    pieces = max(1, round(count / LEAF_TARGET))
+    edges = [0, *entry_columns.chunk_edges(entries)[1:], count]
+    pieces = max(1, round(count / target))
     size = count / pieces
     points = [0]
     for left, right in pairwise(edges):

@@ -162,6 +162,24 @@ def test_of_many_leaves_that_are_checked_together_the_wrong_one_is_named():
     assert caught.value.key == keys.frame_key(leaves[1].sha256)
 
 
+def test_leaves_that_scattered_appends_rewrite_are_twice_as_large(monkeypatch):
+    for name, value in (("LEAF_TARGET", 10), ("LEAF_SMALL", 2), ("SCATTERED", 5)):
+        monkeypatch.setattr(f"eventlog.state.keyframe.{name}", value)
+    table = create(properties={"keyframe_commits": "1"}, granularity="day")
+    days = [f"2020-{n % 12 + 1:02d}-{n // 12 + 1:02d}" for n in range(120)]
+
+    def leaves_after(chosen):
+        adds = [builders.add(table, day) for day in chosen]
+        table.commit(table.transaction("append", adds))
+        return [leaf.segments for leaf in table.session.head().base.leaves]
+
+    assert leaves_after(days) == [8] * 15  # one commit brought all of them
+    scattered = leaves_after(sorted(days)[4::8])
+    assert scattered == [15] * 9
+    # A day alone rewrites its own leaf, which has the ordinary size again.
+    assert leaves_after([min(days)]) == [7, 6, 3, *scattered[1:]]
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 64, 257])
 def test_the_sum_of_hashes_is_that_of_their_numbers(count):
     numbers = [2**256 - 1 - n * 7**80 % 2**256 for n in range(count)]

@@ -170,6 +170,16 @@ def ordered(table: pa.Table, parts: Sequence[int] = ()) -> bool:
     return {row + 1 for row in falls} <= {*parts}
 
 
+def chunk_edges(table: pa.Table) -> list[int]:
+    """Return the rows whose time chunk is not that of the row before, the first among them."""
+    if not table.num_rows:
+        return []
+    columns = (table.column(name).combine_chunks() for name in ("chunk_start", "chunk_end"))
+    last = table.num_rows - 1
+    differs = (pc.not_equal(column.slice(0, last), column.slice(1)) for column in columns)
+    return [0, *(row + 1 for row in pc.indices_nonzero(pc.or_(*differs)).to_pylist())]
+
+
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables; statistics columns that a table lacks are null."""
     filled = [table for table in tables if table.num_rows]

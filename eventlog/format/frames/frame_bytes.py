@@ -294,14 +294,8 @@ def check_entry_rows(table: pa.Table, *, spilled: bool = False) -> None:
 
 def _check_chunks(table: pa.Table) -> None:
     """Refuse bounds of no time chunk. Entries of one chunk stand together: one is enough."""
-    if not table.num_rows:
-        return
-    columns = [table.column(name).combine_chunks() for name in ("chunk_start", "chunk_end")]
-    last = table.num_rows - 1
-    differs = (pc.not_equal(column.slice(0, last), column.slice(1)) for column in columns)
-    at = pc.indices_nonzero(pc.or_(*differs))
-    starts, ends = ([*column.take(at).to_pylist(), column[last].as_py()] for column in columns)
-    entry_columns.chunk_names(starts, ends)
+    firsts = table.select(["chunk_start", "chunk_end"]).take(entry_columns.chunk_edges(table))
+    entry_columns.chunk_names(*(column.to_pylist() for column in firsts.columns))
 
 
 def _check_entries(table: pa.Table) -> None:
