@@ -74,7 +74,7 @@ class Rival:
             self.appended += 1
 
 
-def compacted_beside(stops, days=3):
+def compacted_beside(stops, days=3, rest_s=0):
     """Compact days one by one while a rival takes each slot; return its store and what came."""
     store = create(properties={"keyframe_commits": "16"}).store
     filling = reopen(store)
@@ -84,11 +84,15 @@ def compacted_beside(stops, days=3):
     rival, spy = Rival(store, stops), Spy(store)
     spy.before_put = rival.take_slot
     counter = TryCounter(spy)
-    compactor = Table.open(store.uri, store=counter, clock=ManualClock(START_MS, 5))
+    clock = ManualClock(START_MS, 5)
+    compactor = Table.open(store.uri, store=counter, clock=clock)
     policy = Policy(min_gain=0, small_task_bytes=0)
     tasks = plan(compactor, policy).tasks
     assert len(tasks) == days
-    outcomes = [perform(compactor, task, policy) for task in tasks]
+    outcomes = []
+    for task in tasks:
+        clock.advance(1000 * rest_s)
+        outcomes.append(perform(compactor, task, policy))
     new = [f"row {1000 + n}" for n in range(rival.appended)]
     assert sorted(row_names(check_sound(store))) == sorted(before + new)
     return store, outcomes, counter.tries("compact")
@@ -99,9 +103,13 @@ def operations(store, version):
     return sorted(t.operation for t in reopen(store).session.log.read(version)[0].transactions)
 
 
-def test_a_compaction_whose_every_slot_is_taken_lands_at_its_second_try():
-    """It is published after its first loss, and the rival takes it along at its next look."""
-    store, outcomes, tries = compacted_beside(stops=300)
+@pytest.mark.parametrize("rest_s", [0, 3600])
+def test_a_compaction_whose_every_slot_is_taken_lands_at_its_second_try(rest_s):
+    """It is published after its first loss, and the rival takes it along at its next look.
+
+    Also after a rest: it has read the head before it commits, so it lost to a commit since.
+    """
+    store, outcomes, tries = compacted_beside(stops=300, rest_s=rest_s)
     assert [one.status for one in outcomes] == ["done"] * 3
     assert (len(tries), max(tries)) == (3, 2)
     # It never won a slot of its own: that commit is the rival's.

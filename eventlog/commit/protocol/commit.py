@@ -38,6 +38,7 @@ from eventlog.log.snapshot import Snapshot
 from eventlog.model.properties import setting
 from eventlog.model.records import Transaction
 from eventlog.state.fold import EmptyState
+from eventlog.state.small.rules import is_append
 
 _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 2.0
@@ -169,7 +170,9 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
         step = yield from attempt(writer, transaction, head, others)  # against new-id-on-retry
         if isinstance(step, CommitOutcome):
             return step
-        if first and (writer.contention.rested or not (yield from _is_recent(writer, step))):
+        # A rewrite looks at the head before it commits: what it loses to has come since.
+        may_be_old = first and not (losses and not is_append(transaction))
+        if may_be_old and (writer.contention.rested or not (yield from _is_recent(writer, step))):
             # An attempt on an old head is lost to commits of long ago, which are no contest.
             writer.contention.looks_first = True
             head = yield Newest(step)
