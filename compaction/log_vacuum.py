@@ -4,7 +4,8 @@ Imports eventlog only. The cut is committed before anything is touched, and what
 from the log (FORMAT.md section 10.7; hazards C4 and W20). Below it a vacuum goes up in windows. In
 each it deletes first the objects under `_frames/` that nothing can need any more, then the roots of
 key frames; then each commit becomes a stub. So the next vacuum finds by a bisection where one that
-died stopped, and the slot of a commit is never free.
+died stopped, and the slot of a commit is never free. What comes late, as the key frame of a writer
+who slept, is found by a listing: of the next keys each time, of all where the caller asks for it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from eventlog.model.entries import Spill
 from eventlog.model.records import Commit, Leaf, Piece, Stem, Stub, Transaction, cut_of
 from eventlog.recovery import log_cut
 from eventlog.recovery.log_cut import CutLimits
+from eventlog.recovery.old_frames import old_frames
 from eventlog.state.version import VersionState
 from eventlog.store.parallel import HEADER_THREADS, each
 from eventlog.store.port import ObjectStore, store_time_ms
@@ -75,7 +77,13 @@ class LogSums:
 
 
 def cut_log(
-    t: Table, age_ms: int, progress: Callable[[str, int, int], None], *, asked: bool, run: bool
+    t: Table,
+    age_ms: int,
+    progress: Callable[[str, int, int], None],
+    *,
+    asked: bool,
+    run: bool,
+    full: bool = False,
 ) -> LogSums:
     """Cut the log of a table as far as its retention and what holds it allow.
 
@@ -88,6 +96,7 @@ def cut_log(
         asked: whether the caller named that time; else the log is cut only where that is worth the
             headers that it costs.
         run: commit, replace and delete; else only count.
+        full: also list everything that may be left below the cut, and all of `_frames/`.
 
     Raises:
         CommitConflict: other writers kept changing what holds the log; nothing was touched.
@@ -122,7 +131,7 @@ def cut_log(
     report = LogSums(cut_of(head.meta), _whole(t, head), plan.kept)
     if not run and plan.action is not None:
         report.cut, report.whole = plan.action.version, plan.action.whole
-    _Ending(t, head, report, progress, run=run).end()
+    _Ending(t, head, report, progress, run=run, full=full).end()
     return report
 
 
@@ -236,9 +245,11 @@ class _Ending:
         progress: Callable[[str, int, int], None],
         *,
         run: bool,
+        full: bool,
     ) -> None:
         self._t, self._store, self._log = t, t.store, t.session.log
         self._head, self._report, self._progress, self._run = head, report, progress, run
+        self._full = full
         self._dead: dict[str, bool] = {}  # by sha256: leaves and stems that were looked at
         self._named = set[str]()  # spills and records that were yielded
         self._at: Snapshot | None = None
@@ -250,12 +261,17 @@ class _Ending:
         whole = self._report.whole
         boundary = self._ended(whole) if whole else 0
         # The window of a vacuum that died may be replaced in part.
-        first = boundary if boundary == whole else max(0, boundary - _WINDOW)
+        ended = boundary == whole and not self._full
+        first = boundary if ended else max(0, boundary - _WINDOW)
         roots = self._roots(first)
+        self._end_roots([version for version in roots if version < first])  # they came late
         for start in range(first, whole, _WINDOW):
             window = range(start, min(start + _WINDOW, whole))
             self._end_window(window, [v for v in roots if v in window])
             self._progress("log", window.stop - first, whole - first)
+        if whole and self._full:
+            # against left-below-the-cut-for-ever
+            self._delete("frames", old_frames(self._log, self._whole_snapshot()))
         self._end_intents()
 
     def _ended(self, whole: int) -> int:
@@ -266,13 +282,19 @@ class _Ending:
         return history.first_whole(self._log, whole)
 
     def _roots(self, first: int) -> list[int]:
-        """Return the versions that have key frames, from `first` on, below those that stay."""
+        """Return the versions that have key frames, below those that stay.
+
+        All from `first` on, and those below it that are among the first keys, which cost no request
+        more: key frames are written beside later commits, so one may have come after its vacuum.
+        """
         found = list[int]()
         if not self._report.whole:
             return found
-        for row in self._store.list(keys.LOG_PREFIX, after=keys.commit_key(self._report.whole)):
+        rows = self._store.list(keys.LOG_PREFIX, after=keys.commit_key(self._report.whole))
+        for number, row in enumerate(rows):
             version, framed = keys.parse_log_key(row.key) or (self._report.whole, False)
-            if version < first:
+            # against late-key-frame-stays
+            if version < first and number >= _BATCH and not self._full:
                 break
             if framed and version < self._report.whole:
                 found.append(version)
@@ -282,12 +304,17 @@ class _Ending:
         slots = list(each(self._slot, window, count=HEADER_THREADS))
         stored = (slot for slot in slots if slot is not None)
         whole = [(found, body) for found, body in stored if isinstance(found, Commit)]
-        dead = [*self._dead_pieces(roots), *self._dead_spills([c for c, _ in whole])]
-        self._delete("frames", dead)
+        self._end_roots(roots, [commit for commit, _ in whole])
+        # The newest commit goes last: a stub there says that the window is done.
+        for part in (whole[:-1], whole[-1:]):  # against window-done-before-its-end
+            for _ in each(self._replace, part, count=HEADER_THREADS):
+                pass
+
+    def _end_roots(self, roots: Sequence[int], commits: Sequence[Commit] = ()) -> None:
+        """Delete key frames, and what they and some commits name and nothing can name again."""
+        self._delete("frames", [*self._dead_pieces(roots), *self._dead_spills(commits)])
         # Their leaves were named here alone, so the roots go after them.
         self._delete("key frames", [keys.keyframe_key(version) for version in roots])
-        for _ in each(self._replace, whole, count=HEADER_THREADS):
-            pass
 
     def _slot(self, version: int) -> tuple[Commit | Stub, bytes] | None:
         try:

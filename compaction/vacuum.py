@@ -163,15 +163,15 @@ def vacuum(
         dry_run: delete nothing; report what would be deleted, and why the rest is kept.
         retention: how long versions stay readable. By the property `retention_hours` if None, but
             older ones, too, where giving them up would free and hide nothing (FORMAT.md 10.1).
-        staging: how long an upload may take before it is fenced; the property `staging_hours` if
-            None.
+        staging: how long an upload may take before it is fenced; `staging_hours` of it if None.
         full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
-            stale listing missed, and late uploads into an epoch that was already listed.
+            stale listing missed, late uploads into an epoch that was already listed, and with `log`
+            what earlier vacuums left below the cut.
         log: cut the log, too: of commits that are older than its retention, and below the horizon
             and every branch, only stubs are left, and their key frames, spills and intents are
             deleted. These versions become `VersionCut`; a branch is never cut.
-        log_retention: how long commits are kept then; by the property `log_retention_hours` if
-            None. A time that is given is obeyed even where it ends a few commits only.
+        log_retention: how long commits are kept then; `log_retention_hours` of the table if None.
+            A time that is given is obeyed even where it ends a few commits only.
         progress: called with (name of the step, amount done, total or 0).
 
     Raises:
@@ -197,7 +197,7 @@ def vacuum(
     report = _vacuumed(t, head, ages, steps, dry_run=dry_run, full=full)
     if log_ms is None:
         return report
-    return replace(report, log=cut_log(t, log_ms, steps, asked=asked, run=not dry_run))
+    return replace(report, log=cut_log(t, log_ms, steps, asked=asked, run=not dry_run, full=full))
 
 
 def _begin_above(t: Table, *, wanted: bool) -> None:

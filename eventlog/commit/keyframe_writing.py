@@ -47,9 +47,13 @@ def write_keyframe(log: Log, clock: Clock, head: Snapshot) -> Snapshot:
     check_writable(head.header)
     head, frame = built(log, head)
     packs = packing.packs_at(log.store, head.base, head.delta, head.version)
-    objects = list((frame.objects | packs.objects).items())
-    for _ in each(lambda item: put_once(log.store, clock, *item), objects):
-        pass  # the root is written after all of them
+    stems = {keys.stem_key(name) for name in frame.stems}
+    objects = (frame.objects | packs.objects).items()
+    # Stems after their leaves, and the root after all of them (R9.5).
+    # against stem-before-its-leaves
+    for part in ([o for o in objects if o[0] not in stems], [o for o in objects if o[0] in stems]):
+        for _ in each(lambda item: put_once(log.store, clock, *item), part):
+            pass
     root_key = keys.keyframe_key(head.version)
     root = msgspec.structs.replace(frame.root, packs=packs.packs)
     # against key-frame-overwritten

@@ -44,6 +44,7 @@ from eventlog.model.entries import Segment
 from eventlog.model.records import Commit, Meta, Start
 from eventlog.state.delta import Delta
 from eventlog.state.version import VersionState
+from eventlog.store.branching.branch import BranchStore
 from eventlog.store.branching.roots import committing_root
 from eventlog.store.parallel import read_ahead, threads
 from eventlog.store.port import ObjectStore
@@ -157,10 +158,14 @@ class Walk:
 
     def _cut(self) -> tuple[int, int]:
         """Return the version below which commits may be stubs, and that below which none opens."""
-        cut = self.log.newest_cut()
-        whole, opens = (0, 0) if cut is None else (cut.whole, cut.version)
-        held = [fork.held for fork in self._store.forks[:1]]
-        # The parent of a branch may have been cut since, and a backfill copies stubs.
+        store, held = self._store, [fork.held for fork in self._store.forks[:1]]
+        cuts = [self.log.newest_cut()]
+        while isinstance(store, BranchStore):  # a parent may have been cut since
+            store = store.parent
+            cuts.append(Log(store).newest_cut())  # against cut-of-the-parent-forgotten
+        known = [(cut.whole, cut.version) for cut in cuts if cut is not None]
+        whole, opens = max(known, default=(0, 0))
+        # Stubs tell it, too: a backfill copies them.
         with suppress(Corrupt, NotFound, UnsupportedFormat):
             seen = history.first_whole(self.log, min([self.listed.head, *held]))
             if seen > whole:

@@ -7,7 +7,7 @@ vacuum that was suspended may go on deleting it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec import UnsetType
@@ -117,6 +117,51 @@ def is_dead_spill(
             return True
     # against spill-that-comes-again-deleted
     return any(gone(add) for add in adds if add.id not in live)
+
+
+def is_ended_leaf(entries: Iterable[Segment], live: Mapping[str, Segment], whole: int) -> bool:
+    """Return whether no key frame of a kept version has a leaf, or ever gets it, whoever wrote it.
+
+    Its entries may be newer than where the log stays whole, and then say nothing.
+
+    Args:
+        entries: those of the leaf.
+        live: those of them that are live at `whole`, by id.
+        whole: the version from which the log stays whole.
+    """
+    old = (entry for entry in entries if entry.version <= whole)
+    # against leaf-of-a-kept-version-deleted
+    return any((known := live.get(e.id)) is None or known.version != e.version for e in old)
+
+
+def is_ended_spill(
+    adds: Iterable[tuple[str, int | None, str]],
+    drops: Iterable[str],
+    known: Container[str],
+    whole: int,
+    gone: Callable[[str], bool],
+) -> bool:
+    """Return whether no commit names a spill any more that none from `whole` on names now.
+
+    What was dropped below `whole` is dropped by no later transaction, and stands in no delta over a
+    key frame at or above it. An add without its object is void, and an entry that is as old is in
+    no such delta.
+
+    Args:
+        adds: the id, the version if it is given, and the key of the object of each add.
+        drops: the ids of what is dropped, each of them live once.
+        known: the ids that are live at a version from `whole` up to the newest.
+        whole: the version from which the log stays whole.
+        gone: whether an object is deleted.
+    """
+    if any(name not in known for name in drops):  # against spill-of-a-kept-version-deleted
+        return True
+    for name, version, key in adds:
+        if version is not None and version <= whole:
+            return True
+        if version is None and name not in known and gone(key):
+            return True
+    return False
 
 
 def kept_of(commit: Commit, needed: Mapping[str, str]) -> dict[str, bytes]:

@@ -206,4 +206,65 @@ CUTS = (
         always,
         "test_a_stub_is_the_commit_that_a_copy_has",
     ),
+    mutant(
+        "late-key-frame-stays",
+        "R22.7 W20",
+        "a key frame that comes after the cut goes with the next vacuum",
+        becomes("version < first"),
+        "test_a_key_frame_that_comes_after_the_cut_goes_with_the_next_vacuum",
+    ),
+    mutant(
+        "left-below-the-cut-for-ever",
+        "R22.7 W20",
+        "a vacuum of everything finds what no key frame names any more",
+        skip,
+        "test_a_full_vacuum_finds_what_no_key_frame_names",
+    ),
+    mutant(
+        "window-done-before-its-end",
+        "R22.5",
+        "the newest commit of a window becomes a stub last",
+        instead(
+            "for _ in each(self._replace, whole, count=HEADER_THREADS):\n    pass",
+        ),
+        "test_the_newest_commit_of_a_window_becomes_a_stub_last",
+    ),
+    mutant(
+        "leaf-of-a-kept-version-deleted",
+        "R22.7",
+        "a leaf that a key frame above the cut may have stays",
+        becomes("True"),
+        "test_a_leaf_that_a_key_frame_of_a_kept_version_may_have_stays",
+    ),
+    mutant(
+        "spill-of-a-kept-version-deleted",
+        "R22.7",
+        "a spill that a later commit may name stays",
+        always,
+        "test_a_spill_that_a_commit_of_a_kept_version_may_have_stays",
+    ),
+    mutant(
+        "spill-of-a-kept-commit-deleted",
+        "R22.7",
+        "a spill that a commit above the cut names stays",
+        keep(1),
+        "test_a_full_vacuum_finds_what_no_key_frame_names",
+    ),
+    mutant(
+        "stem-before-its-leaves",
+        "R9.5",
+        "a stem is stored after its leaves",
+        instead(
+            "for _ in map(lambda item: put_once(log.store, clock, *item), [*objects][::-1]):\n"
+            "    pass",
+        ),
+        "test_a_stem_is_stored_after_its_leaves",
+    ),
+    mutant(
+        "cut-of-the-parent-forgotten",
+        "R22.5",
+        "an audit of a branch knows that a vacuum cuts its parent",
+        skip,
+        "test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut",
+    ),
 )

@@ -152,6 +152,18 @@ def read_columns(
         raise Corrupt("a frame object has text that is not valid UTF-8") from None
 
 
+def rows_of_frame(body: bytes) -> int:
+    """Return the number of rows of an object under `_frames/` of which nothing else is known.
+
+    Raises:
+        Corrupt: it is not Parquet.
+    """
+    try:
+        return int(pq.ParquetFile(pa.BufferReader(body), pre_buffer=False).metadata.num_rows)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Corrupt(f"a frame object is not readable Parquet: {error}") from None
+
+
 def read_frame(
     body: bytes, rows: int, wanted: Callable[[pa.Schema], pa.Schema] | None = None
 ) -> pa.Table:

@@ -1,0 +1,224 @@
+"""What cuts of the log leave, and who deletes it: late key frames, leaves, stems, spills, packs."""
+
+from contextlib import suppress
+from datetime import timedelta
+from unittest import mock
+
+import pytest
+from integration.test_cut_logs import (
+    ALL,
+    DAY,
+    HOUR,
+    check_cut,
+    entry_at,
+    go_on,
+    grown,
+    log_of,
+    stubs,
+)
+from support.builders import CrashingStore, Spy, create, events, reopen, row_names
+
+from eventlog import Table
+from eventlog.clock import ManualClock
+from eventlog.compaction import log_vacuum, vacuum
+from eventlog.format import codec, keys
+from eventlog.fsck.check import fsck
+from eventlog.log import spills
+from eventlog.log.log import Log
+from eventlog.recovery import log_cut
+from eventlog.recovery.old_frames import old_frames
+from eventlog.state import keyframe
+from eventlog.store.memory import MemoryStore
+from eventlog.store.testing.faults import Crash
+from eventlog.writers import append, overwrite
+
+FULL = {**ALL, "full": True}
+KEPT = {**ALL, "log_retention": timedelta(days=99)}
+SMALL = {
+    "INLINE_SEGMENTS": 1, "LEAF_TARGET": 2, "LEAF_SMALL": 1, "LEAF_MAX": 4, "ROOT_LEAVES": 1,
+    "STEM_TARGET": 2, "STEM_SMALL": 1,
+}  # fmt: skip
+
+
+def bodies(store):
+    return {row.key: store.get(row.key) for row in store.list("")}
+
+
+def put_again(store, before, prefix):
+    """Store what a vacuum deleted, as a writer who slept does."""
+    late = {key: body for key, body in before.items() if key.startswith(prefix)}
+    return [key for key, body in late.items() if store.put_if_absent(key, body)]
+
+
+def pieces_of(before, version):
+    """The keys of the leaves and stems of a key frame."""
+    store = MemoryStore()
+    put_again(store, before, "")
+    reader = Log(store).key_frames
+    return [keys.piece_key(piece) for piece in reader.new_in(reader.root(version), None)]
+
+
+def later(table, hours=1):
+    return Table(table.store, ManualClock(table.clock.now_ms() + hours * HOUR, 1234))
+
+
+def spilled(**properties):
+    """A table whose key frames have leaves and stems, and whose commits have spills."""
+    table = create(properties={"keyframe_commits": "4", **properties})
+    for number in range(18):
+        if number % 3 == 2:
+            overwrite(table, events(3, first=10 * number), **DAY)
+        else:
+            append(table, events(9, first=10 * number, days=9))
+        table.clock.advance(HOUR)
+    return table
+
+
+@pytest.fixture
+def small_pieces():
+    with mock.patch.multiple(keyframe, **SMALL), mock.patch.object(spills, "SPILL_BYTES", 1000):
+        yield
+
+
+@pytest.mark.hazard("W20")
+def test_a_key_frame_that_comes_after_the_cut_goes_with_the_next_vacuum(small_pieces):
+    table = spilled()
+    before = bodies(table.store)
+    vacuum(table, **ALL)
+    rows = row_names(table)
+    pieces = pieces_of(before, 7)
+    late = put_again(table.store, {k: before[k] for k in pieces}, keys.FRAMES_PREFIX)
+    assert late
+    assert put_again(table.store, before, keys.keyframe_key(7))
+    assert "below the cut" in str(fsck(reopen(table.store)).findings)
+    vacuum(later(table), **KEPT)  # which cuts no further
+    assert 7 not in log_of(table.store)[1]
+    assert not {*late} & bodies(table.store).keys()
+    check_cut(table.store, rows)
+
+
+@pytest.mark.hazard("W20")
+def test_a_full_vacuum_finds_what_no_key_frame_names(small_pieces):
+    table = spilled()
+    before = bodies(table.store)
+    vacuum(table, **FULL)
+    rows, kept = row_names(table), bodies(table.store)
+    late = put_again(table.store, before, keys.FRAMES_PREFIX)
+    assert {key.rpartition(".")[2] for key in late} == {"parquet", "zst"}
+    vacuum(later(table), **KEPT)
+    assert {*late} <= bodies(table.store).keys()
+    report = vacuum(later(table, 2), **KEPT, full=True)
+    assert report.log.sums["frames"][0] == len(late)
+    assert kept.items() <= bodies(table.store).items()
+    assert not {*late} & bodies(table.store).keys()
+    check_cut(table.store, rows)
+
+
+@pytest.mark.hazard("W20")
+@pytest.mark.sample(6, verify=60)
+@pytest.mark.parametrize("at", range(3, 240, 4))
+def test_a_full_vacuum_finds_what_one_that_died_has_left(at, small_pieces):
+    table = spilled(inline_bytes="8000")
+    rows = row_names(table)
+    with suppress(Crash):
+        vacuum(Table(CrashingStore(table.store, at, "before"), table.clock), **ALL)
+    vacuum(later(table), **FULL)
+    check_cut(table.store, rows)
+    audit = fsck(reopen(table.store))
+    assert not [found for found in audit.findings if "below the cut" in found.message]
+    whole = reopen(table.store).refresh().meta.cut.whole
+    assert stubs(table.store) == whole
+    log = Log(table.store)
+    live = log.snapshot(whole)
+    assert old_frames(log, live) == []
+
+
+def test_a_leaf_that_a_key_frame_of_a_kept_version_may_have_stays():
+    old, new = entry_at(3), entry_at(9, "b")
+    for live, entries in (({old.id: old}, [old]), ({}, [new]), ({old.id: old}, [old, new])):
+        assert not log_cut.is_ended_leaf(entries, live, 5)
+    for live in ({}, {old.id: entry_at(4)}):
+        assert log_cut.is_ended_leaf([new, old], live, 5)
+
+
+def test_a_spill_that_a_commit_of_a_kept_version_may_have_stays():
+    def ended(adds=(), drops=(), gone=True):
+        return log_cut.is_ended_spill(adds, drops, {"known"}, 5, lambda key: gone)
+
+    assert not ended()
+    assert not ended(drops=["known"])
+    assert ended(drops=["known", "dropped long ago"])
+    assert not ended([("known", None, "k"), ("new", 6, "k")])
+    assert ended([("old", 5, "k")])
+    assert ended([("void", None, "k")])
+    assert not ended([("staged", None, "k")], gone=False)
+
+
+def test_the_newest_commit_of_a_window_becomes_a_stub_last(monkeypatch):
+    def backwards(work, items, **_options):  # threads may work in any order
+        return [work(item) for item in reversed(items)][::-1]
+
+    monkeypatch.setattr(log_vacuum, "each", backwards)
+    table = grown(commits=14)
+    spy = Spy(table.store)
+
+    def die(key):
+        if key == keys.commit_key(3) and codec.is_stub(spy.puts[-1][1]):
+            raise Crash("before")
+
+    spy.before_put = die
+    with suppress(Crash):
+        vacuum(Table(spy, table.clock), **ALL)
+    assert not log_of(table.store)[0][3]
+    assert not log_of(table.store)[0][13]
+    vacuum(later(table), **KEPT)
+    assert stubs(table.store) == 14
+    check_cut(table.store)
+
+
+def test_a_stem_is_stored_after_its_leaves(small_pieces):
+    table = spilled()
+    spy = Spy(table.store)
+    session = Table(spy, table.clock).session
+    for number in range(2):
+        append(table, events(9, first=900 + 9 * number, days=9))
+    session.write_keyframe()
+    made = [key for key, _ in spy.puts]
+    stems = [number for number, key in enumerate(made) if key.endswith(".zst")]
+    leaves = [n for n, key in enumerate(made) if key.startswith("_frames/") and n not in stems]
+    assert max(leaves) < min(stems)
+    assert max(stems) < made.index(keys.keyframe_key(table.refresh().version))
+
+
+def test_packs_that_are_left_once_no_row_stands_in_commits_go_with_a_full_vacuum():
+    table = create(properties={"keyframe_commits": "2", "inline_bytes": "8000"})
+    for number in range(8):
+        append(table, events(2, day=number % 3, first=10 * number))
+        table.clock.advance(HOUR)
+    table.set_properties({"inline_bytes": None})
+    overwrite(table, events(1, days=1), start="1970-01-01", end="1970-01-09")
+    go_on(table, 4)
+    vacuum(table, **ALL)
+    assert [*table.store.list(keys.PACKS_PREFIX)]
+    vacuum(later(table), **KEPT, full=True)
+    assert not [*table.store.list(keys.PACKS_PREFIX)]
+
+
+def test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut(small_pieces):
+    table = spilled()
+    table.branch("b")
+    branch = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
+    append(branch, events(1, first=900))
+    go_on(table, 4)
+    spy = Spy(table.store)
+
+    def die(key):
+        if spy.puts and codec.is_stub(spy.puts[-1][1]):
+            raise Crash("before")
+
+    spy.before_put = die
+    with suppress(Crash):
+        vacuum(Table(spy, table.clock), **ALL)
+    assert not any(log_of(table.store)[0].values())
+    audit = fsck(branch)
+    assert audit.ok, audit.findings
