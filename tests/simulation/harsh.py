@@ -20,6 +20,7 @@ PUTS = (
     "crash after",
 )
 GETS = ("refused", "refused", "refused", "outage", "crash before", "crash before")
+REPLACES = ("lost", "never", "delayed", "refused", "crash before", "crash after")
 LISTS = ("refused", "outage", "crash before", "stale", "empty")
 DELETES = (
     "refused",
@@ -30,7 +31,7 @@ DELETES = (
     "crash after",
     "crash halfway",
 )
-ALL = frozenset((*PUTS, *GETS, *LISTS, *DELETES, "crash delayed"))
+ALL = frozenset((*PUTS, *GETS, *LISTS, *REPLACES, *DELETES, "crash delayed"))
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Late:
 
     def put(self, key, body):
         self.requests.append((self.inner.put_if_absent, (key, bytes(body))))
+
+    def replace(self, key, old, body):
+        self.requests.append((self.inner.replace, (key, old, body)))
 
     def delete(self, batch):
         self.requests.append((self.inner.delete, (batch,)))
@@ -130,6 +134,17 @@ class HarshStore:
         if accident == "crash after":
             raise Crash(accident)
         return created and accident != "twice"
+
+    def replace(self, key, old, body):
+        accident = self._meet("replace", key, REPLACES)
+        if accident == "delayed":
+            self.late.replace(key, old, body)
+        done = accident in ("delayed", "never") or self.inner.replace(key, old, body)
+        if accident == "crash after":
+            raise Crash(accident)
+        if accident is not None:
+            raise errors.Unavailable(accident)
+        return done
 
     def delete(self, keys):
         batch = [*keys]

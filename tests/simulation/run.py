@@ -2,9 +2,10 @@
 
 Without `--first` the seeds are fresh. Prints the seeds per second and the events; a failing seed is
 printed with the command to reproduce it and a shrunk trace. Then seeds of changes of rows
-(`simulation.row_changes`), as many if not said, of all verbs on Parquet (`simulation.row_verbs`)
-and of keyed tables (`simulation.keyed`), a fiftieth each if not said. The exit code is 1 if a seed
-failed, or if an event was too rare in a run that is long enough to judge that.
+(`simulation.row_changes`), as many if not said, of all verbs on Parquet (`simulation.row_verbs`),
+of keyed tables (`simulation.keyed`) and of logs that are cut (`simulation.cuts`), a fiftieth each
+if not said: `run.py 0 --cuts 1000` has the last ones alone. The exit code is 1 if a seed failed, or
+if an event was too rare in a run that is long enough to judge that.
 """
 
 # ruff: noqa: T201 - a program for people
@@ -22,13 +23,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation import events, keyed, plans, row_changes, row_verbs
+from simulation import cuts, events, keyed, plans, row_changes, row_verbs
 from simulation.scheduler import one_thread
 from simulation.shrink import failure, told
 from simulation.simulate import Sums, run, sums_of
 
 BLOCK = 250
-WORLDS = {"keyed": keyed, "verbs": row_verbs}
+WORLDS = {"keyed": keyed, "verbs": row_verbs, "cuts": cuts}
 WORLDS_BLOCK = 20
 MAX_TOLD = 5
 ENOUGH_TO_TELL = 5_000  # seeds: an event expected 15 times does not happen only 5 times by chance

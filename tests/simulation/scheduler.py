@@ -60,11 +60,14 @@ class Scheduler:
         self._choose = choose or self._draw
         self._max_steps = max_steps
         self._hub = None
+        self._actors, self._waiting = [], []
 
     def run(self, *jobs: Callable[[], object]):
         self._hub = getcurrent()
-        waiting = [Actor(number, job, self._hub) for number, job in enumerate(jobs)]
-        actors = list(waiting)
+        self._actors, self._waiting = [], []
+        for job in jobs:
+            self.spawn(job)
+        waiting = self._waiting
         try:
             while waiting:
                 self.running = self._choose(waiting, self.running)
@@ -76,9 +79,15 @@ class Scheduler:
                     raise NoProgress(f"no end after {self.steps} steps")
         finally:
             self.running, self._hub = None, None
-            for actor in actors:  # even after a failure, so that no greenlet remains
+            for actor in self._actors:  # even after a failure, so that no greenlet remains
                 while not actor.fiber.dead:
                     actor.fiber.throw(GreenletExit)
+
+    def spawn(self, job: Callable[[], object]):
+        """Add a job, also while others run."""
+        actor = Actor(len(self._actors), job, self._hub)
+        self._actors.append(actor)
+        self._waiting.append(actor)
 
     def park(self, what, seconds=0.0):
         """Yield the turn for at least this long. A no-op outside of actors."""
