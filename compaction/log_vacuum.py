@@ -252,6 +252,7 @@ class _Ending:
         self._full = full
         self._dead: dict[str, bool] = {}  # by sha256: leaves and stems that were looked at
         self._named = set[str]()  # spills and records that were yielded
+        self._kept: set[str] | None = None  # spills of commits from `whole` up to the cut
         self._at: Snapshot | None = None
         self._lock = Lock()
         self._dropped: dict[str, str] | None = None  # above the horizon: ids and checksums
@@ -410,9 +411,23 @@ class _Ending:
                     yield from self._first_seen(record)
 
     def _first_seen(self, spill: Spill) -> Iterator[str]:
-        if spill.sha256 not in self._named:
+        # against spill-of-the-boundary-deleted
+        if spill.sha256 not in self._named and spill.sha256 not in self._kept_spills():
             self._named.add(spill.sha256)
             yield keys.frame_key(spill.sha256)
+
+    def _kept_spills(self) -> set[str]:
+        """Return the spills of the commits that stay and may start from a key frame that goes.
+
+        Those are the ones up to the cut. Where nothing changed, such a commit has the delta of one
+        below it, and so its spill.
+        """
+        if self._kept is None:
+            up_to = range(self._report.whole, max(self._report.whole, self._report.cut) + 1)
+            commits = [commit for commit, _ in each(self._log.read, up_to, count=HEADER_THREADS)]
+            named = [[c.delta.spill, *(t.spill for t in c.transactions)] for c in commits]
+            self._kept = {spill.sha256 for some in named for spill in some if spill is not None}
+        return self._kept
 
     def _is_dead(self, commit: Commit, transaction: Transaction) -> bool:
         try:

@@ -97,7 +97,24 @@ class Log:
             Corrupt: the newest versions have a gap, or the commits do not add up; or the parent of
                 a branch lacks the version that it forked from.
         """
-        version, framed = self._newest()
+        while True:
+            version, framed = self._newest()
+            try:
+                return self._opened(version, framed=framed)
+            except (Corrupt, KeyNotFound, VersionCut):
+                # The reader may have been suspended while others wrote and cut the log.
+                if self._newest_or(version) == version:  # against head-cut-off-while-it-was-read
+                    raise
+
+    def _newest_or(self, version: int) -> int:
+        """Return the newest version, or `version` if that cannot be said."""
+        try:
+            return self._newest()[0]
+        except EventLogError:
+            return version
+
+    def _opened(self, version: int, *, framed: bool) -> Snapshot:
+        """Return the snapshot of the head, over its own key frame if a LIST shows it."""
         commit, body = self.read(version)
         if framed:
             try:
@@ -487,6 +504,18 @@ class Log:
         Raises:
             Corrupt: the next version does not follow the known one.
         """
+        seen = -1
+        while True:
+            try:
+                return self._newer(known)
+            except (Corrupt, KeyNotFound, VersionCut):  # as in `head`
+                newest = self._newest_or(seen)
+                if newest == seen:  # against newest-cut-off-while-it-was-read
+                    raise
+                seen = newest
+
+    def _newer(self, known: Snapshot) -> Snapshot:
+        """Do what `newer` does, once."""
         try:
             commit, body = self.slot(known.version + 1)
         except VersionNotFound:
@@ -780,7 +809,11 @@ class Log:
         # The delta of a commit never starts from the key frame of the same version.
         versions, _ = self._stepped_back.get(state.commit_hash) or (frozenset[int](), state)
         try:
-            older = state.over(self.snapshot(unusable).state)
+            below = self.snapshot(unusable).state
+            if below.base is not None and below.base.version >= unusable:
+                # Nothing older is left, and the snapshot is over this key frame again.
+                raise cut_off(unusable, self.store.uri)  # against key-frame-tried-for-ever
+            older = state.over(below)
         except (VersionCut, VersionNotFound) as missing:
             tried = state.version in versions
             own = None if tried else self._on_own_keyframe(*self.read(state.version))

@@ -18,7 +18,7 @@ from integration.test_cut_logs import (
 )
 from support.builders import CrashingStore, Spy, create, events, reopen, row_names
 
-from eventlog import Table
+from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import log_vacuum, vacuum
 from eventlog.format import codec, keys
@@ -62,10 +62,10 @@ def later(table, hours=1):
     return Table(table.store, ManualClock(table.clock.now_ms() + hours * HOUR, 1234))
 
 
-def spilled(**properties):
+def spilled(commits=18, **properties):
     """A table whose key frames have leaves and stems, and whose commits have spills."""
     table = create(properties={"keyframe_commits": "4", **properties})
-    for number in range(18):
+    for number in range(commits):
         if number % 3 == 2:
             overwrite(table, events(3, first=10 * number), **DAY)
         else:
@@ -204,12 +204,8 @@ def test_packs_that_are_left_once_no_row_stands_in_commits_go_with_a_full_vacuum
     assert not [*table.store.list(keys.PACKS_PREFIX)]
 
 
-def test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut(small_pieces):
-    table = spilled()
-    table.branch("b")
-    branch = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
-    append(branch, events(1, first=900))
-    go_on(table, 4)
+def cut_without_stubs(table):
+    """Cut the log, and die once key frames below are gone."""
     spy = Spy(table.store)
 
     def die(key):
@@ -220,5 +216,79 @@ def test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut(small_pieces):
     with suppress(Crash):
         vacuum(Table(spy, table.clock), **ALL)
     assert not any(log_of(table.store)[0].values())
+
+
+def test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut(small_pieces):
+    table = spilled()
+    table.branch("b")
+    branch = Table.open(table.uri, store=table.store, branch="b", clock=table.clock)
+    append(branch, events(1, first=900))
+    go_on(table, 4)
+    cut_without_stubs(table)
     audit = fsck(branch)
     assert audit.ok, audit.findings
+
+
+def test_a_spill_stays_that_the_version_at_the_cut_has_too(small_pieces):
+    table = spilled(16)
+    for number in range(2):
+        table.set_properties({"user.note": str(number)})
+        table.clock.advance(HOUR)
+    shared = Log(table.store).read(18)[0].delta.spill
+    assert shared == Log(table.store).read(17)[0].delta.spill is not None
+    report = vacuum(table, **ALL)
+    assert report.log.whole == 18
+    audit = fsck(reopen(table.store))
+    assert audit.ok, audit.findings
+
+
+class Suspended(Spy):
+    """A store whose reader is suspended before it reads a certain kind of object, once."""
+
+    def __init__(self, inner, suffix, meanwhile):
+        super().__init__(inner)
+        self.suffix, self.meanwhile, self.slept = suffix, meanwhile, False
+
+    def get(self, key, *, start=0, length=None):
+        if key.endswith(self.suffix) and not self.slept:
+            self.slept = True
+            self.meanwhile()
+        return super().get(key, start=start, length=length)
+
+
+@pytest.mark.hazard("W20")
+@pytest.mark.parametrize("suffix", [".keyframe.json", "97.json"])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reader_of_the_newest_version_that_sleeps_through_the_cut_finds_a_newer_one(
+    suffix, known
+):
+    table = grown(commits=1)
+
+    def week():
+        go_on(table)
+        vacuum(table, **ALL)
+
+    reader = Table(Suspended(table.store, suffix, week), ManualClock(table.clock.now_ms(), 77))
+    reader.store.slept = known
+    if known:
+        reader.refresh()
+        go_on(table, 5)
+        reader.store.suffix, reader.store.slept = keys.commit_key(6)[-11:], False
+    else:
+        go_on(table, 1 if suffix == "97.json" else 5)
+    reader.refresh()
+    assert reader.store.slept
+    check_cut(table.store)
+    assert reader.refresh().version == table.refresh().version
+
+
+@pytest.mark.timeout(60)
+def test_a_version_whose_own_key_frame_lost_its_leaves_was_cut_off(small_pieces):
+    table = spilled()
+    before = bodies(table.store)
+    cut_without_stubs(table)
+    for version in (3, 7, 11):  # a vacuum that died had deleted their leaves, and not yet them
+        assert put_again(table.store, before, keys.keyframe_key(version))
+    for version in range(1, 15):
+        with pytest.raises(errors.VersionCut):
+            Log(table.store).snapshot(version).entries()

@@ -267,4 +267,32 @@ CUTS = (
         skip,
         "test_an_audit_of_a_branch_knows_that_its_parent_is_being_cut",
     ),
+    mutant(
+        "spill-of-the-boundary-deleted",
+        "R22.5",
+        "the spill that the version at the cut has with one below stays",
+        keep(0),
+        "test_a_spill_stays_that_the_version_at_the_cut_has_too",
+    ),
+    mutant(
+        "key-frame-tried-for-ever",
+        "R22.2",
+        "a version whose key frames are all unusable is reported",
+        skip,
+        "test_a_version_whose_own_key_frame_lost_its_leaves_was_cut_off",
+    ),
+    mutant(
+        "head-cut-off-while-it-was-read",
+        "R22.2 W20",
+        "a reader that sleeps while it reads the newest version finds a newer one",
+        always,
+        "test_a_reader_of_the_newest_version_that_sleeps_through_the_cut_finds_a_newer_one",
+    ),
+    mutant(
+        "newest-cut-off-while-it-was-read",
+        "R22.2 W20",
+        "a reader that sleeps while it refreshes finds a newer version",
+        always,
+        "test_a_reader_of_the_newest_version_that_sleeps_through_the_cut_finds_a_newer_one",
+    ),
 )
