@@ -11,6 +11,13 @@ ERASURES = (
         "test_an_object_that_cannot_be_read_is_never_taken_for_clean",
     ),
     mutant(
+        "large-object-taken-for-empty",
+        "",
+        "a large object that is no segment is decoded as any other",
+        becomes('b""'),
+        "test_leaves_stems_and_spills_are_searched_and_large_objects_in_parts",
+    ),
+    mutant(
         "vacuum-before-its-second",
         "",
         "the vacuum of an erasure waits until its own commits are as old as the retention",
