@@ -117,11 +117,19 @@ def pack_columns(
     """
     try:
         chosen = range(pack.file.metadata.num_columns) if columns is None else columns
+        if not chosen:  # against rows-without-columns-lost
+            return _bare_rows(pack.file.metadata.num_rows)
         _check_size(pack.source, pack.file.metadata, chosen, min(most, MOST_BYTES))
         rows = pack.file.reader.read_all(list(chosen), use_threads=False)
         return rows.replace_schema_metadata(None)  # that of the file, which has the index
     except _FAILURES:
         return None
+
+
+def _bare_rows(count: int) -> pa.Table:
+    """Return a number of rows without columns: of a file without columns Arrow reads no rows."""
+    bare = pa.Array.from_buffers(pa.struct([]), count, [None])
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(bare)])
 
 
 def same_schema(first: pa.Table, second: pa.Table) -> bool:

@@ -167,4 +167,11 @@ INLINE = (
         becomes("True"),
         "test_a_pack_without_what_merges_need_is_passed_over",
     ),
+    mutant(
+        "rows-without-columns-lost",
+        "W14 R21.4",
+        "a pack has rows also where it lacks all columns that are read",
+        never,
+        "test_rows_without_a_column_that_came_later_are_rows",
+    ),
 )

@@ -114,6 +114,24 @@ def test_a_pack_without_what_merges_need_is_passed_over(column):
     assert scan(reopen(table.store)).count() == 0
 
 
+@pytest.mark.hazard("W14")
+@pytest.mark.parametrize("packed", [True, False])
+def test_rows_without_a_column_that_came_later_are_rows(packed):
+    table = small(properties={} if packed else {"keyframe_commits": "64"})
+    for number in range(20):
+        table.append(events(4, first=4 * number))
+    table.add_columns({"more": "int64"})
+    table.append(events(1, first=80).append_column("more", pa.array([3])))
+    if packed:
+        table.write_keyframe()
+        assert table.snapshot().base.packs
+    forget()
+    other = reopen(table.store)
+    assert other.scan(["more"]).to_table()["more"].to_pylist() == [None] * 80 + [3]
+    assert other.count(where="more is null") == 80
+    assert other.delete(where="more is null").deleted == 80
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_positions_and_segments_of_rows_are_those_of_the_files(packed):
     seldom = {} if packed else {"keyframe_commits": "64"}
