@@ -29,6 +29,7 @@ WORKLOADS = {
     "cold-start": (90, 40),
     "groups": (120, 40),
     "open": (120, 30),
+    "after-appends": (120, 40),
     "plan": (280, 40),
     "made-frames": (120, 30),
     "contention": (120, 40),
@@ -122,6 +123,7 @@ def _run(name, limit_s, *, quick, sparks):
 
 def _work(options):
     """Run one workload here, its rows going to a file as they come."""
+    import after_appends
     import appends
     import arrow_cost
     import branching
@@ -147,6 +149,7 @@ def _work(options):
         "cold-start": cold_starts.run,
         "groups": groups.run,
         "open": opens.run,
+        "after-appends": after_appends.run,
         "plan": plans.run,
         "made-frames": made_frames.run,
         "contention": contention.run,
