@@ -13,6 +13,7 @@ from eventlog.clock import ManualClock
 from eventlog.writers import append, delete, upsert
 
 LARGE_ROWS = 4_000_000
+KEYED_ROWS = 12_000
 SCHEMA = pa.schema(
     [
         pa.field("at", pa.timestamp("us", "UTC"), nullable=False),
@@ -139,6 +140,34 @@ def keyed(path):
     return AskedTable(t, compacted)
 
 
+def keyed_by(key):
+    """Return what makes a table of so many rows that the differences of its keys are stored.
+
+    Args:
+        key: a column of whole numbers in Parquet.
+    """
+
+    def made(path):
+        ids = np.arange(KEYED_ROWS)
+        columns = {
+            "id": pa.array(ids * 10**9),
+            "day": pa.array(ids, pa.int32()).cast(pa.date32()),
+            "at": pa.array(ids * 7_000_001 + START_MS * 1000).cast(SCHEMA.field("at").type),
+            "name": pa.array([f"row {n % 100}" for n in ids]),
+        }
+        schema = pa.schema([pa.field(n, c.type, nullable=n == "name") for n, c in columns.items()])
+        rows = pa.table(columns, schema=schema)
+        t = created(path, schema, key=key, granularity="all", buckets=2)
+        upsert(t, rows.slice(0, 9_000))
+        upsert(t, rows.slice(6_000).set_column(3, "name", pa.array(["new"] * 6_000)))
+        compact_all(t)
+        compacted = t.session.head().version
+        upsert(t, rows.slice(1_000, 4_000))
+        return AskedTable(t, compacted)
+
+    return made
+
+
 def large(path):
     """A file of more than 64 MB in several row groups, and deletes in many of them."""
     chance = np.random.default_rng(7)
@@ -157,5 +186,7 @@ TABLES = {
     "evolved": evolved,
     "deleted from": deleted_from,
     "keyed": keyed,
+    "keyed by 64 bits": keyed_by("id"),
+    "keyed by 32 bits": keyed_by("day"),
     "large, deleted from": large,
 }
