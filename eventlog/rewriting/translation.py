@@ -8,6 +8,7 @@ does, so the order is kept where it takes little memory.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -204,12 +205,13 @@ def _with_vectors(t: Table, adds: Sequence[Add], places: _Places) -> tuple[Add, 
     kept: list[Add] = []
     some: dict[str, BitMap64] = {}
     first = dict.fromkeys(places.rows, 0)
-    marked = {chunk: BitMap64(found) for chunk, found in places.marked.items()}
+    marked = {chunk: sorted(found) for chunk, found in places.marked.items()}
     for add in adds:
         start = first[add.chunk]
         end = first[add.chunk] = start + add.rows
-        inside = marked.get(add.chunk, BitMap64()) & BitMap64(range(start, end))
-        positions = inside.shift(-start)
+        found = marked.get(add.chunk, [])
+        inside = found[bisect_left(found, start) : bisect_left(found, end)]
+        positions = BitMap64([place - start for place in inside])
         if len(positions) == add.rows:  # against emptied-output-kept
             continue
         kept.append(add)
