@@ -38,6 +38,7 @@ from eventlog.session.branch_pins import PREFIX
 from eventlog.session.tags import TAG_OWNER
 from eventlog.state.small import holds as held
 from eventlog.state.small.holds import holds
+from eventlog.store.local import LocalStore
 from eventlog.store.port import store_time_ms
 from eventlog.telemetry.signals import traced
 from eventlog.writers import delete
@@ -178,6 +179,7 @@ class _Work:
             if outlasted or not self._is_marked():
                 self._mark()
             self._wait(ages)
+            self._end_temporary(ages)
         return vacuum(
             self._t,
             dry_run=dry_run,
@@ -229,6 +231,12 @@ class _Work:
                 return
             self._t.clock.sleep((left_ms + 1) / 1000)
             self._t.refresh()  # an answer of the store has its time
+
+    def _end_temporary(self, ages: _Ages) -> None:
+        """Delete what puts into a directory have left; one that is under way is repeated."""
+        store, before = self._t.store, self._t.clock.now_ms() - _ms(ages.staging)
+        if isinstance(store, LocalStore):
+            store.delete_temporary(f for f in store.temporary_files() if f.time <= before)
 
     def _is_marked(self) -> bool:
         """Return whether an erasure has ended here, and vacuums alone have committed since."""

@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from eventlog.display import command
+from eventlog.format.keys import branch_uri, split_branches
 
 FORMATS = ("delta", "iceberg")  # kinds of objects that describe versions to other engines
+TEMPORARY_KIND = "temporary"  # the kind of a file that a put into a directory left or is writing
 Verdict = Literal["none", "rows", "values", "unknown"]
 
 
@@ -182,6 +184,8 @@ def holds_of(
         segments: ids of the segments of which it has sought rows.
         holding: what is known.
     """
+    if one.kind == TEMPORARY_KIND:
+        return (("staging", ""),)
     if one.problem:
         return (("unknown", ""),)
     if place.branches:
@@ -243,14 +247,32 @@ def _advice(table: str, kind: HoldKind, name: str) -> str:
     ending: dict[HoldKind, str] = {
         "pin": command("unpin", table, name),
         "tag": command("untag", table, name),
-        "branch": command("branch", table, name, "--delete"),
         "publication": command("publish", name, table),
     }
+    if kind == "branch":
+        return f"{_end_of_branch(table, name)}, then run this again"
     if kind in ending:
         return f"{ending[kind]}, then run this again"
     if kind == "copy":
         return f"let it follow, or {command('replicas', table, '--detach', name)}"
     return _BY_KIND[kind]
+
+
+def _end_of_branch(table: str, name: str) -> str:
+    """Return the command that deletes a branch: below the table, or the searched one itself.
+
+    Args:
+        table: the root URI, which may be that of a branch.
+        name: the name of the branch, after those of the branches above it below that root.
+    """
+    root, own = split_branches(table)
+    above, names = own, tuple(name.split("/"))
+    if own[-1:] == names:  # against branch-deleted-from-the-wrong-root
+        above = own[:-1]
+    *between, name = names
+    for one in (*above, *between):
+        root = branch_uri(root, one)
+    return command("branch", root, name, "--delete")
 
 
 _BY_KIND: dict[HoldKind, str] = {

@@ -37,11 +37,12 @@ from eventlog.erasing.log_objects import (
     text_contents,
     vectors_contents,
 )
-from eventlog.erasing.report import SearchedObject
+from eventlog.erasing.report import TEMPORARY_KIND, SearchedObject
 from eventlog.erasing.sought import Sought
 from eventlog.errors import Corrupt, EventLogError, InvalidInput, KeyNotFound, UnsupportedFormat
 from eventlog.format import keys
 from eventlog.store.branching.roots import is_own
+from eventlog.store.local import LocalStore, TemporaryFile
 from eventlog.store.parallel import each
 from eventlog.store.port import ObjectInfo, ObjectStore
 
@@ -102,7 +103,21 @@ def search(store: ObjectStore, sought: Sought, progress: Progress | None = None)
     proven |= {_hash_of(row.key) for row, _, one in contents if one.kind == "stem"
                and one.bounds <= proven}  # fmt: skip
     found.objects = [_record(row, digest, one, proven) for row, digest, one in contents]
+    found.objects += map(_temporary_record, _temporary_files(store))
     return found
+
+
+def _temporary_files(store: ObjectStore) -> Sequence[TemporaryFile]:
+    """Return the files under a root that are no objects; those of a branch lie with its table's."""
+    return store.temporary_files() if isinstance(store, LocalStore) else []
+
+
+def _temporary_record(file: TemporaryFile) -> SearchedObject:
+    # What they are of, their names do not say.
+    problem = "it is a temporary file"  # against temporary-file-not-searched
+    return SearchedObject(
+        key=file.key, kind=TEMPORARY_KIND, bytes=file.size, sha256=file.sha256, problem=problem
+    )
 
 
 def _record(row: ObjectInfo, digest: str, contents: Contents, proven: set[str]) -> SearchedObject:

@@ -3,7 +3,7 @@
 An object is written to a temporary file, synced, and then linked to its name by `os.link`, which
 fails if the name exists: this is the atomic create of FORMAT.md "What the storage must provide".
 Directories are kept when their last object is deleted. Temporary files that a crash left in `.tmp`
-may be removed while there are no writers.
+may be removed at any time: a writer who misses its own writes another one. `eventlog erase` does.
 
 The root may be a symbolic link; none below it is followed. Every directory on the way to an object
 is opened by its name in the one above, so that a link made at any moment leads nowhere.
@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import heapq
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from pyarrow.fs import FileSystem
 
@@ -54,6 +56,22 @@ _NO_LINKS = {
 
 # The class has a method called `list`.
 _Names = list[bytes]
+
+
+class TemporaryFile(NamedTuple):
+    """A file from which no object has come, or whose object has another name beside it.
+
+    Attributes:
+        key: `.tmp/` and its name.
+        size: in bytes.
+        sha256: of its bytes.
+        time: when it was written last, in ms UTC.
+    """
+
+    key: str
+    size: int
+    sha256: str
+    time: int
 
 
 class LocalStore:
@@ -231,6 +249,50 @@ class LocalStore:
     def now_ms(self) -> int | None:
         """Return None: a directory has no clock."""
         return None
+
+    def temporary_files(self) -> Sequence[TemporaryFile]:
+        """Return the files in `.tmp`, which `list` leaves out; each is read.
+
+        They are of writers at work, and of those that a crash ended.
+
+        Raises:
+            SymbolicLink: `.tmp` is one.
+            Unavailable: they cannot be read.
+        """
+        try:
+            descriptor = self._open_directory(TEMPORARY)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unavailable("list", error, TEMPORARY) from error
+        try:
+            with os.scandir(descriptor) as entries:
+                names = sorted(entry.name for entry in entries)
+            found = (_temporary_file(descriptor, name) for name in names)
+            return [one for one in found if one is not None]
+        except OSError as error:
+            raise self._unavailable("read", error, TEMPORARY) from error
+        finally:
+            os.close(descriptor)
+
+    def delete_temporary(self, files: Iterable[TemporaryFile]) -> None:
+        """Delete files in `.tmp`; missing ones are ignored. A writer at work writes its own again.
+
+        Raises:
+            SymbolicLink: `.tmp` is one.
+            Unavailable: one cannot be deleted.
+        """
+        for one in files:
+            try:
+                descriptor = self._open_directory(TEMPORARY)
+                try:
+                    os.unlink(one.key.removeprefix(f"{TEMPORARY}/"), dir_fd=descriptor)
+                finally:
+                    os.close(descriptor)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._unavailable("delete", error, one.key) from error
 
     def _size(self, key: str) -> int | None:
         """Return the size of an object, or None if there is none."""
@@ -555,3 +617,17 @@ def _sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _temporary_file(directory: int, name: str) -> TemporaryFile | None:
+    """Return a file in `.tmp`; None: it is gone, or no file."""
+    try:
+        descriptor = os.open(name, _OBJECT | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:  # its writer has done with it
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return TemporaryFile(f"{TEMPORARY}/{name}", status.st_size, digest, status.st_mtime_ns // 10**6)

@@ -1,8 +1,10 @@
 """`erase`: what held the rows of a person is named, and when nothing does, no byte has them."""
 
 import io
+import os
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from unittest import mock
 
 import msgspec
@@ -18,6 +20,7 @@ from support.raw_search import objects_with
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
+from eventlog.display import command
 from eventlog.erasing import erase, search
 from eventlog.format import keys
 from eventlog.fsck.check import fsck
@@ -27,6 +30,7 @@ from eventlog.model.entries import ColumnStats
 from eventlog.publishing import publish
 from eventlog.replication import break_replica, follow
 from eventlog.state import keyframe
+from eventlog.store.local import LocalStore
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
 from eventlog.writers import append, delete, upsert
@@ -437,6 +441,59 @@ def test_in_a_branch_its_own_objects_are_searched_and_its_log_stays():
     assert branch.count() == 16
     assert holds(report) == {("branch", "fix")}
     assert table.count() == 10
+
+
+def test_branches_that_hold_rows_are_named_with_the_table_that_deletes_them():
+    table = made()
+    append(table, rows(10))
+    branch = table.branch("out")
+    append(branch, rows(10, 100))
+    append(branch.branch("inn"), rows(10, 200))
+    out = f"{table.uri}/_branches/out"
+
+    def advised(of):
+        return {one.name: one.advice for one in erased(of).held}
+
+    def ends(uri, name):
+        return f"{command('branch', uri, name, '--delete')}, then run this again"
+
+    inner = advised(branch.branch("deep"))
+    assert inner == {"deep": ends(out, "deep")}
+    assert advised(branch) == {name: ends(out, name) for name in ("deep", "inn")} | {
+        "out": ends(table.uri, "out")
+    }
+    assert advised(table) == {
+        "out": ends(table.uri, "out"), "out/deep": ends(out, "deep"), "out/inn": ends(out, "inn"),
+    }  # fmt: skip
+    for name in ("deep", "inn"):
+        branch.delete_branch(name)
+    table.delete_branch("out")
+    assert erased(table).none_left
+
+
+def test_what_a_writer_into_a_directory_left_is_found_and_deleted(tmp_path):
+    root = tmp_path / "table"
+    table = made(store=LocalStore(root), properties={"inline_bytes": "0"})
+    append(table, rows(10).filter(pc.field("person") != MARKER))
+    # Killed before its file has its name: nothing tidies up.
+    with (
+        mock.patch("os.link", side_effect=Crash),
+        mock.patch("os.unlink", side_effect=OSError),
+        suppress(Crash),
+    ):
+        append(table, rows(10))
+    files = sorted((root / ".tmp").iterdir())
+    written = table.clock.now_ms() / 1000
+    for file in files:
+        os.utime(file, (written, written))
+    digests = [sha256(file.read_bytes()).hexdigest() for file in files]
+    for options in ({"dry_run": True}, {"retention": timedelta(hours=3)}):
+        report = erased(table, **options)
+        assert [one.key for one in report.left] == [f".tmp/{file.name}" for file in files]
+        assert [one.sha256 for one in report.left] == digests
+        assert [(one.kind, one.objects) for one in report.held] == [("staging", len(files))]
+    assert erased(table).none_left
+    assert not any((root / ".tmp").iterdir())
 
 
 def test_writers_that_commit_meanwhile_keep_their_rows():

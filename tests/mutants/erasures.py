@@ -59,4 +59,18 @@ ERASURES = (
         becomes("True"),
         "test_a_publication_goes_on_above_a_log_that_was_cut",
     ),
+    mutant(
+        "temporary-file-not-searched",
+        "",
+        "a file that a writer into a directory left may have rows",
+        becomes('""'),
+        "test_what_a_writer_into_a_directory_left_is_found_and_deleted",
+    ),
+    mutant(
+        "branch-deleted-from-the-wrong-root",
+        "",
+        "a branch is deleted from the table that it is a branch of",
+        never,
+        "test_branches_that_hold_rows_are_named_with_the_table_that_deletes_them",
+    ),
 )

@@ -9,7 +9,9 @@ import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -28,6 +30,7 @@ from eventlog.format import keys
 from eventlog.fsck.check import fsck
 from eventlog.readers import scan
 from eventlog.store.local import LocalStore
+from eventlog.store.retry import put_once
 from eventlog.writers import append
 
 
@@ -518,3 +521,20 @@ def test_w12_a_vacuum_deletes_nothing_of_another_table(tmp_path, place):
     assert scan(victim).to_table() == rows
     with pytest.raises(InvalidInput, match="symbolic link"):
         scan(table).to_table()
+
+
+def test_a_put_whose_temporary_file_is_deleted_is_written_again(store):
+    link, deleted = os.link, []
+
+    def delete_first(*args, **options):
+        if not deleted:
+            deleted.extend(store.temporary_files())
+            store.delete_temporary(deleted)
+        link(*args, **options)
+
+    with mock.patch("os.link", delete_first):
+        put_once(store, ManualClock(0), "a/b", b"body")
+    assert [(one.size, one.sha256) for one in deleted] == [(4, sha256(b"body").hexdigest())]
+    assert store.get("a/b") == b"body"
+    assert store.temporary_files() == []
+    store.delete_temporary(deleted)
