@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from support.builders import START_MS, Spy
+from support.builders import START_MS, Spy, create, events, replace_object
 from support.crashes import SMALL_LEAVES, SMALL_STEMS, MortalStore
 from support.intents import Intents
 from support.raw_search import objects_with
@@ -28,6 +28,7 @@ from eventlog.log import spills
 from eventlog.model.actions import Add, Drop, Replace
 from eventlog.model.entries import ColumnStats
 from eventlog.publishing import publish
+from eventlog.publishing.iceberg.translation.table_metadata import MetadataFile
 from eventlog.replication import break_replica, follow
 from eventlog.state import keyframe
 from eventlog.store.local import LocalStore
@@ -172,13 +173,70 @@ def test_a_publication_goes_on_above_a_log_that_was_cut(form):
         append(table, rows(10, 100 * number))
     publish(table, form)
     table.clock.advance(HOUR)
-    cut = {"retention": timedelta(0), "log": True, "log_retention": timedelta(0)}
-    vacuum(table, dry_run=False, **cut)
+    cut_at_once(table)
     for number in range(3):
         append(table, rows(10, 1000 + 100 * number))
-        assert publish(table, form).last == table.refresh().version
-    if form == "delta":
-        assert [one.message for one in fsck(table).findings] == []
+        assert publish(other(table), form).last == other(table).refresh().version
+    assert [one.message for one in fsck(other(table)).findings] == []
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_publication_that_a_cut_overtook_is_named_and_goes_on(form):
+    table = made()
+    publish(table, form)
+    for number in range(6):
+        append(table, rows(10, 100 * number))
+        table.clock.advance(HOUR)
+    cut_at_once(table)
+    (found,) = fsck(other(table)).findings
+    assert found.severity == "warning"
+    assert "goes on at version" in found.message
+    publish(other(table), form)
+    assert [one.message for one in fsck(other(table)).findings] == []
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_publication_of_a_keyed_table_goes_on_where_it_begins_at_the_cut(form):
+    table = create(key="name", order_by="at", granularity="all")
+    for number in range(6):
+        upsert(table, events(2, first=number))
+        publish(other(table), form)
+        table.clock.advance(HOUR)
+    cut_at_once(table)
+    assert [one.message for one in fsck(other(table)).findings] == []
+    upsert(table, events(2))
+    assert publish(other(table), form).last == other(table).refresh().version
+    assert [one.message for one in fsck(other(table)).findings] == []
+
+
+def test_a_manifest_list_of_another_version_does_not_stand_for_that_of_the_cut():
+    table = made()
+    for number in range(6):
+        append(table, rows(10, 1000 + 10 * number))
+    publish(table, "iceberg")
+    table.clock.advance(HOUR)
+    cut_at_once(table)
+    append(table, rows(10, 100))
+    publish(other(table), "iceberg")
+    cut, newest = table.refresh().meta.cut.version, table.refresh().version
+    lists = [
+        MetadataFile.of(table.store.get(f"metadata/v{version}.metadata.json")).versions[-1]
+        for version in (cut, newest)
+    ]
+    key = f"metadata/v{cut}.metadata.json"
+    mine, others = (one.manifest_list.encode() for one in lists)
+    assert mine != others
+    replace_object(table.store, key, table.store.get(key).replace(mine, others))
+    assert key in {one.key for one in fsck(other(table)).findings}
+
+
+def cut_at_once(table):
+    vacuum(table, dry_run=False, retention=timedelta(0), log=True, log_retention=timedelta(0))
+
+
+def other(table):
+    """A handle like that of another process."""
+    return Table(table.store, ManualClock(table.clock.now_ms(), table.clock.now_ms() % 9973))
 
 
 def test_the_retention_holds_rows_until_a_time_and_the_same_command_ends_it_then():

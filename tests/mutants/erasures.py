@@ -53,6 +53,20 @@ ERASURES = (
         "test_a_publication_goes_on_above_a_log_that_was_cut",
     ),
     mutant(
+        "publication-at-the-cut-refused",
+        "",
+        "a manifest list of the version of the cut may be that of before the cut",
+        instead("pass"),
+        "test_a_publication_goes_on_above_a_log_that_was_cut",
+    ),
+    mutant(
+        "audit-of-delta-below-the-cut",
+        "",
+        "versions that were cut off are not compared with what is published of them",
+        becomes("listing.commits[0]"),
+        "test_a_publication_that_a_cut_overtook_is_named_and_goes_on",
+    ),
+    mutant(
         "delta-of-a-cut-log-refused",
         "",
         "the published commit of the version at the cut is told by its ids",

@@ -206,11 +206,12 @@ class DeltaVersions:
         if there == begun:
             # against bare-commit-of-another-publisher-refused
             return self._is_begun(step) or self._may_begin_at(step.after)
-        if not files or self._is_begun(step):
-            bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
-            return delta_commits.without_files(there) == bare
         try:
-            same = there == self.expected(step)
+            if not files or self._is_begun(step):
+                bare = delta_commits.delta_commit(replace(step, exchanges=()), {})
+                same = delta_commits.without_files(there) == bare
+            else:
+                same = there == self.expected(step)
             # against delta-of-a-cut-log-refused
             if same or not self._is_cut_below(step):
                 return same

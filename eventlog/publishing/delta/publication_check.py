@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from eventlog.display import command
 from eventlog.errors import Corrupt, DataLoss, InvalidInput, KeyNotFound, VersionVacuumed
 from eventlog.log.snapshot import Snapshot
+from eventlog.model.records import cut_of
 from eventlog.publishing import versions
 from eventlog.publishing.delta.checkpoint_publisher import same_state
 from eventlog.publishing.delta.delta_listing import DeltaListing, list_delta, named_checkpoint
@@ -97,7 +98,10 @@ def _of_versions(
     session: Session, described: DeltaVersions, listing: DeltaListing, head: Snapshot, mend: str
 ) -> Iterator[PublicationProblem]:
     # In a keyed table the rows that the version before showed are needed.
-    first, last = listing.commits[0], min(listing.commits[-1], head.version)
+    # What the log was cut above cannot be compared.
+    # against audit-of-delta-below-the-cut
+    first = max(listing.commits[0], cut_of(head.meta))
+    last = min(listing.commits[-1], head.version)
     merged_from = max(described.first or 0, head.meta.horizon) + 1 if head.merge_rule else 0
     for step in versions.version_steps(session.log, first, last):
         version = step.after.version

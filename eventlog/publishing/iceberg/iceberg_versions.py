@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UnsetType
 
-from eventlog.errors import Corrupt, InvalidInput, VersionCut, VersionNotReplicated
+from eventlog.errors import (
+    Corrupt,
+    InvalidInput,
+    KeyNotFound,
+    VersionCut,
+    VersionNotReplicated,
+)
+from eventlog.format import keys
 from eventlog.format.frames.entry_columns import to_segments
 from eventlog.inline import inline_objects
 from eventlog.log.history import written_schema
@@ -28,6 +35,13 @@ from eventlog.publishing.iceberg.manifest_publisher import (
     PREFIX,
     ManifestPublisher,
     PublishedObjects,
+    read_avro,
+)
+from eventlog.publishing.iceberg.translation.avro_files import (
+    DELETES,
+    EntryRecord,
+    ManifestRecord,
+    Record,
 )
 from eventlog.publishing.iceberg.translation.iceberg_schema import (
     partition_specs,
@@ -93,18 +107,25 @@ class IcebergVersions:
         """Return whether bytes are the metadata file of a version; as `expected` otherwise.
 
         A copy may have got older versions since then, which the file does not list. It may list
-        versions that the log was cut above since then: those are not compared.
+        versions that the log was cut above since then: those are not compared. The version of the
+        cut may be described as it was before, from the key frame that is gone.
         """
+        try:
+            lists = {
+                one.sequence_number: one.manifest_list for one in MetadataFile.of(body).versions
+            }
+            self._describe_cut(lists.get(self._cut))
+        except Corrupt:
+            return False
         if body == self.expected(version):
             return True
         try:
-            listed = {snapshot.sequence_number for snapshot in MetadataFile.of(body).versions}
             # against publication-of-a-cut-log-refused
-            gone = {number for number in listed if number < self._cut}
+            gone = {number for number in lists if number < self._cut}
             left = without_versions(body, gone)
         except Corrupt:
             return False
-        return left == self.expected(version, listed - gone)
+        return left == self.expected(version, lists.keys() - gone)
 
     def expected(self, version: int, listed: Collection[int] | None = None) -> bytes:
         """Return the metadata file of a version; puts what it names, unless that is there.
@@ -203,6 +224,50 @@ class IcebergVersions:
             known = self.problem(snapshot) or self._described(snapshot, put=put)
             self._snapshots[version] = known
         return known
+
+    def _describe_cut(self, published: str | None) -> None:
+        """Describe the version of the cut by a manifest list that was published before the cut.
+
+        Since then it opens over its own key frame, from whose leaves other manifests are made. They
+        list the same files, or the list that is published is another one, which does not count.
+
+        Args:
+            published: the URI of its manifest list; None: it is not listed.
+        """
+        # The one of before may be of another file, which was published before or after the cut.
+        self._snapshots.pop(self._cut, None)
+        cut = self.there(self._cut) if self._cut and published is not None else None
+        if published is None or cut is None or cut.base is None or cut.base.version != cut.version:
+            return
+        if self.problem(cut) is not None:
+            return
+        own = self._described(cut, put=False)
+        if own.manifest_list != published and self._lists_its_files(published, cut):
+            # against publication-at-the-cut-refused
+            self._snapshots[cut.version] = own._replace(manifest_list=published)
+
+    def _lists_its_files(self, manifest_list: str, snapshot: Snapshot) -> bool:
+        """Return whether the data files of a manifest list are those of a version."""
+        start = len(self._form.location) + 1
+
+        def read(uri: str, kind: type[Record]) -> list[Record]:
+            return read_avro(self._store, uri[start:], kind)
+
+        try:
+            manifests = read(manifest_list, ManifestRecord)
+            found = [
+                (record.content, entry.data_file.file_path)
+                for record in manifests
+                for entry in read(record.manifest_path, EntryRecord)
+            ]
+        except (Corrupt, KeyNotFound):
+            return False
+        files = sorted(path for content, path in found if content != DELETES)
+        keyed = snapshot.merge_rule is not None
+        slices = self._shown.slices(snapshot) if keyed else ()
+        unread = {segment.id for chunk in slices for segment in chunk.unread}
+        segments = (s for s in to_segments(snapshot.entries()) if s.id not in unread)
+        return files == sorted(self._place(keys.key_of(segment)) for segment in segments)
 
     def _described(self, snapshot: Snapshot, *, put: bool) -> PublishedSnapshot:
         stored, form = published_schema(snapshot), self._form
