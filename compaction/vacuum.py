@@ -215,8 +215,8 @@ def _log_age(head: Snapshot, given: timedelta | None) -> int:
     hours = setting(head.properties, "log_retention_hours")
     if given is None and not hours:  # against log-that-is-kept-cut
         raise InvalidInput(
-            "the table keeps its log for ever: set the property log_retention_hours, or pass the "
-            "retention of the log"
+            "the table keeps its log for ever: set the property log_retention_hours, or pass "
+            "log_retention (in the shell --log-retention-hours)"
         )
     kept = timedelta(hours=hours) if given is None else given
     if not isinstance(kept, timedelta) or kept < timedelta(0):

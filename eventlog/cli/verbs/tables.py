@@ -199,6 +199,9 @@ def ls(
     signed = [("", segment) for segment in segments]
     _table_of_segments(signed, counting, splits=splits, mark=False)
     terminal.note(_sums(segments))
+    inline = sum(not isinstance(segment.inline, UnsetType) for segment in segments)
+    if inline:
+        terminal.note(f"{inline:,} of them stand in their commits{_NO_FILE}")
     if counting is not None:
         terminal.note(_ROWS_OF_LOGS)
 
@@ -242,6 +245,10 @@ def diff(place: Place, *, a: VersionOrName, b: VersionOrName, by_chunk: bool, by
     terminal.note(f"added {_sums(change.added)}; dropped {_sums(change.dropped)}")
 
 
+_NO_FILE = (
+    ", as small appends do: no file lies at such a key before `eventlog publish` or "
+    "`eventlog.readers.files` stores it"
+)
 _ROWS_OF_LOGS = (
     "rows are those of the segments, upserts and deletes, before they are merged: `eventlog scan "
     "--count` counts keys"

@@ -434,7 +434,7 @@ class _Reader:
             quoted = getattr(node.this, "args", {}).get("quoted")
             hint = "; write text in single quotes: 'Oslo'" if quoted else ""
             if not quoted and not table:
-                hint = f"; text has quotes of its own: '{name[:80]}'"
+                hint = f"; write text in single quotes: '{name[:80]}'"
             known = list_names(schema)
             raise InvalidInput(f"unknown column {name[:80]!r}; columns: {known}{hint}")
         found = matches[0]

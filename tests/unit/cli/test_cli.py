@@ -236,6 +236,18 @@ def test_ls(uri):
     assert "4 segments, 8 rows" in done("ls", uri).stderr
 
 
+def test_ls_says_which_segments_have_no_file(tmp_path):
+    small = Table.create(str(tmp_path / "t"), SCHEMA, time_column="time", granularity="day")
+    small.append(rows([1, 2]))
+    small.set_properties({"inline_bytes": "0"})
+    assert "2 of them stand in their commits" in done("ls", small.uri).stderr
+    small.append(rows([3]))
+    text = done("ls", small.uri).stderr
+    assert "3 segments, 6 rows" in text
+    assert "2 of them stand in their commits" in text
+    assert "commits" not in done("ls", small.uri, "--chunk", "2013-01-04").stderr
+
+
 def test_ls_by_chunk(uri):
     found = listed(done("ls", uri, "--chunks", "--json"))
     assert [(c["chunk"], c["segments"], c["rows"]) for c in found] == [

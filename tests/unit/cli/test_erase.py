@@ -44,6 +44,8 @@ def test_a_search_changes_nothing_and_a_run_ends_with_none_left(table):
     assert "none left: no object under the root" in done.stdout
     assert "held by" not in done.stdout
     assert table.count() == 2
+    again = run("erase", table.uri, *ADA)
+    assert again.stderr.splitlines() == ["nothing was changed"]  # there is nothing to advise
 
 
 def test_a_hold_is_named_with_the_command_that_ends_it(table):

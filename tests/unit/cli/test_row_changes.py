@@ -166,7 +166,7 @@ def test_update(table):
         (["--set", "price ="], "in the form COLUMN=EXPRESSION"),
         (["--set", "price=1", "--set", " price = 2"], "--set has two values for column 'price'"),
         (["--set", "prize=1"], "unknown column 'prize'"),
-        (["--set", "price = closed"], "text has quotes of its own: 'closed'"),
+        (["--set", "price = closed"], "write text in single quotes: 'closed'"),
         (["--set", "price = 1 / (id - 1)"], "write CAST"),
         (["--set", "price = price / (id - 1)"], "write CAST"),
         (["--set", "price = CAST(1 / (id - 1) AS BIGINT)"], "fails for 1 of 4 rows"),

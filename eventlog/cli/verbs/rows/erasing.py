@@ -142,7 +142,8 @@ def _show(found: ErasureReport) -> None:
     none = "none left: no object under the root has such a row, or a value of one"
     terminal.say(none if found.none_left else f"{count_text(len(found.left), 'object')} left")
     if found.dry_run:
-        terminal.note("nothing was changed: --run erases these rows")
+        more = "" if found.none_left else ": --run erases these rows"
+        terminal.note(f"nothing was changed{more}")
 
 
 def _by_kind(found: ErasureReport) -> Mapping[str, tuple[int, int, int, int]]:
