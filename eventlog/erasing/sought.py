@@ -7,6 +7,7 @@ values count, by themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -28,6 +29,9 @@ from eventlog.segments.batches import passing
 _LEAST_TEXT = 4  # characters of a text that is looked for within longer ones
 _MOST_COLUMNS = 6  # whose bounds are tried with those of the others
 _PLACE = "\N{NULL}row"
+# A text after `==` in the text of an Arrow expression, or on its own line in a list.
+_COMPARED = re.compile(r'(?:== |\n\s*)"((?:[^"\\]|\\.)*)"')
+_ESCAPED, _ESCAPES = re.compile(r"\\(.)"), {"n": "\n", "r": "\r", "t": "\t"}
 # The fields of objects of the log that have texts of users, with all that is below them.
 _OF_USERS = frozenset(
     {
@@ -64,7 +68,8 @@ class Sought:
         time_column: the name of the table's time column; None: it has none.
         key: the names of the key columns; () for a table without a key.
         keys: keys that are erased; None: none are known.
-        texts: the texts that the predicate names, as a value of a column.
+        texts: the texts that the predicate names as a value of a column: those of SQL, and those
+            that the text of an Arrow expression shows.
     """
 
     predicate: Predicate
@@ -83,7 +88,10 @@ class Sought:
         """
         predicate = parse_predicate(where, head.stored_schema)
         rule = head.merge_rule if keyed_of(head.layout) is not None else None
-        named = _texts(predicate.condition) if isinstance(predicate, SqlPredicate) else ()
+        if isinstance(predicate, SqlPredicate):
+            named = _texts(predicate.condition)
+        else:
+            named = _texts_of_expression(str(where))  # against texts-of-an-expression-not-sought
         key = () if rule is None else tuple(rule.key)
         time_column = head.layout.time_column
         return cls(predicate, head.stored_schema, time_column, key, texts=frozenset(named))
@@ -280,6 +288,15 @@ def _texts(condition: c.Condition) -> Iterator[str]:
             yield str(value.as_py())
         case c.In(column, values) if has_text_bounds(column.type):
             yield from (str(value.as_py()) for value in values)
+
+
+def _texts_of_expression(shown: str) -> Iterator[str]:
+    """Yield the texts with which an Arrow expression compares, as far as its own text shows them.
+
+    Of a long list Arrow shows the first and the last ones.
+    """
+    for match in _COMPARED.finditer(shown):
+        yield _ESCAPED.sub(lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), match[1])
 
 
 def _user_texts(document: Any, *, inside: bool) -> Iterator[str]:

@@ -490,6 +490,23 @@ def test_a_name_that_a_user_gave_is_found():
     assert left(table).keys() == {one.key for one in report.left}
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        pc.field("person") == MARKER,
+        (pc.field("person").isin(["a", MARKER])) & (pc.field("number") > 0),
+    ],
+)
+def test_a_name_that_a_user_gave_is_found_by_the_texts_of_an_arrow_expression(where):
+    table = made()
+    append(table, rows(10))
+    erased(table)
+    table.pin(f"complaint of {MARKER}", owner="the auditor")
+    report = erased(table, where)
+    assert holds(report) == {("name", "")}
+    assert left(table).keys() == {one.key for one in report.left}
+
+
 def test_in_a_branch_its_own_objects_are_searched_and_its_log_stays():
     table = made()
     append(table, rows(10))

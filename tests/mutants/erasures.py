@@ -87,4 +87,11 @@ ERASURES = (
         never,
         "test_branches_that_hold_rows_are_named_with_the_table_that_deletes_them",
     ),
+    mutant(
+        "texts-of-an-expression-not-sought",
+        "",
+        "a text in an Arrow expression is sought among names, as one in SQL is",
+        becomes("()"),
+        "test_a_name_that_a_user_gave_is_found_by_the_texts_of_an_arrow_expression",
+    ),
 )
