@@ -53,11 +53,12 @@ def packs_at(store: ObjectStore, base: KeyFrame | None, delta: Delta, version: i
     """
     before = packs_of(base)
     new = [s for s in delta.adds.values() if not isinstance(s.inline, UnsetType)]
-    gone = delta.drops.keys() - {segment.id for segment in new}
     kept, joined = _divided(before, sum(segment.bytes for segment in new))
     start = -1 if base is None else base.version
-    # Segments that were live before may be in a pack that stays.
-    again = any(s.inline <= start for s in new if not isinstance(s.inline, UnsetType))
+    # Segments that were live before may be in a pack that stays, if their bytes stand where they
+    # did: those that were added again with their bytes are in no pack yet.
+    again = {s.id for s in new if not isinstance(s.inline, UnsetType) and s.inline <= start}
+    gone = delta.drops.keys() - again  # against pack-of-another-commit
     read = before if gone or again else joined
     opened = dict(zip(read, each(lambda p: _open(store, p), read), strict=True))
     lessened = [p for p in kept if _has(opened.get(p), gone)]

@@ -39,6 +39,13 @@ INLINE = (
         "test_a_pack_of_other_rows_is_not_read",
     ),
     mutant(
+        "pack-of-another-commit",
+        "R21.5",
+        "a pack has a segment with the commit that its entry names",
+        becomes("delta.drops.keys() - {s.id for s in new}"),
+        "test_rows_that_a_commit_brings_again_are_in_the_pack_of_that_commit",
+    ),
+    mutant(
         "large-rows-in-the-commit",
         "R21.1 W4",
         "rows that take more than the table allows have objects of their own",

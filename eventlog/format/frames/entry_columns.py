@@ -64,6 +64,7 @@ VECTOR = pa.schema(
     ]
 )
 INLINE = pa.field("inline", pa.int64())  # after all of those, where an entry has it
+_BEFORE_STATISTICS = (*FIXED.names, *SLICE.names, SPLITS.name, *VECTOR.names, INLINE.name)
 STORED = tuple(VECTOR.names[2:])
 OF_COMMIT = ("low", "high", "ordinal")  # the fields that an add leaves to its commit
 SPILL_ACTION = pa.field("drop", pa.bool_())
@@ -181,12 +182,18 @@ def chunk_edges(table: pa.Table) -> list[int]:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables; statistics columns that a table lacks are null."""
+    """Return the rows of all tables; columns that a table lacks are null (FORMAT.md R9.3)."""
     filled = [table for table in tables if table.num_rows]
+    if not filled:
+        return EMPTY
     try:
-        return pa.concat_tables(filled, promote_options="default") if filled else EMPTY
+        table = pa.concat_tables(filled, promote_options="default")
     except pa.ArrowException as error:
         raise Corrupt(f"segment entries do not fit together: {error}") from None
+    # Columns that the first table lacks come last.
+    place = {name: number for number, name in enumerate(_BEFORE_STATISTICS)}
+    names = sorted(table.column_names, key=lambda name: place.get(name, len(place)))
+    return table if names == table.column_names else table.select(names)
 
 
 def stats_ids(table: pa.Table) -> list[int]:

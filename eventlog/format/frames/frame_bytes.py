@@ -306,7 +306,8 @@ def check_entry_rows(table: pa.Table, *, spilled: bool = False) -> None:
 
 def _check_chunks(table: pa.Table) -> None:
     """Refuse bounds of no time chunk. Entries of one chunk stand together: one is enough."""
-    firsts = table.select(["chunk_start", "chunk_end"]).take(entry_columns.chunk_edges(table))
+    edges = pa.array(entry_columns.chunk_edges(table), pa.int64())
+    firsts = table.select(["chunk_start", "chunk_end"]).take(edges)
     entry_columns.chunk_names(*(column.to_pylist() for column in firsts.columns))
 
 

@@ -10,7 +10,7 @@ from eventlog import errors
 from eventlog.format import codec
 from eventlog.format.frames import entry_columns, frame_bytes, spill_columns
 from eventlog.model.actions import Add, Drop
-from eventlog.model.entries import ColumnStats, Segment, Slice
+from eventlog.model.entries import ColumnStats, Segment, Slice, Vector
 from eventlog.state.delta import add_of
 
 PLACES = [
@@ -98,6 +98,23 @@ def test_tables_with_places_and_without_go_together():
         [entry_columns.from_segments(ENTRIES), entry_columns.from_segments([plain])]
     )
     assert entry_columns.to_segments(both) == [*ENTRIES, plain]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"slice": SPLIT[1]}, {"vector": Vector(1, bitmap=b"x")}, {"slice": SPLIT[1], "inline": 4}],
+    ids=["splits", "vector", "splits and inline"],
+)
+def test_a_leaf_of_old_and_new_entries_has_its_columns_in_order(more):
+    place = PLACES[0] if "slice" in more else UNSET
+    first = replaced(ENTRIES[0], slice=place, inline=5)
+    second = replaced(ENTRIES[1], **({"slice": UNSET} | more))
+    for entries in ([first, second], [second, first]):
+        both = entry_columns.concat([entry_columns.from_segments([one]) for one in entries])
+        found = read_back(both)
+        assert entry_columns.to_segments(found) == entries
+        known = [name for name in found.column_names if name[:3] not in ("min", "max", "nul")]
+        assert found.column_names[: len(known)] == known
 
 
 @pytest.mark.parametrize("field", ["kind", "first", "last", "low", "high", "level", "ordinal"])

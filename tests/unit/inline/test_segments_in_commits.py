@@ -16,12 +16,14 @@ from eventlog.clock import ManualClock
 from eventlog.compaction import Policy, run, vacuum
 from eventlog.errors import CommitConflict, Corrupt, DataLoss
 from eventlog.format import keys
+from eventlog.fsck.check import fsck
 from eventlog.inline import inline_objects, pack_bytes
 from eventlog.model.actions import Add
 from eventlog.model.entries import Tail
 from eventlog.readers import changes, scan
 from eventlog.staging.encoding import Recipe
 from eventlog.staging.stager import Stager
+from eventlog.state.delta import drop_of
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.wrappers import CountingStore
 
@@ -168,6 +170,22 @@ def test_a_pack_of_other_rows_is_not_read():
         table.store.put_if_absent(key, pack_bytes.encode_pack(opened.segments, [changed]))
     forget()
     assert in_order(scan(reopen(table.store)).to_table()) == in_order(events(40))
+
+
+def test_rows_that_a_commit_brings_again_are_in_the_pack_of_that_commit():
+    table = small()
+    again = staged(table, events(3))
+    table.append(events(5, first=10))
+    commit(table, again)
+    table.session.write_keyframe()
+    old = next(entry for entry in table.snapshot().segments() if entry.id == again.id)
+    commit(table, drop_of(old))
+    commit(table, again)
+    table.session.write_keyframe()
+    assert fsck(reopen(table.store), checksums=True).errors == 0
+    assert in_order(scan(reopen(table.store)).to_table()) == in_order(
+        pa.concat_tables([events(3), events(5, first=10)])
+    )
 
 
 def test_no_entry_is_older_than_its_bytes():
