@@ -493,8 +493,11 @@ class _Sweep:
             # against gap-that-stays
             self._unknown = missed or self._log.starts.absent_below(low) > 0
         linked = range(0)
+        # The drops up to a fork are not the branch's, and its parent may have cut its log.
+        fork = forks[0].version if (forks := self._t.store.forks) else 0
+        start, lowest = max(start, fork), max(horizon, fork)
         if horizon > low:  # against horizon-by-another-log
-            linked = range(horizon, min(start + 1, horizon + _LINKED))
+            linked = range(lowest, min(start + 1, lowest + _LINKED))
         self._collect(start, linked)
 
     def frees(self) -> bool:

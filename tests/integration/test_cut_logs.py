@@ -732,3 +732,19 @@ def test_rows_that_no_kept_version_has_go_with_their_commits():
     assert len([*table.store.list("data/")]) <= 1
     check_cut(table.store)
     assert len(rows_of(reopen(table.store))) == 2
+
+
+def test_a_branch_with_a_pin_below_the_cut_of_its_parent_is_vacuumed():
+    table = grown(commits=6)
+    table.pin("old", 3, owner="x")
+    go_on(table, commits=8)
+    branch = table.branch("audit")  # it has the pin, too
+    table.unpin("old", owner="x")
+    overwrite(branch, events(2, first=500), **DAY)
+    rows = row_names(branch)
+    table.clock.advance(HOUR)
+    vacuum(table, **ALL)
+    assert cut_of(table.refresh().meta) > 3
+    again = Table.open("", store=branch.store, clock=ManualClock(table.clock.now_ms() + HOUR, 31))
+    assert vacuum(again, dry_run=False, **NOW).horizon == 3
+    assert row_names(again) == rows
