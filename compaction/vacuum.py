@@ -162,7 +162,8 @@ def vacuum(
         t: the table.
         dry_run: delete nothing; report what would be deleted, and why the rest is kept.
         retention: how long versions stay readable. By the property `retention_hours` if None, but
-            older ones, too, where giving them up would free and hide nothing (FORMAT.md 10.1).
+            older ones, too, where giving them up would free and hide nothing (FORMAT.md 10.1); with
+            `log` only those that the retention of the log keeps.
         staging: how long an upload may take before it is fenced; `staging_hours` of it if None.
         full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
             stale listing missed, late uploads into an epoch that was already listed, and with `log`
@@ -189,9 +190,9 @@ def vacuum(
         VersionNotFound: a commit that it reads was removed.
     """
     head = t.refresh()
-    ages = _Ages.of(head, retention, staging)
-    steps = progress or (lambda *_: None)
     log_ms = _log_age(head, log_retention) if log else None
+    ages = _Ages.of(head, retention, staging, log_ms)
+    steps = progress or (lambda *_: None)
     asked = log_ms is not None and log_retention is not None
     _begin_above(t, wanted=asked and not dry_run)
     report = _vacuumed(t, head, ages, steps, dry_run=dry_run, full=full)
@@ -256,14 +257,21 @@ def _last(t: Table, head: Snapshot) -> Sweep | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ages:
-    """The age (ms) at which a version may be vacuumed, and an upload fenced."""
+    """The age (ms) at which a version may be vacuumed, an upload fenced, and the log cut."""
 
     retention_ms: int
     staging_ms: int
     asked: bool  # whether the retention was given, and not the table's own
+    log_ms: int | None  # None: it is not cut
 
     @classmethod
-    def of(cls, head: Snapshot, retention: timedelta | None, staging: timedelta | None) -> _Ages:
+    def of(
+        cls,
+        head: Snapshot,
+        retention: timedelta | None,
+        staging: timedelta | None,
+        log_ms: int | None,
+    ) -> _Ages:
         """Return the given ages, or those in the table's properties."""
         hours = {
             name: setting(head.properties, f"{name}_hours") for name in ("retention", "staging")
@@ -273,7 +281,7 @@ class _Ages:
         if not all(isinstance(a, timedelta) and a >= timedelta(0) for a in (kept, upload)):
             raise InvalidInput("retention and staging must be datetime.timedelta of 0 or more")
         kept_ms, upload_ms = (int(age / timedelta(milliseconds=1)) for age in (kept, upload))
-        return cls(kept_ms, upload_ms, asked=retention is not None)
+        return cls(kept_ms, upload_ms, asked=retention is not None, log_ms=log_ms)
 
 
 def _check_newest(t: Table, head: Snapshot) -> None:
@@ -378,8 +386,10 @@ def _mark(t: Table, ages: _Ages, progress: Progress, *, dry_run: bool, full: boo
             raise
         # against given-retention-not-obeyed, horizon-for-nothing
         if not ages.asked and not run.frees():
-            marks = replace(marks, horizon=head.meta.horizon)
+            marks = replace(marks, horizon=_horizon_of_log(t, head, marks, ages))
             run.stay(marks, Kept(t.session.log, branches, marks.horizon))
+            if marks.horizon > head.meta.horizon:
+                run.gather(last)
         if marks.fence > head.meta.fence:  # against no-fence-committed
             actions.append(Fence(marks.fence))
         if marks.horizon > head.meta.horizon:  # against no-horizon-committed
@@ -419,6 +429,15 @@ def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
     aged = _version_at(t, head, now_ms - ages.retention_ms, meta.horizon)
     staged = _version_at(t, head, now_ms - ages.staging_ms, meta.fence)
     return garbage.marks(meta, aged=aged, staged=staged)
+
+
+def _horizon_of_log(t: Table, head: Snapshot, marks: Marks, ages: _Ages) -> int:
+    """Return the horizon below which the log may be cut, where a higher one would free nothing."""
+    known = head.meta.horizon
+    if ages.log_ms is None or t.store.forks:
+        return known
+    time_ms = store_time_ms(t.store, t.clock) - ages.log_ms
+    return max(known, min(marks.horizon, _version_at(t, head, time_ms, known)))
 
 
 def _version_at(t: Table, head: Snapshot, time_ms: int, known: int) -> int:
@@ -522,7 +541,7 @@ class _Sweep:
         )
 
     def stay(self, marks: Marks, kept: Kept) -> None:
-        """Judge by the horizon that the table has, since a higher one would free nothing.
+        """Judge by a lower horizon than that of `gather`, since that one would free nothing.
 
         Args:
             marks: with that horizon.

@@ -153,6 +153,20 @@ def test_the_property_says_how_long_the_log_is_kept():
     assert table.refresh().version <= quiet + 2  # an idle table comes to rest
 
 
+def test_the_log_of_a_table_that_is_only_appended_to_is_cut():
+    hours = {"retention_hours": "2", "log_retention_hours": "6"}
+    table = create(seed=1, properties={"keyframe_commits": "4", **hours})
+    for number in range(20):
+        append(table, events(2, first=10 * number))
+        table.clock.advance(HOUR)
+    assert vacuum(table, dry_run=False).horizon == 0
+    report = vacuum(table, log=True, dry_run=False)
+    assert (report.horizon, report.log.cut) == (15, 15)
+    assert check_cut(table.store) == 15
+    assert count(table, version=15) == 30
+    assert vacuum(table, log=True, dry_run=False).horizon == 15
+
+
 @pytest.mark.parametrize("held", ["pin", "replica", "branch"])
 def test_what_holds_a_version_holds_the_log(held):
     table = grown()
