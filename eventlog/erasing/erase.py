@@ -115,7 +115,7 @@ def erase(
     work = _Work(t, where, chosen, steps)
     if not dry_run:
         work.delete()
-        sought = work.rewrite(sought)
+        work.rewrite(sought)
     ages = _Ages.of(t.session.head(), retention)
     report = work.vacuum(sought, ages, dry_run=dry_run)
     searched = _searched(t, sought, steps)
@@ -153,7 +153,7 @@ class _Work:
         if change.committed:
             self._deleted = int(change)
 
-    def rewrite(self, sought: Sought) -> Sought:
+    def rewrite(self, sought: Sought) -> None:
         """Write the live segments that have the rows again, as long as there are some."""
         for number in range(_ROUNDS):
             head = self._t.refresh()
@@ -170,7 +170,6 @@ class _Work:
                 continue
             if not any(x.status == "done" for x in done.outcomes):
                 break
-        return sought
 
     def vacuum(self, sought: Sought, ages: _Ages, *, dry_run: bool) -> VacuumReport:
         """Delete what no kept version needs, and cut the log below these."""
