@@ -162,8 +162,7 @@ def vacuum(
         t: the table.
         dry_run: delete nothing; report what would be deleted, and why the rest is kept.
         retention: how long versions stay readable. By the property `retention_hours` if None, but
-            older ones, too, where giving them up would free and hide nothing (FORMAT.md 10.1); with
-            `log` only those that the retention of the log keeps.
+            older ones, too, where that would free and hide nothing; see FORMAT.md 10.1.
         staging: how long an upload may take before it is fenced; `staging_hours` of it if None.
         full: list the whole table instead of the epochs since the last vacuum. Finds objects that a
             stale listing missed, late uploads into an epoch that was already listed, and with `log`

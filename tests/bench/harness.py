@@ -86,7 +86,7 @@ class Sample:
         return statistics.median(self.seconds) * 1000 if self.seconds else None
 
 
-def alternate(bench, actions, rounds, *, work, count=None, share_s=None):
+def alternate(bench, actions, rounds, *, work, count=None, share_s=None, each=1):
     """Run the actions in turn, `rounds` times, and return a `Sample` for each.
 
     Whoever shares the machine then slows all of them alike. Where an action fails it is left
@@ -99,6 +99,7 @@ def alternate(bench, actions, rounds, *, work, count=None, share_s=None):
         work: for the note if time runs out.
         count: returns a context manager that yields counts (`LocalServer.measure`).
         share_s: seconds of the workload's time that this may take.
+        each: how often an action runs in its turn, one right after the other.
     """
     samples = {name: Sample() for name in actions}
     live = dict(actions)
@@ -109,7 +110,8 @@ def alternate(bench, actions, rounds, *, work, count=None, share_s=None):
             break
         for name, action in list(live.items()):
             try:
-                _once(action, samples[name], count)
+                for _ in range(each):
+                    _once(action, samples[name], count)
             except Exception as error:
                 del live[name]
                 bench.emit(f"{work}: {name} failed", {name: "failed"}, note=short(error))

@@ -508,7 +508,7 @@ def test_g4_rows_are_not_repeated_above_what_a_third_copy_did_to_them(deleted):
 @pytest.mark.hazard("G4")
 def test_g4_two_copies_that_both_repeated_what_both_had_are_made_one():
     """Each was merged with a copy of its own; nobody has to choose, as both only added rows."""
-    for seed in (3, 5):  # so that both repeat some
+    for seed in (4, 6):  # so that both repeat some
         table = keyed()
         put(table, (1, "old", None))
         sides = cut_off(table)

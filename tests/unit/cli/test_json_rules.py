@@ -129,6 +129,7 @@ def calls(root):
         ("publish", "delta", t),
         ("unpublish", "delta", t),
         ("unpublish", "delta", t, "--run"),
+        ("erase", t, "--where", "id = -5"),
         ("vacuum", t),
         ("vacuum", t, "--run", "--retention-hours", 0, "--staging-hours", 0),
         ("view", t, "-o", root / "history.html"),

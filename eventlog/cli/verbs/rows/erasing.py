@@ -40,7 +40,7 @@ _MOST_HOURS = 876_000  # a hundred years
 def erase_(
     place: Place, *, where: str, run: bool, retention_hours: float | None, report: Path | None
 ) -> int:
-    """Delete rows from storage, and search every object for what is left of them.
+    """Delete rows from storage, and search every object for them.
 
     Without --run it only searches. With it the rows are deleted, the segments that have them are
     written again, and a vacuum deletes the old ones and cuts the log. What a pin, a tag, a branch,
