@@ -251,7 +251,7 @@ def _check_alike(described: Sequence[tuple[Leaf, pa.Table]], bare: Collection[st
 
 
 def _is_true(leaf: Leaf, table: pa.Table) -> bool:
-    """Return whether what a root says of a leaf, but for bounds, is true of its entries."""
+    """Return whether a leaf has the entries that its root describes; bounds are not compared."""
     return (
         codec.hex_hash(entry_columns.hash_sum(table)) == leaf.hash_sum
         and (leaf.first, leaf.end, leaf.rows, leaf.bytes) == _extent(table)

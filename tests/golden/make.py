@@ -118,7 +118,7 @@ def writing(*names: str, **sizes: int) -> Iterator[None]:
         stack.enter_context(patch("eventlog.staging.stager._UPLOADS", 1))
         for place in ("session.session", "table.pins_and_claims"):
             stack.enter_context(patch(f"eventlog.{place}.writer_name", lambda: "golden@example"))
-        # Small segments are objects, but for tables that say something else.
+        # Small segments are objects, except in tables that say otherwise.
         stack.enter_context(patch("eventlog.table.creation.INLINE_BYTES", 0))
         # A vacuum's record names the place of its table, which is not that of this folder.
         root = lambda uri: uri.replace(TABLES.as_uri(), "golden:")
