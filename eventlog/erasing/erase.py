@@ -276,12 +276,12 @@ class _Work:
             rewritten=self._rewritten,
             vacuumed=0 if dry_run else vacuumed.deleted.objects + ended,
             searched=tuple(searched.objects),
-            held=held_back(t.uri, found, holding),
+            held_by=held_back(t.uri, found, holding),
             copies=tuple(
                 CopyOfTable(name=name, owner=replica.owner, acked=replica.acked)
                 for name, replica in sorted(head.meta.replicas.items())
             ),
-            failed=tuple(self._failed),
+            failures=tuple(self._failed),
         )
 
     def _holding(self, head: Snapshot, vacuumed: VacuumReport, ages: _Ages) -> Holding:

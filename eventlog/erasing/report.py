@@ -108,9 +108,9 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         rewritten: number of segments that were written again without the rows.
         vacuumed: number of objects that were deleted.
         searched: every object under the root, with its hash and what it has.
-        held: what holds back what is left.
+        held_by: what holds back what is left.
         copies: the attached copies.
-        failed: why segments could not be rewritten.
+        failures: why segments could not be rewritten.
     """
 
     table: str
@@ -121,9 +121,9 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     rewritten: int
     vacuumed: int
     searched: tuple[SearchedObject, ...]
-    held: tuple[HeldBack, ...]
+    held_by: tuple[HeldBack, ...]
     copies: tuple[CopyOfTable, ...] = ()
-    failed: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def left(self) -> tuple[SearchedObject, ...]:

@@ -115,7 +115,7 @@ def test_a_full_vacuum_finds_what_no_key_frame_names(small_pieces):
 
 
 @pytest.mark.hazard("W20")
-@pytest.mark.sample(6, verify=60)
+@pytest.mark.sample(2, verify=8)
 @pytest.mark.parametrize("at", range(3, 240, 4))
 def test_a_full_vacuum_finds_what_one_that_died_has_left(at, small_pieces):
     table = spilled(inline_bytes="8000")

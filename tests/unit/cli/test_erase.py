@@ -65,7 +65,7 @@ def test_the_retention_is_shown_with_its_end(table):
     document = json.loads(done.stdout)
     assert not document["none_left"]
     assert document["deleted"] == 3
-    (held,) = document["held"]
+    (held,) = document["held_by"]
     assert held["kind"] == "retention"
     assert held["until"].endswith("Z")
     shown = run("erase", table.uri, *ADA, "--run")

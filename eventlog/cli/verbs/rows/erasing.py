@@ -91,7 +91,7 @@ def _json(found: ErasureReport) -> dict[str, Any]:
         {**one, "verdict": of.verdict}
         for one, of in zip(values["searched"], found.searched, strict=True)
     ]
-    for row in values["held"]:
+    for row in values["held_by"]:
         row["until"] = None if row["until"] is None else terminal.iso(row["until"])
     return {"none_left": found.none_left, **values}
 
@@ -114,7 +114,7 @@ def _show(found: ErasureReport) -> None:
         [(kind, *map(terminal.with_thousands, counts)) for kind, counts in _by_kind(found).items()],
         right=("objects", "with rows", "with values", "unknown"),
     )
-    if found.held:
+    if found.held_by:
         terminal.say()
         terminal.table(
             ("held by", "until", "objects", "bytes", "what to do"),
@@ -126,12 +126,12 @@ def _show(found: ErasureReport) -> None:
                     size_text(row.bytes),
                     row.advice,
                 )
-                for row in found.held
+                for row in found.held_by
             ],
             right=("objects", "bytes"),
             prose=("what to do",),
         )
-    for reason in found.failed:
+    for reason in found.failures:
         terminal.note(f"segments could not be written again: {reason}")
     for one in found.copies:
         terminal.note(
