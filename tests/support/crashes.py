@@ -38,6 +38,7 @@ from eventlog.log import spills
 from eventlog.model.actions import Assess, ChunkChange, Fence, Replace
 from eventlog.model.entries import Analysed, ChunkState
 from eventlog.state import fold, keyframe
+from eventlog.store import parallel
 from eventlog.store.memory import MemoryStore
 from eventlog.table.stage_again import commit_staged
 from eventlog.writers import append, overwrite
@@ -456,6 +457,7 @@ def quick():
     decode = mock.patch.object(codec, "decode_commit", lru_cache(512)(codec.decode_commit))
     sizes = mock.patch.multiple(keyframe, **SMALL_LEAVES)
     logging.disable(logging.CRITICAL)
+    parallel.end_idle_threads()  # a reader before may have left some
     try:
         with ExitStack() as stack:
             for name, module in list(sys.modules.items()):
@@ -467,6 +469,7 @@ def quick():
                 stack.enter_context(patch)
             yield
     finally:
+        parallel.end_idle_threads()  # which are none: the next reader wants real ones
         logging.disable(logging.NOTSET)
 
 
