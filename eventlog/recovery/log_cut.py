@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import UnsetType
 
@@ -119,6 +120,22 @@ def is_dead_spill(
     return any(gone(add) for add in adds if add.id not in live)
 
 
+class SpilledAdd(NamedTuple):
+    """An add in a spill.
+
+    Attributes:
+        id: of the segment.
+        version: of its entry; None where that is the version of the commit.
+        key: of its object.
+        inline: the version in whose commit its bytes stand; None if in none.
+    """
+
+    id: str
+    version: int | None
+    key: str
+    inline: int | None = None
+
+
 def is_ended_leaf(entries: Iterable[Segment], live: Mapping[str, Segment], whole: int) -> bool:
     """Return whether no key frame of a kept version has a leaf, or ever gets it, whoever wrote it.
 
@@ -135,32 +152,40 @@ def is_ended_leaf(entries: Iterable[Segment], live: Mapping[str, Segment], whole
 
 
 def is_ended_spill(
-    adds: Iterable[tuple[str, int | None, str]],
+    adds: Iterable[SpilledAdd],
     drops: Iterable[str],
     known: Container[str],
-    whole: int,
+    versions: range,
     gone: Callable[[str], bool],
 ) -> bool:
-    """Return whether no commit names a spill any more that none from `whole` on names now.
+    """Return whether no commit names a spill any more that none of the versions names now.
 
     What was dropped below `whole` is dropped by no later transaction, and stands in no delta over a
     key frame at or above it. An add without its object is void, and an entry that is as old is in
-    no such delta.
+    no such delta. An add without a version, whose bytes stand in the commit of a version, is that
+    commit's own unless the segment is known: another commit took the version.
 
     Args:
-        adds: the id, the version if it is given, and the key of the object of each add.
+        adds: the adds.
         drops: the ids of what is dropped, each of them live once.
-        known: the ids that are live at a version from `whole` up to the newest.
-        whole: the version from which the log stays whole.
-        gone: whether an object is deleted.
+        known: the ids that are live at one of the versions.
+        versions: from the one from which the log stays whole up to the newest.
+        gone: whether the object with a key is deleted.
     """
     if any(name not in known for name in drops):  # against spill-of-a-kept-version-deleted
         return True
-    for name, version, key in adds:
-        if version is not None and version <= whole:
-            return True
-        if version is None and name not in known and gone(key):
-            return True
+    for add in adds:
+        if add.version is not None:
+            if add.version <= versions.start:
+                return True
+        elif add.id not in known:
+            own = add.inline is not None and add.inline >= versions.start
+            # against spill-of-the-next-commit-deleted
+            if own:
+                if add.inline in versions:
+                    return True
+            elif gone(add.key):
+                return True
     return False
 
 

@@ -134,19 +134,23 @@ def _ended_spills(
         known |= {a.id for t in done for a in t.actions if isinstance(a, Add)}
     for one in found:
         # against spill-of-a-kept-commit-deleted
-        if one.key not in named and _is_ended_spill(log, one.rows, known, at_whole.version):
+        if one.key not in named and _is_ended_spill(log, one.rows, known, versions):
             yield one.key
 
 
-def _is_ended_spill(log: Log, rows: pa.Table, known: AbstractSet[str], whole: int) -> bool:
+def _is_ended_spill(log: Log, rows: pa.Table, known: AbstractSet[str], versions: range) -> bool:
     added, dropped = (rows.filter(mark) for mark in _marks(rows))
     ids = [i.hex() for i in added.column("id").to_pylist()]
-    versions = added.column("version").to_pylist()
+    given = added.column("version").to_pylist()
+    inline = [None] * len(ids)
+    if entry_columns.INLINE.name in added.column_names:
+        inline = added.column(entry_columns.INLINE.name).to_pylist()
     try:
-        adds = zip(ids, versions, entry_columns.object_keys(added), strict=True)
+        stored = zip(ids, given, entry_columns.object_keys(added), inline, strict=True)
+        adds = [log_cut.SpilledAdd(*add) for add in stored]
         drops = [i.hex() for i in dropped.column("id").to_pylist()]
         return log_cut.is_ended_spill(
-            adds, drops, known, whole, lambda key: not _is_there(log, key)
+            adds, drops, known, versions, lambda key: not _is_there(log, key)
         )
     except (Corrupt, TypeError):
         return False

@@ -16,7 +16,7 @@ from integration.test_cut_logs import (
     log_of,
     stubs,
 )
-from support.builders import CrashingStore, Spy, create, events, reopen, row_names
+from support.builders import CrashingStore, Spy, commit, create, events, reopen, row_names
 
 from eventlog import Table, errors
 from eventlog.clock import ManualClock
@@ -25,6 +25,7 @@ from eventlog.format import codec, keys
 from eventlog.fsck.check import fsck
 from eventlog.log import spills
 from eventlog.log.log import Log
+from eventlog.model.actions import PropertyChange, SetProperties
 from eventlog.recovery import log_cut
 from eventlog.recovery.old_frames import old_frames
 from eventlog.state import keyframe
@@ -142,16 +143,40 @@ def test_a_leaf_that_a_key_frame_of_a_kept_version_may_have_stays():
 
 
 def test_a_spill_that_a_commit_of_a_kept_version_may_have_stays():
-    def ended(adds=(), drops=(), gone=True):
-        return log_cut.is_ended_spill(adds, drops, {"known"}, 5, lambda key: gone)
+    def ended(*adds, drops=(), gone=True):
+        spilled = [log_cut.SpilledAdd(*add) for add in adds]
+        return log_cut.is_ended_spill(spilled, drops, {"known"}, range(5, 9), lambda key: gone)
 
     assert not ended()
     assert not ended(drops=["known"])
     assert ended(drops=["known", "dropped long ago"])
-    assert not ended([("known", None, "k"), ("new", 6, "k")])
-    assert ended([("old", 5, "k")])
-    assert ended([("void", None, "k")])
-    assert not ended([("staged", None, "k")], gone=False)
+    assert not ended(("known", None, "k"), ("new", 6, "k"))
+    assert ended(("old", 5, "k"))
+    assert ended(("void", None, "k"))
+    assert not ended(("staged", None, "k"), gone=False)
+    assert not ended(("of the next commit", None, "k", 9))
+    assert ended(("of a commit that lost", None, "k", 8))
+    assert ended(("below the cut", None, "k", 4))
+    assert not ended(("below the cut", None, "k", 4), gone=False)
+
+
+@pytest.mark.hazard("W20")
+def test_a_full_vacuum_leaves_the_spill_of_a_commit_that_is_under_way(small_pieces):
+    table = spilled(inline_bytes="8000")
+    vacuum(table, **FULL)
+    spy, found = Spy(table.store), []
+
+    def look(key):
+        if keys.parse_log_key(key) and any(k.startswith(keys.FRAMES_PREFIX) for k, _ in spy.puts):
+            log = Log(table.store)
+            found.append(old_frames(log, log.snapshot(log.head().meta.cut.whole)))
+
+    spy.before_put = look
+    writer = Table(spy, table.clock)
+    for number in range(3):
+        append(writer, events(9, first=200 + 10 * number, days=9))
+    assert len(found) >= 3
+    assert not any(found)
 
 
 def test_the_newest_commit_of_a_window_becomes_a_stub_last(monkeypatch):
@@ -282,7 +307,34 @@ def test_a_reader_of_the_newest_version_that_sleeps_through_the_cut_finds_a_newe
     assert reader.refresh().version == table.refresh().version
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.hazard("W20")
+def test_a_writer_that_sleeps_through_the_cut_before_it_reads_a_spill_commits(small_pieces):
+    """It lost its slot to a commit that it had read, and of which a stub is left now."""
+    table = spilled(15)
+
+    def week():
+        for number in range(14):
+            append(table, events(9, first=300 + 10 * number, days=9))
+            table.clock.advance(HOUR)
+        vacuum(table, **ALL)
+
+    store = Suspended(table.store, ".parquet", week)
+    store.slept = True
+    writer = Table(store, ManualClock(table.clock.now_ms(), 77))
+    known = writer.refresh().version
+    append(table, events(9, first=200, days=9))
+    assert Log(table.store).read(known + 1)[0].delta.spill is not None
+    store.slept = False
+    change = SetProperties((PropertyChange("user.note", None, "awake"),))
+    version = commit(writer, change, operation="set-properties")
+    assert store.slept
+    assert stubs(table.store) > known + 1
+    assert version == table.refresh().version
+    assert table.refresh().properties["user.note"] == "awake"
+    check_cut(table.store)
+
+
+@pytest.mark.timeout(20)
 def test_a_version_whose_own_key_frame_lost_its_leaves_was_cut_off(small_pieces):
     table = spilled()
     before = bodies(table.store)

@@ -295,4 +295,18 @@ CUTS = (
         always,
         "test_a_reader_of_the_newest_version_that_sleeps_through_the_cut_finds_a_newer_one",
     ),
+    mutant(
+        "spill-of-the-next-commit-deleted",
+        "R22.7 W20",
+        "the spill of a commit that is under way stays, also where its rows stand in the commit",
+        never,
+        "test_a_full_vacuum_leaves_the_spill_of_a_commit_that_is_under_way",
+    ),
+    mutant(
+        "slot-cut-off-while-it-was-read",
+        "R22.6 W20",
+        "a writer that lost its slot to a commit that was cut goes on at the newest version",
+        always,
+        "test_a_writer_that_sleeps_through_the_cut_before_it_reads_a_spill_commits",
+    ),
 )

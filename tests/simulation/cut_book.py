@@ -10,6 +10,7 @@ from io import BytesIO
 
 import pyarrow.parquet as pq
 from msgspec import UNSET
+from pyroaring import BitMap64
 from simulation.ledger import hold
 from support.builders import ApartStore
 from support.folds import advance
@@ -83,7 +84,7 @@ class CutBook:
         self.logs = {MAIN: LogBook(MAIN)}
         self.segments = {}  # id -> bytes
         self.names = {}  # id -> names of its rows
-        self.dropped_frames = self.advances = 0
+        self.dropped_frames = self.advances = self.translated = 0
         self.broken = []
         store.book = self
 
@@ -100,7 +101,7 @@ class CutBook:
     def rows(self, place, version):
         """The names of the rows of a version, in order."""
         state = self.logs[place].states[version]
-        return sorted(name for one in state.segments for name in self._names_of(one))
+        return sorted(name for one in state.segments.values() for name in self._rows_of(one))
 
     def _watch(self, see, *what):
         try:
@@ -214,6 +215,18 @@ class CutBook:
         kept = log.states[log.meta.horizon :]
         entries = (entry for state in kept for entry in state.segments.values())
         return {keys.key_of(e) for e in entries if e.inline is UNSET or e.inline in log.stubs}
+
+    def _rows_of(self, entry):
+        """The names of the rows of a segment that are not deleted."""
+        names = self._names_of(entry.id)
+        if entry.vector is UNSET:
+            return names
+        hold(entry.vector.stored is UNSET, "vector", f"{entry.id} has a large one")
+        gone = BitMap64.deserialize(entry.vector.bitmap)
+        few = len(gone) == entry.vector.rows and gone.max() < len(names)
+        hold(few, "vector", f"{entry.id} deletes {list(gone)} of {len(names)} rows")
+        self.translated += 1
+        return [name for at, name in enumerate(names) if at not in gone]
 
     def _names_of(self, segment):
         if segment not in self.names:

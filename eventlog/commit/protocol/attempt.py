@@ -14,6 +14,7 @@ from eventlog.commit.protocol.commands import (
     Now,
     Resolve,
     Steps,
+    Stored,
     TookEffect,
     Viewed,
     WriteKeyFrame,
@@ -21,11 +22,7 @@ from eventlog.commit.protocol.commands import (
 from eventlog.commit.protocol.put import put_commit
 from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
 from eventlog.commit.rebase import Done, RebaseConflict, conflict_error, rebase
-from eventlog.errors import (
-    InvalidInput,
-    Unavailable,
-    VersionCut,
-)
+from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, Unavailable, VersionCut
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 from eventlog.state.small.timing import commit_time
@@ -121,11 +118,30 @@ def _try_slot(
     still_open = earlier is not None and version not in earlier.versions
     if not listed and transaction.until is None and not still_open:
         del writer.unresolved[transaction.id]
+    if not listed:
+        return (yield from _after(transaction, stored, head))
     snapshot: Snapshot = yield Resolve(stored, head)
-    if listed and (yield TookEffect(stored, snapshot, transaction.id)):
+    if (yield TookEffect(stored, snapshot, transaction.id)):
         del writer.unresolved[transaction.id]
         writer.contention.followed()
         return CommitOutcome(version, snapshot)
+    return snapshot
+
+
+def _after(
+    transaction: Transaction, stored: Stored, head: Snapshot
+) -> Steps[CommitOutcome | Snapshot]:
+    """Return the snapshot of a commit without the transaction, or a newer one, or its outcome."""
+    try:
+        snapshot: Snapshot = yield Resolve(stored, head)
+    except (Corrupt, KeyNotFound):
+        # A vacuum may have cut the log there since the commit was read.
+        newer = yield from newest(transaction, head)
+        read = stored.commit.header.version
+        # against slot-cut-off-while-it-was-read
+        if isinstance(newer, Snapshot) and newer.version <= read:
+            raise
+        return newer
     return snapshot
 
 
