@@ -21,6 +21,7 @@ from eventlog.commit.proposal import check_writable
 from eventlog.display import command
 from eventlog.errors import (
     CommitConflict,
+    Corrupt,
     DataLoss,
     InvalidInput,
     KeyNotFound,
@@ -33,7 +34,7 @@ from eventlog.format import codec, keys
 from eventlog.lineage.relation import relation, same_root
 from eventlog.log.log import Log
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.records import Start
+from eventlog.model.records import Start, cut_of
 from eventlog.replication import attachment
 from eventlog.replication.backfill import Filler
 from eventlog.replication.pipeline import Pipeline
@@ -187,6 +188,7 @@ class Follower:
         self._tell: Progress = progress or (lambda *_: None)
         self._pipeline = Pipeline(source.store, target, clock, executors=executors)
         self._known: Target | None = None
+        self._cut = 0  # that of the source when the pass began
         self._least = 0  # below this version the source has nothing that the copy lacks
 
     def step(self) -> Followed:
@@ -199,15 +201,24 @@ class Follower:
                 # the source is itself a copy that lacks versions: go on above the gap.
                 if tries == _RESTARTS - 1:
                     raise
+            except Corrupt:
+                # Spills go before the commits below a cut become stubs.
+                if tries == _RESTARTS - 1 or not self._was_cut():  # against copy-met-a-cut
+                    raise
             finally:
                 if self._known is not None and not self._known.settled:
                     self._known = None  # read the target again after a failure
         raise AssertionError  # the last try returns or raises
 
+    def _was_cut(self) -> bool:
+        """Return whether the log of the source was cut higher since the pass began."""
+        return cut_of(self._source.refresh().meta) > self._cut
+
     def _pass(self) -> Followed:
         source, log = self._source, self._source.log
         known = self._known = self._remembered() or self._read_target()
         head = source.refresh()
+        self._cut = cut_of(head.meta)
         check_writable(head.header)  # writing a copy needs the same release as writing the table
         if self._name is not None and known.version < self._acked(head):
             # Another follower of the pair may have copied this since, or the copy was emptied.

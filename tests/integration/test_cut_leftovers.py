@@ -28,6 +28,7 @@ from eventlog.log.log import Log
 from eventlog.model.actions import PropertyChange, SetProperties
 from eventlog.recovery import log_cut
 from eventlog.recovery.old_frames import old_frames
+from eventlog.replication import follow
 from eventlog.state import keyframe
 from eventlog.store.memory import MemoryStore
 from eventlog.store.testing.faults import Crash
@@ -332,6 +333,31 @@ def test_a_writer_that_sleeps_through_the_cut_before_it_reads_a_spill_commits(sm
     assert version == table.refresh().version
     assert table.refresh().properties["user.note"] == "awake"
     check_cut(table.store)
+
+
+@pytest.mark.hazard("W20")
+def test_a_follower_that_sleeps_through_the_cut_before_it_reads_a_spill_goes_on_above(small_pieces):
+    table = spilled(10)
+    target = MemoryStore()
+    follow(table, Table(target), clock=ManualClock(1, 7))
+    for number in range(4):
+        append(table, events(9, first=200 + 10 * number, days=9))
+        table.clock.advance(HOUR)
+
+    def week():
+        for number in range(12):
+            append(table, events(9, first=300 + 10 * number, days=9))
+            table.clock.advance(HOUR)
+        vacuum(table, **ALL)
+
+    store = Suspended(table.store, ".parquet", week)
+    source = Table(store, ManualClock(table.clock.now_ms(), 77))
+    spill = keys.frame_key(Log(table.store).read(11)[0].delta.spill.sha256)
+    store.suffix = spill
+    follow(source, Table(target), clock=ManualClock(1, 8))
+    assert store.slept
+    follow(source, Table(target), clock=ManualClock(1, 8))
+    assert row_names(reopen(target)) == row_names(table)
 
 
 @pytest.mark.timeout(20)

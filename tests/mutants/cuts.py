@@ -309,4 +309,11 @@ CUTS = (
         always,
         "test_a_writer_that_sleeps_through_the_cut_before_it_reads_a_spill_commits",
     ),
+    mutant(
+        "copy-met-a-cut",
+        "R22.5 W20",
+        "a follower that slept through a cut goes on at the horizon",
+        always,
+        "test_a_follower_that_sleeps_through_the_cut_before_it_reads_a_spill_goes_on_above",
+    ),
 )
