@@ -433,7 +433,7 @@ def _marks(t: Table, head: Snapshot, meta: Meta, ages: _Ages) -> Marks:
 def _horizon_of_log(t: Table, head: Snapshot, marks: Marks, ages: _Ages) -> int:
     """Return the horizon below which the log may be cut, where a higher one would free nothing."""
     known = head.meta.horizon
-    if ages.log_ms is None or t.store.forks:
+    if ages.log_ms is None or t.store.forks:  # against horizon-stops-the-cut
         return known
     time_ms = store_time_ms(t.store, t.clock) - ages.log_ms
     return max(known, min(marks.horizon, _version_at(t, head, time_ms, known)))

@@ -316,4 +316,11 @@ CUTS = (
         always,
         "test_a_follower_that_sleeps_through_the_cut_before_it_reads_a_spill_goes_on_above",
     ),
+    mutant(
+        "horizon-stops-the-cut",
+        "R22.1",
+        "the horizon rises as far as the log may be cut, also where that frees no object",
+        always,
+        "test_the_log_of_a_table_that_is_only_appended_to_is_cut",
+    ),
 )
