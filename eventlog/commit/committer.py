@@ -7,7 +7,7 @@ request, and the locks for handles that several threads use.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Condition
@@ -311,11 +311,17 @@ class Committer:
             return None
 
     def _both(self, first: c.Command, second: c.Command) -> tuple[Any, Any]:
+        if self._log.store.near:  # a thread takes longer than such a request
+            return self.perform(first), _unless_failed(second, lambda: self.perform(second))
         with ThreadPoolExecutor(1, thread_name_prefix="eventlog-beside") as pool:
             other = start(pool, self.perform, second)
-            answer = self.perform(first)
-            try:
-                return answer, other.result()
-            except Exception as error:  # noqa: BLE001 - the first may have committed something
-                logger.info("continuing without the answer to %s: %s", second, error)
-                return answer, None
+            return self.perform(first), _unless_failed(second, other.result)
+
+
+def _unless_failed(command: c.Command, answer: Callable[[], Any]) -> Any:
+    """Return the answer to a command; None if it failed: the one beside may have committed."""
+    try:
+        return answer()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the commit stands
+        logger.info("continuing without the answer to %s: %s", command, error)
+        return None

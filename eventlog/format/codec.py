@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -390,9 +390,7 @@ def meta_hash(meta: Meta) -> int:
 def meta_hash_change(old: Meta, new: Meta) -> int:
     """Return `meta_hash(new) - meta_hash(old)`, at a cost in proportion to the difference."""
     total = 0
-    for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
-        if before is after or before == after:
-            continue
+    for field, before, after in _changed_fields(old, new):
         if not isinstance(after, dict):
             total += _field_hash(field, after) - _field_hash(field, before)
             continue
@@ -407,12 +405,11 @@ def meta_diff(old: Meta, new: Meta) -> dict[str, Any]:
     Fields are in model order, names in UTF-8 byte order.
     """
     diff: dict[str, Any] = {}
-    for (field, before), (_, after) in zip(_fields(old), _fields(new), strict=True):
+    for field, before, after in _changed_fields(old, new):
         if isinstance(after, dict):
             names = sorted(_changed(before, after), key=str.encode)
-            if names:
-                diff[field] = {n: msgspec.to_builtins(after.get(n)) for n in names}
-        elif before != after:
+            diff[field] = {n: msgspec.to_builtins(after.get(n)) for n in names}
+        else:
             diff[field] = msgspec.to_builtins(after)
     return diff
 
@@ -474,6 +471,18 @@ def _fields(meta: Meta) -> list[tuple[str, Any]]:
     """Return the fields of the small state; an absent map is an empty one."""
     values = ((field, getattr(meta, field)) for field in Meta.__struct_fields__)
     return [(f, {} if f in OPTIONAL_MAPS and isinstance(v, UnsetType) else v) for f, v in values]
+
+
+def _changed_fields(old: Meta, new: Meta) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields of the small state that differ, each with its old and its new value."""
+    for field in Meta.__struct_fields__:
+        before, after = getattr(old, field), getattr(new, field)
+        if before is after:  # as most are
+            continue
+        if field in OPTIONAL_MAPS:
+            before, after = ({} if isinstance(v, UnsetType) else v for v in (before, after))
+        if before != after:
+            yield field, before, after
 
 
 def _field_hash(field: str, value: Any) -> int:

@@ -31,6 +31,7 @@ _MAX_NAME = limits.NAME_CHARACTERS
 RESERVED = frozenset({"_change", "_version", "_time"})
 # Schemas and what `to_arrow` made of them, by the identity of the value, which the entry keeps.
 _converted: Cache[int, tuple[Schema, pa.Schema]] = Cache(64)
+_with_ids: Cache[int, tuple[Schema, pa.Schema, pa.Schema]] = Cache(64)
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
@@ -104,6 +105,16 @@ def with_field_ids(rows: pa.Schema, schema: Schema) -> pa.Schema:
         rows: the schema of the rows, with columns of the table, and those of logs (`OF_LOGS`).
         schema: the table's.
     """
+    # Appends of one table have the same two schemas again and again.
+    known = _with_ids.get(id(schema))
+    if known is not None and known[0] is schema and known[1].equals(rows, check_metadata=True):
+        return known[2]
+    made = _made_with_ids(rows, schema)
+    _with_ids.put(id(schema), (schema, rows, made))
+    return made
+
+
+def _made_with_ids(rows: pa.Schema, schema: Schema) -> pa.Schema:
     columns = {column.name: column for column in schema.columns}
     fields = []
     for field in rows:

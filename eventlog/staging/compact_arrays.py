@@ -37,8 +37,11 @@ def pieces(batch: pa.RecordBatch, most: int = PIECE_BYTES) -> Iterator[pa.Record
     if not _is_sound(batch):
         yield batch
         return
-    columns = [with_offsets(values) for values in batch.columns]
-    waiting = [pa.RecordBatch.from_arrays(columns, schema=batch.schema)]
+    given = batch.columns
+    columns = [with_offsets(values) for values in given]
+    if any(one is not other for one, other in zip(columns, given, strict=True)):
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    waiting = [batch]
     while waiting:
         part = waiting.pop()
         if part.num_rows > 1 and _decoded_bytes(part) > most:
@@ -143,7 +146,10 @@ def _is_sound(batch: pa.RecordBatch) -> bool:
 
 def _decoded_bytes(batch: pa.RecordBatch) -> int:
     try:
-        return sum(map(written_bytes, batch.columns))
+        columns = batch.columns
+        if not any(is_compact(values.type) for values in columns):
+            return int(batch.nbytes)
+        return sum(map(written_bytes, columns))
     except (pa.ArrowException, IndexError, ValueError):
         return 0  # a type that cannot be decoded: the later cast reports it
 

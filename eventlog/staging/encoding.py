@@ -33,7 +33,7 @@ from eventlog.model.entries import Column, ColumnStats, Granularity, Schema, Sli
 from eventlog.model.properties import INLINE, setting
 from eventlog.model.schema import stored_time_column, to_arrow, with_field_ids
 from eventlog.staging.cutting import bounded, weight, within
-from eventlog.staging.parquet.column_forms import parquet_options
+from eventlog.staging.parquet.column_forms import are_few, parquet_options
 from eventlog.staging.parquet.joined_files import JoinedFile, footer_tree
 from eventlog.staging.parquet.thrift_trees import Tree
 from eventlog.store.port import Body, ObjectStore
@@ -334,6 +334,8 @@ def encode_segment(table: pa.Table, schema: Schema, key: str | None = None) -> E
         schema: that of the table, which has the ids of the columns.
         key: see `parquet_options`.
     """
+    if table.num_rows and are_few(table):
+        return _encoded_few(table, schema, key)
     sink = io.BytesIO()
     sizes: list[list[int]] = []
     with _parquet_file(sink, table, schema, key) as file:
@@ -342,6 +344,22 @@ def encode_segment(table: pa.Table, schema: Schema, key: str | None = None) -> E
             sizes.append(_sizes(group))
         _record_sizes(file, sizes)
     return _with_tail(sink)
+
+
+def _encoded_few(table: pa.Table, schema: Schema, key: str | None) -> Encoded:
+    """Return `encode_segment` of a few rows: their sizes need no look, and Arrow holds the bytes.
+
+    A file of Python would be called for each piece of each page.
+    """
+    sink, stored = pa.BufferOutputStream(), with_field_ids(table.schema, schema)
+    with pq.ParquetWriter(sink, stored, **parquet_options(table, key)) as file:
+        file.write_table(table, row_group_size=table.num_rows)
+    body = memoryview(sink.getvalue())
+    located = parts.make_tail(body)  # of a great many columns
+    if located is None:
+        return Encoded(body, None)
+    start, end = located
+    return Encoded(memoryview(bytes(body[:start]) + end), parts.describe(end))
 
 
 def footer_without_rows(recipe: Recipe) -> Tree:

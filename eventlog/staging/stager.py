@@ -249,8 +249,9 @@ class Stager:
         for bounds, part in split_by_chunk(table, self._recipe.layout):
             chunk = self._open.setdefault(bounds, _Open())
             chunk.parts.append(part)
-            chunk.size += part.nbytes
-            self._open_bytes += part.nbytes
+            size = part.nbytes
+            chunk.size += size
+            self._open_bytes += size
             if chunk.size >= self._recipe.segment_bytes:
                 self._flush(bounds)
         while self._open_bytes > self._budget // 2 and self._open:

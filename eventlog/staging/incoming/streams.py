@@ -35,6 +35,8 @@ def to_reader(rows: Any, table: TableTypes | None = None) -> pa.RecordBatchReade
     rows = as_stream(rows, table)
     if isinstance(rows, pa.RecordBatchReader):
         return rows
+    if isinstance(rows, pa.Table):
+        return rows.to_reader()
     if isinstance(rows, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
     if isinstance(rows, pa.ChunkedArray) and pa.types.is_struct(rows.type):
@@ -65,6 +67,8 @@ def spelled_names(given: Sequence[str], table: Sequence[str]) -> list[str]:
         given: the names.
         table: the names of the table's columns, which differ by more than capitals.
     """
+    if given == table:
+        return [*given]
     known = {name.lower(): name for name in table}
     return [name if name in table else known.get(name.lower(), name) for name in given]
 
@@ -72,6 +76,8 @@ def spelled_names(given: Sequence[str], table: Sequence[str]) -> list[str]:
 def spelled(given: pa.Schema, table: Sequence[str]) -> pa.Schema:
     """Return the schema of rows with the names of its columns as a table spells them."""
     names = spelled_names(given.names, table)
+    if names == given.names:
+        return given
     fields = [field.with_name(name) for field, name in zip(given, names, strict=True)]
     return pa.schema(fields, given.metadata)
 
@@ -95,7 +101,7 @@ def batches(
     try:
         for batch in reader:
             _check_batch(batch.schema, reader.schema, wanted, time_column)
-            yield batch.rename_columns(names)
+            yield batch if batch.schema.names == names else batch.rename_columns(names)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"the rows could not be read: {first_line(error)}") from error
 
@@ -104,6 +110,8 @@ def _check_batch(
     given: pa.Schema, declared: pa.Schema, wanted: pa.Schema, time_column: str | None
 ) -> None:
     """Check a batch against the schema of its stream; pyarrow does not compare them."""
+    if given.equals(declared):
+        return
     if given.names != declared.names:
         raise InvalidInput(
             f"a batch has the columns {', '.join(given.names)[:200]}, but the schema of its stream "

@@ -33,6 +33,15 @@ _ALWAYS: dict[str, Any] = {
 }
 
 
+def are_few(rows: pa.Table) -> bool:
+    """Return whether rows are so few that how they are written follows from their schema.
+
+    Args:
+        rows: those of a segment.
+    """
+    return bool(rows.num_rows <= _FEWEST_ROWS and rows.nbytes <= _SNAPPY_BYTES)
+
+
 def parquet_options(rows: pa.Table, key: str | None = None) -> dict[str, Any]:
     """Return the arguments of pyarrow's Parquet writer for a segment.
 
@@ -42,7 +51,7 @@ def parquet_options(rows: pa.Table, key: str | None = None) -> dict[str, Any]:
             none. Its differences are stored where they are numbers: each scan that merges rows
             reads all keys, and these are decoded in a fifth of the time and take fewer bytes.
     """
-    if rows.num_rows <= _FEWEST_ROWS and rows.nbytes <= _SNAPPY_BYTES:
+    if are_few(rows):
         return _options_of_few(rows.schema)
     coded: list[str] = []
     codecs: dict[str, str] = {}

@@ -1,5 +1,7 @@
 """What an operation costs in requests: exact, and the same at any length of the history."""
 
+import threading
+
 import pytest
 from support.builders import (
     add,
@@ -91,6 +93,24 @@ def test_appends_with_key_frames_are_two_requests_and_one_key_frame_each_64():
     assert counts.list == 2 + (200 - 8) // 16  # looks for those who wait (FORMAT.md R11.4)
     assert counts.get == 0  # the leaves that are rewritten are its own
     assert 400 + roots <= counts.put <= 400 + 3 * roots
+
+
+def test_appends_to_a_store_that_is_near_start_no_thread(monkeypatch):
+    store = MemoryStore()
+    table = create(store)
+    seen, start, listing = [], threading.Thread.start, store.list
+
+    def noting(thread):
+        seen.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noting)
+    monkeypatch.setattr(
+        store, "list", lambda *given, **how: seen.append("list") or listing(*given, **how)
+    )
+    for n in range(40):
+        append(table, events(1, first=n))
+    assert {*seen} == {"list"}  # it looks for those who wait all the same (FORMAT.md R11.4)
 
 
 def test_leaves_that_a_handle_has_written_are_not_read():

@@ -1,10 +1,13 @@
 """How columns are written as Parquet follows their values."""
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventlog.model.schema import from_arrow
+from eventlog.format import parts
+from eventlog.limits import WHOLE_BYTES
+from eventlog.model.schema import FIELD_ID, from_arrow, with_field_ids
 from eventlog.staging.encoding import encode_segment
 from eventlog.staging.parquet.column_forms import suits_dictionary
 
@@ -55,6 +58,33 @@ def columns_of(file):
 def test_every_kind_of_column_is_read_as_it_was_written(count):
     rows = rows_of(count)
     assert written(rows).read().cast(rows.schema).equals(rows)
+
+
+def test_a_few_rows_of_a_great_many_columns_have_a_tail():
+    columns = 7_000
+    rows = pa.table([pa.array([1], pa.int16())] * columns, names=[f"c{n}" for n in range(columns)])
+    encoded = encode_segment(rows, from_arrow(rows.schema))
+    assert len(encoded.body) > WHOLE_BYTES
+    _, tail = parts.parse_tail(bytes(encoded.body[-encoded.tail.size :]), len(encoded.body))
+    assert tail.checksum_of(columns - 1)
+
+
+def test_rows_of_one_schema_get_the_ids_of_the_table_that_they_are_for():
+    rows = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    first = from_arrow(rows)
+    later = msgspec.structs.replace(
+        first, columns=tuple(msgspec.structs.replace(c, id=c.id + 10) for c in first.columns)
+    )
+    first_ids, later_ids, again = (
+        {field.name: field.metadata[FIELD_ID] for field in with_field_ids(rows, one)}
+        for one in (first, later, first)
+    )
+    assert first_ids == again == {"a": b"1", "b": b"2"}
+    assert later_ids == {"a": b"11", "b": b"12"}
+    fewer = pa.schema([rows.field("b").with_nullable(False)])
+    assert with_field_ids(fewer, first).field("b").metadata[FIELD_ID] == b"2"
+    assert not with_field_ids(fewer, first).field("b").nullable
+    assert with_field_ids(rows, first).names == ["a", "b"]
 
 
 def test_columns_of_few_bytes_need_no_context_of_zstd():
