@@ -85,6 +85,7 @@ class CutBook:
         self.segments = {}  # id -> bytes
         self.names = {}  # id -> names of its rows
         self.dropped_frames = self.advances = self.translated = 0
+        self.forks, self.ended = {}, set()  # places: of branches by name, of deleted ones
         self.broken = []
         store.book = self
 
@@ -134,11 +135,14 @@ class CutBook:
         name = self._split(key)[0]
         fork = codec.decode_fork(body, name)
         place, main = f"{name}/{fork.id}", self.logs[MAIN]
+        self.forks[name] = place
         hold(main.hash(fork.version) == fork.commit, "fork", f"{place} at {fork.version}")
         ends = slice(fork.version + 1)
         self.logs.setdefault(place, LogBook(place, main.states[ends], main.bodies[ends]))
 
     def _commit(self, log, version, body):
+        if log.place in self.ended:  # a writer slept while the branch was deleted
+            return
         hold(version == log.last + 1, "slot", f"{log.place} has {log.last}, and gets {version}")
         fetch = Log(self._root_of(log.place)).spill
         commit = spills.unpack(codec.decode_commit(body, version), fetch)
@@ -199,6 +203,7 @@ class CutBook:
 
     def _deleted(self, key):
         if key.startswith(keys.BRANCHES_PREFIX):
+            self._deleted_of_branch(key)
             return
         log, at = self.logs[MAIN], keys.parse_log_key(key)
         hold(at is None or at[1], "slot", f"{key} was deleted")
@@ -208,6 +213,13 @@ class CutBook:
         if keys.parse_data_key(key) is not None:
             needed = key in self.needed()
             hold(not needed, "loss", f"{key} was deleted, which a kept version needs")
+
+    def _deleted_of_branch(self, key):
+        place, inner = self._split(key)
+        if inner == keys.FORK_KEY:  # by whoever deletes the branch, and again by the next who does
+            self.ended.add(self.forks.get(place))
+        elif place in self.logs and (at := keys.parse_log_key(inner)) and not at[1]:
+            hold(place in self.ended, "slot", f"{key} was deleted")
 
     def needed(self):
         """The keys of what kept versions of the table need and no commit has."""
