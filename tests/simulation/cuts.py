@@ -55,7 +55,7 @@ ALWAYS = ("writer", "cutter", "cutter", "reader")
 # How often in 1,000 runs it is done at least.
 IN_1000 = dict.fromkeys(ROLES, 100) | {
     "crash": 200, "stubs": 2000, "cuts": 300, "units of sources": 500, "slept": 500,
-    "reads of a version": 500, "VersionCut": 50, "copied": 50, "publisher": 10, "deleter": 10,
+    "reads of a version": 500, "VersionCut": 30, "copied": 50, "publisher": 10, "deleter": 10,
 }  # fmt: skip
 ENOUGH_TO_TELL = 150
 ATTEMPTS = 4
