@@ -334,7 +334,8 @@ def encode_segment(table: pa.Table, schema: Schema, key: str | None = None) -> E
         schema: that of the table, which has the ids of the columns.
         key: see `parquet_options`.
     """
-    if table.num_rows and are_few(table):
+    most_rows, most_bytes = limits.ROW_GROUP_ROWS, limits.ROW_GROUP_BYTES
+    if 0 < table.num_rows <= most_rows and table.nbytes <= most_bytes and are_few(table):
         return _encoded_few(table, schema, key)
     sink = io.BytesIO()
     sizes: list[list[int]] = []
