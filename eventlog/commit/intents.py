@@ -17,7 +17,7 @@ from eventlog.commit.proposal import check_proposed
 from eventlog.errors import Corrupt
 from eventlog.format import codec, keys
 from eventlog.log.snapshot import Snapshot
-from eventlog.model.actions import Add
+from eventlog.model.actions import Add, Assess
 from eventlog.model.records import Transaction
 from eventlog.state.small.rules import MAX_WINDOW, can_be_published, is_append
 
@@ -67,6 +67,11 @@ def patience(transaction: Transaction, combine_after: int) -> int:
     if not combine_after or not combinable(transaction):
         return 0
     return combine_after if is_append(transaction) else 1
+
+
+def is_note(transaction: Transaction) -> bool:
+    """Return whether a transaction only records an analysis, which the next one makes again."""
+    return bool(transaction.actions) and all(isinstance(a, Assess) for a in transaction.actions)
 
 
 def void_if_it_waited(transaction: Transaction, head: Snapshot) -> bool:

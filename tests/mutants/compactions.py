@@ -268,4 +268,11 @@ COMPACTIONS = (
         becomes("task"),
         "test_k1_what_waited_for_others_takes_in_what_they_made",
     ),
+    mutant(
+        "note-that-stops-a-compaction",
+        "I1",
+        "a compaction does not wait until its notes win a slot",
+        becomes("MAX_ATTEMPTS"),
+        "test_a_run_does_not_wait_until_its_notes_win_a_slot",
+    ),
 )

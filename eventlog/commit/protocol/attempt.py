@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eventlog.commit.intents import is_note
 from eventlog.commit.proposal import Proposal, propose
 from eventlog.commit.protocol.checks import newest
 from eventlog.commit.protocol.commands import (
@@ -22,12 +23,20 @@ from eventlog.commit.protocol.commands import (
 from eventlog.commit.protocol.put import put_commit
 from eventlog.commit.protocol.writer import CommitOutcome, Unresolved, Writer
 from eventlog.commit.rebase import Done, RebaseConflict, conflict_error, rebase
-from eventlog.errors import Corrupt, InvalidInput, KeyNotFound, Unavailable, VersionCut
+from eventlog.errors import (
+    CommitConflict,
+    Corrupt,
+    InvalidInput,
+    KeyNotFound,
+    Unavailable,
+    VersionCut,
+)
 from eventlog.log.snapshot import Snapshot
 from eventlog.model.records import Transaction
 from eventlog.state.small.timing import commit_time
 
 MAX_ATTEMPTS = 200
+_NOTE_ATTEMPTS = 8  # of what nobody depends on: a compaction waits for it
 
 
 def attempt(
@@ -145,11 +154,19 @@ def _after(
     return snapshot
 
 
-def every_attempt_lost(writer: Writer, transaction: Transaction) -> Unavailable:
+def attempts_of(transaction: Transaction) -> int:
+    """Return how many commits a transaction may lose to before it is given up."""
+    # against note-that-stops-a-compaction
+    return _NOTE_ATTEMPTS if is_note(transaction) else MAX_ATTEMPTS
+
+
+def every_attempt_lost(writer: Writer, transaction: Transaction) -> CommitConflict | Unavailable:
     """Return the error for a transaction that other commits overtook at every attempt."""
+    lost = f"lost {attempts_of(transaction)} commit races in a row"
+    if is_note(transaction) and transaction.id not in writer.unresolved:
+        return CommitConflict(lost, table=writer.table, transaction=transaction.id)
     return Unavailable(
-        f"lost {MAX_ATTEMPTS} commit races in a row: the table is under heavy contention; "
-        "nothing was committed, try again later",
+        f"{lost}: the table is under heavy contention; nothing was committed, try again later",
         table=writer.table,
         transaction=transaction.id,
     )

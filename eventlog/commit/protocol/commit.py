@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventlog.commit.intents import patience, that_fit, void_if_it_waited, waiting
 from eventlog.commit.proposal import check_writable, propose
-from eventlog.commit.protocol.attempt import MAX_ATTEMPTS, attempt, every_attempt_lost
+from eventlog.commit.protocol.attempt import attempt, attempts_of, every_attempt_lost
 from eventlog.commit.protocol.checks import snapshot_if_in
 from eventlog.commit.protocol.combining import combine, follow_window, still_waiting
 from eventlog.commit.protocol.commands import (
@@ -151,7 +151,7 @@ def _commit(writer: Writer, transaction: Transaction, head: Snapshot) -> Steps[C
     head = yield from _first_head(writer, transaction, head)
     patient = patience(transaction, setting(head.state.meta.properties, "combine_after"))
     first, lost = True, 0
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(attempts_of(transaction)):
         losses = 0 if void_if_it_waited(transaction, head) else patient
         if transaction.id in writer.unresolved:  # against another-slot-while-unclear
             outcome = yield from _resolve_earlier(writer, transaction.id)

@@ -3,9 +3,10 @@
 import threading
 
 import pytest
-from support.builders import create, events
+from support.builders import Spy, create, events
 
 import eventlog.compaction.spark
+from eventlog import Table
 from eventlog.compaction import Policy, plan, run, runner
 from eventlog.compaction.execute import Outcome, perform
 from eventlog.compaction.planner.assessing import record
@@ -126,6 +127,26 @@ def test_notes_of_two_runners_do_not_mix(table):
     assert record(table, SMALL) is not None
     assert record(table, SMALL) is None  # it says that already
     assert plan(table, SMALL).since == table.snapshot().meta.analysed.version
+
+
+def test_a_run_does_not_wait_until_its_notes_win_a_slot():
+    """Beside a writer that commits without a pause a note would lose for minutes."""
+    table = create()
+    append(table, events(3, days=3))
+    spy, others = Spy(table.store), []
+
+    def first(key):
+        if keys.parse_log_key(key) and len(others) < 50:
+            others.append(append(table, events(1, first=100 + len(others))))
+
+    spy.before_put = first
+    report = run(Table(spy, table.clock), policy=SMALL)
+    assert (report.planned, report.noted) == (0, None)
+    assert 1 < len(others) < 20
+    spy.before_put = lambda key: None
+    report = run(Table(spy, table.clock), policy=SMALL)
+    assert report.count("done") == 1
+    assert report.noted is not None
 
 
 def test_bad_arguments_are_refused(table):
