@@ -174,19 +174,21 @@ def is_ended_spill(
     """
     if any(name not in known for name in drops):  # against spill-of-a-kept-version-deleted
         return True
-    for add in adds:
-        if add.version is not None:
-            if add.version <= versions.start:
-                return True
-        elif add.id not in known:
-            own = add.inline is not None and add.inline >= versions.start
-            # against spill-of-the-next-commit-deleted
-            if own:
-                if add.inline in versions:
-                    return True
-            elif gone(add.key):
-                return True
-    return False
+    return any(_is_void(add, known, versions, gone) for add in adds)
+
+
+def _is_void(
+    add: SpilledAdd, known: Container[str], versions: range, gone: Callable[[str], bool]
+) -> bool:
+    """Return whether an add takes no effect after these versions. See `is_ended_spill`."""
+    if add.version is not None:
+        return add.version <= versions.start
+    if add.id in known:
+        return False
+    # against spill-of-the-next-commit-deleted
+    if add.inline is not None and add.inline >= versions.start:
+        return add.inline in versions
+    return gone(add.key)
 
 
 def kept_of(commit: Commit, needed: Mapping[str, str]) -> dict[str, bytes]:

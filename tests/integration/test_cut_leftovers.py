@@ -76,6 +76,13 @@ def spilled(commits=18, **properties):
     return table
 
 
+def wide_appends(table, commits, first):
+    """More versions, an hour each, with rows of nine days."""
+    for number in range(commits):
+        append(table, events(9, first=first + 10 * number, days=9))
+        table.clock.advance(HOUR)
+
+
 @pytest.fixture
 def small_pieces():
     with mock.patch.multiple(keyframe, **SMALL), mock.patch.object(spills, "SPILL_BYTES", 1000):
@@ -314,9 +321,7 @@ def test_a_writer_that_sleeps_through_the_cut_before_it_reads_a_spill_commits(sm
     table = spilled(15)
 
     def week():
-        for number in range(14):
-            append(table, events(9, first=300 + 10 * number, days=9))
-            table.clock.advance(HOUR)
+        wide_appends(table, 14, 300)
         vacuum(table, **ALL)
 
     store = Suspended(table.store, ".parquet", week)
@@ -340,14 +345,10 @@ def test_a_follower_that_sleeps_through_the_cut_before_it_reads_a_spill_goes_on_
     table = spilled(10)
     target = MemoryStore()
     follow(table, Table(target), clock=ManualClock(1, 7))
-    for number in range(4):
-        append(table, events(9, first=200 + 10 * number, days=9))
-        table.clock.advance(HOUR)
+    wide_appends(table, 4, 200)
 
     def week():
-        for number in range(12):
-            append(table, events(9, first=300 + 10 * number, days=9))
-            table.clock.advance(HOUR)
+        wide_appends(table, 12, 300)
         vacuum(table, **ALL)
 
     store = Suspended(table.store, ".parquet", week)
